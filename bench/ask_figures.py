@@ -11,7 +11,9 @@ from bench.values import Figure
 __all__ = ["ASK_FIGURES"]
 
 _CORPUS: Final = "published-real-x10"
-_PHRASE: Final = "select model, count(*) n from answers where output ilike '%sorry%' group by 1 order by 2 desc"
+_PHRASE: Final = (
+    "select model, count(*) n from answers where output ilike '%sorry%' group by 1 order by 2 desc"
+)
 _AGGREGATE: Final = "select evaluation, metric, model, avg(score) from answers group by all"
 
 

@@ -10,8 +10,12 @@ import msgspec
 
 __all__ = ["Group", "bar_plot"]
 
-_WIDTH, _HEIGHT = 900, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 24, 24, 84, 104
+_WIDTH = 900
+_HEIGHT = 380
+_LEFT = 24
+_RIGHT = 24
+_TOP = 84
+_BOTTOM = 104
 _COLORS: Final = ("#b9c2cd", "#2563a8")
 _STYLE: Final = (
     "text{font:13px system-ui,sans-serif;fill:#1c2530}"
@@ -29,7 +33,13 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def bar_plot(
-    title: str, subtitle: str, legend: Sequence[str], groups: Sequence[Group], *, unit: str, footer: str = ""
+    title: str,
+    subtitle: str,
+    legend: Sequence[str],
+    groups: Sequence[Group],
+    *,
+    unit: str,
+    footer: str = "",
 ) -> str:
     """Draw the groups. The scale begins at zero, and every bar shows its value."""
     top = max((value for group in groups for value in group.values), default=0) or 1.0
@@ -47,21 +57,29 @@ def bar_plot(
     ]
     for number, name in enumerate(legend):
         at = _WIDTH - _RIGHT - 120 * (len(legend) - number)
-        parts.append(f'<rect x="{at}" y="20" width="12" height="12" rx="2" fill="{_COLORS[number]}"/>')
+        parts.append(
+            f'<rect x="{at}" y="20" width="12" height="12" rx="2" fill="{_COLORS[number]}"/>'
+        )
         parts.append(_text(at + 18, 31, name))
     for position, group in enumerate(groups):
         middle = _LEFT + span * (position + 0.5)
         for number, value in enumerate(group.values):
-            left, height = middle + bar * (number - len(group.values) / 2), value * scale
+            left = middle + bar * (number - len(group.values) / 2)
+            height = value * scale
             parts.append(
-                f'<rect x="{left + 1:.1f}" y="{base - height:.1f}" width="{bar - 2:.1f}" height="{height:.1f}" '
+                f'<rect x="{left + 1:.1f}" y="{base - height:.1f}" width="{bar - 2:.1f}" '
+                f'height="{height:.1f}" '
                 f'fill="{_COLORS[number]}"/>'
             )
-            parts.append(_text(left + bar / 2, base - height - 5, f"{value:.1f} {unit}", "soft middle"))
+            parts.append(
+                _text(left + bar / 2, base - height - 5, f"{value:.1f} {unit}", "soft middle")
+            )
         parts.append(_text(middle, base + 19, group.label, "middle"))
         for line, note in enumerate(group.notes):
             parts.append(_text(middle, base + 37 + 15 * line, note, "soft middle"))
-    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>')
+    parts.append(
+        f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>'
+    )
     return "".join([*parts, "</svg>\n"])
 
 

@@ -1,7 +1,7 @@
 """The judge: its two paths, the cost of unknown keys and of the duplicate-key check, compared with bare msgspec.
 
-A round begins with a new judge, like that of a new process: it knows no inputs yet. Only in benchmarks of unknown keys
-it has learned them before.
+A round begins with a new judge, like that of a new process: it knows no inputs yet. Only in
+benchmarks of unknown keys it has learned them before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Measure = Callable[..., None]
 
 def judge_all(chunks: Text, judge: Judge | None = None) -> Judge:
     """Judge chunks one after the other into one buffer, as a process does, with a new judge or a given one."""
-    judge, out = judge or Judge(), bytearray()
+    judge = judge or Judge()
+    out = bytearray()
     for chunk in chunks:
         out.clear()
         judge.judge_chunk(chunk, out)
@@ -75,8 +76,8 @@ def test_unknown_keys_of_plain(compare: Measure, plain: Text, unknown: Text) -> 
 def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
     """Cost of counting the colons of each chunk, as a share of judging (target: below 0.08).
 
-    Each chunk is counted ten times in a row. So it is in the cache, as it is right after judging, and the result is not
-    a small difference of two large numbers.
+    Each chunk is counted ten times in a row. So it is in the cache, as it is right after judging,
+    and the result is not a small difference of two large numbers.
     """
     judge = Judge()
     pairs = []
@@ -98,13 +99,16 @@ def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
 def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
     """Throughput of the judge relative to a bare decode and encode of the same lines (target: at least 1 on real ones).
 
-    The judge gets chunks and has to find lines and repeated inputs by itself. The bare side gets lines, and decodes and
-    encodes each of them completely.
+    The judge gets chunks and has to find lines and repeated inputs by itself. The bare side gets
+    lines, and decodes and encodes each of them completely.
     """
     chunks = request.getfixturevalue(text)
-    # The decoder of a judge that has seen all lines: one without the learned fields would refuse some.
+    # The decoder of a judge that has seen all lines: one without the learned fields would refuse
+    # some.
     rules = judge_all(chunks)._rules  # noqa: SLF001
-    decode, encode_into, out = rules.decoder.decode, msgspec.json.Encoder().encode_into, bytearray()
+    decode = rules.decoder.decode
+    encode_into = msgspec.json.Encoder().encode_into
+    out = bytearray()
     pairs = [[_decodable(line, decode) for line in chunk.splitlines()] for chunk in chunks]
 
     def bare() -> None:

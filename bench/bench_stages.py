@@ -42,7 +42,9 @@ class SortResult:
     """Judged records as a task holds them before it writes a run."""
 
     def __init__(self, chunks_of_text: Text) -> None:
-        judge, key_of, row_of = Judge(), key_maker(), row_maker()
+        judge = Judge()
+        key_of = key_maker()
+        row_of = row_maker()
         self.text = bytearray()
         self.ends: list[int] = []
         self.keys: list[bytes] = []
@@ -61,7 +63,8 @@ class SortResult:
 @pytest.fixture(scope="session")
 def records(plain: Text) -> list[Record]:
     """The decoded records of the text, in normal form."""
-    judge, out = Judge(), bytearray()
+    judge = Judge()
+    out = bytearray()
     return [record for chunk in plain for record in judge.judge_chunk(chunk, out).records]
 
 
@@ -69,11 +72,15 @@ def records(plain: Text) -> list[Record]:
 def runs(plain: Text, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """The text as sorted runs."""
     folder = tmp_path_factory.mktemp("runs")
-    return [SortResult(plain[number::_RUNS]).spill(folder / f"run-{number}") for number in range(_RUNS)]
+    return [
+        SortResult(plain[number::_RUNS]).spill(folder / f"run-{number}") for number in range(_RUNS)
+    ]
 
 
 @pytest.mark.parametrize("format_", list(_PACK), ids=lambda format_: format_.value)
-def test_open_and_decompress(measure: Measure, plain: Text, tmp_path: Path, format_: Format) -> None:
+def test_open_and_decompress(
+    measure: Measure, plain: Text, tmp_path: Path, format_: Format
+) -> None:
     """Read a shard's file and decompress it."""
     path = tmp_path / "shard"
     path.write_bytes(_PACK[format_](b"".join(plain)))

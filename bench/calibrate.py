@@ -1,8 +1,9 @@
 """Calibration: how fast this machine is right now, so that figures from other days and machines are comparable.
 
-The calibration is fixed work without any code of fastrec but of the same kind: msgspec decodes and encodes plain dicts,
-Python makes keys, sorts and counts, SHA-256 hashes, zstd compresses. It runs on one core several times; the best time
-counts. Figures that use two cores are ratios to bare recompression instead, which is a trial like any other.
+The calibration is fixed work without any code of fastrec but of the same kind: msgspec decodes and
+encodes plain dicts, Python makes keys, sorts and counts, SHA-256 hashes, zstd compresses. It runs
+on one core several times; the best time counts. Figures that use two cores are ratios to bare
+recompression instead, which is a trial like any other.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ def _lines() -> list[bytes]:
 
 def _work(lines: list[bytes]) -> float:
     start = time.perf_counter()
-    decode, encode_into = msgspec.json.Decoder().decode, msgspec.json.Encoder(order="deterministic").encode_into
-    keyed, counts, out = [], Counter[str](), bytearray()
+    decode = msgspec.json.Decoder().decode
+    encode_into = msgspec.json.Encoder(order="deterministic").encode_into
+    keyed = []
+    counts = Counter[str]()
+    out = bytearray()
     for line in lines:
         record = decode(line)
         counts[record["model"]] += 1

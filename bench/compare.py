@@ -1,7 +1,8 @@
 """Compare the figures of a run with the best earlier ones.
 
-A figure is compared only with values measured on the same corpora. If the history has values from the same machine,
-only those count. Otherwise those of all machines count, which is why figures are relative.
+A figure is compared only with values measured on the same corpora. If the history has values from
+the same machine, only those count. Otherwise those of all machines count, which is why figures are
+relative.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Comparison(msgspec.Struct, frozen=True):
         return self.change is not None and self.change > self.value.tolerance
 
 
-def compare(values: Iterable[Value], history: Sequence[HistoryLine], here: Machine) -> list[Comparison]:
+def compare(
+    values: Iterable[Value], history: Sequence[HistoryLine], here: Machine
+) -> list[Comparison]:
     """Compare each figure with its best earlier value."""
     return [Comparison(value, _best(value, history, here)) for value in values]
 
@@ -51,7 +54,9 @@ def worse(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _best(value: Value, history: Sequence[HistoryLine], here: Machine) -> float | None:
-    lines = [line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of]
+    lines = [
+        line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of
+    ]
     lines = [line for line in lines if line.machine == here] or lines
     earlier = [line.figures[value.name].relative for line in lines]
     return (min if value.better == "lower" else max)(earlier, default=None)

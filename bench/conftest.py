@@ -24,13 +24,16 @@ Text = list[bytes]
 
 def chunks_of(stream: Iterator[bytes]) -> Text:
     """Group lines into chunks like those of a shard reader."""
-    chunks, chunk, size = [], [], 0
+    chunks = []
+    chunk = []
+    size = 0
     for line in stream:
         chunk.append(line)
         size += len(line) + 1
         if size >= CHUNK_BYTES:
             chunks.append(b"\n".join(chunk) + b"\n")
-            chunk, size = [], 0
+            chunk = []
+            size = 0
     if chunk:
         chunks.append(b"\n".join(chunk) + b"\n")
     return chunks
@@ -52,8 +55,8 @@ def unknown() -> Text:
 def real() -> Text:
     """All real shards in the order in which a run with one job reads them, if this machine has them.
 
-    21 of the 24 models answer the same questions, one shard after the other. So 88 % of the inputs repeat an earlier
-    one, byte for byte. In real-x10 it is more, 99 %.
+    21 of the 24 models answer the same questions, one shard after the other. So 88 % of the inputs
+    repeat an earlier one, byte for byte. In real-x10 it is more, 99 %.
     """
     if not real_files():
         pytest.skip("the real evaluation records are not beside this checkout")
@@ -73,7 +76,9 @@ def _no_collector() -> Iterator[None]:
 def measure(benchmark: Any) -> Callable[..., None]:
     """Time a function that processes some text; `setup` makes its arguments before each round."""
 
-    def run(function: Callable[..., Any], text: Text, setup: Callable[[], Any] | None = None) -> None:
+    def run(
+        function: Callable[..., Any], text: Text, setup: Callable[[], Any] | None = None
+    ) -> None:
         benchmark.pedantic(function, setup=setup, rounds=ROUNDS, warmup_rounds=1)
         best = benchmark.stats.stats.min
         benchmark.extra_info["MB/s"] = round(sum(map(len, text)) / best / 1e6, 1)
@@ -89,7 +94,9 @@ def compare(benchmark: Any) -> Callable[..., None]:
     It is processor time: less noise than wall time, and the functions do not wait for anything.
     """
 
-    def run(one: Callable[[], Any], other: Callable[[], Any], *, weight: float = 1.0, less: float = 0.0) -> None:
+    def run(
+        one: Callable[[], Any], other: Callable[[], Any], *, weight: float = 1.0, less: float = 0.0
+    ) -> None:
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(ROUNDS):
             for function, taken in zip((one, other), times, strict=True):

@@ -1,6 +1,7 @@
 """All contenders by label, and the command that runs one in a fresh process.
 
-fastrec is measured as the command that a user types. The peers run as `python -m bench.contenders LABEL JOB`.
+fastrec is measured as the command that a user types. The peers run as `python -m bench.contenders
+LABEL JOB`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,32 @@ from bench.validators import VALIDATORS
 from bench.viewing import Ranking, Viewing
 from fastrec.corpus.trust import remember
 
-__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "LEADERBOARD", "LOG_FLOOR", "NORMALIZE", "READING"]
+__all__ = [
+    "CAT",
+    "CONTENDERS",
+    "DIFF",
+    "EXPORT",
+    "FLOOR",
+    "IMPORT",
+    "LEADERBOARD",
+    "LOG_FLOOR",
+    "NORMALIZE",
+    "READING",
+]
 __all__ += ["ASK", "CHANGE", "VALIDATE", "VIEW", "command_of"]
 
-NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
-CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
+NORMALIZE = "fastrec normalize"
+VALIDATE = "fastrec validate"
+FLOOR = "bare recompression"
+CAT = "fastrec cat"
+EXPORT = "fastrec export"
+DIFF = "fastrec diff"
+READING = "bare decompression"
 CHANGE = "fastrec normalize CORPUS"
-IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
-LEADERBOARD, VIEW = Ranking.label, Viewing.label
+IMPORT = "fastrec import"
+LOG_FLOOR = LogRecompression.label
+LEADERBOARD = Ranking.label
+VIEW = Viewing.label
 ASK = "fastrec sql"
 
 
@@ -43,12 +62,24 @@ class Fastrec:
         """The command line."""
         options = ["--jobs", str(job.jobs), *job.options]
         if self._name == "normalize":
-            options += ["--output", f"{job.output}/corpus", "--level", str(job.level), "--max-rejects", "100%", "-q"]
+            options += [
+                "--output",
+                f"{job.output}/corpus",
+                "--level",
+                str(job.level),
+                "--max-rejects",
+                "100%",
+                "-q",
+            ]
         if self._name == "import":
             options += ["--output", f"{job.output}/records", "--strict"]
         if self._name == "export":
             options += ["--output", f"{job.output}/tables", "-q"]
-        inputs = [f"{job.inputs[0]}/{night}" for night in ("old", "new")] if self._name == "diff" else job.inputs
+        inputs = (
+            [f"{job.inputs[0]}/{night}" for night in ("old", "new")]
+            if self._name == "diff"
+            else job.inputs
+        )
         if "--input-column" in options:  # a directory has a description of the table, too
             inputs = (f"{job.inputs[0]}/{ANSWERS}",)
         return [sys.executable, "-m", "fastrec", self._name, *inputs, *options]
@@ -103,7 +134,13 @@ def command_of(contender: Contender, job: Job) -> list[str]:
     """The command that runs a contender in a fresh process."""
     if isinstance(contender, Command):
         return contender.command(job)
-    return [sys.executable, "-m", "bench.contenders", contender.label, msgspec.json.encode(job).decode()]
+    return [
+        sys.executable,
+        "-m",
+        "bench.contenders",
+        contender.label,
+        msgspec.json.encode(job).decode(),
+    ]
 
 
 def _main(label: str, job: str) -> None:

@@ -1,7 +1,8 @@
 """The benchmark corpora, generated once and cached in `out/bench/corpora`.
 
-A cached corpus has a key: the digest of its plan and of the generator's source. If either changes, the corpus is made
-again and the old one is deleted. All shards are zstd at level 3, one frame per shard.
+A cached corpus has a key: the digest of its plan and of the generator's source. If either changes,
+the corpus is made again and the old one is deleted. All shards are zstd at level 3, one frame per
+shard.
 """
 
 from __future__ import annotations
@@ -43,7 +44,17 @@ from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import shard_at
 
-__all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "key_of", "shard_lines"]
+__all__ = [
+    "CORPORA",
+    "LEVEL",
+    "OUT",
+    "Corpus",
+    "available",
+    "corpus",
+    "generator_version",
+    "key_of",
+    "shard_lines",
+]
 
 OUT: Final = Path(__file__).parents[1] / "out" / "bench"
 LEVEL: Final = 3
@@ -136,7 +147,9 @@ def key_of(name: str) -> str:
         elif isinstance(plan, Logged):
             digest.update(logs.source_of(plan.kind))
     elif isinstance(plan, Real | Shuffled):
-        digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
+        digest.update(
+            msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()])
+        )
     else:
         digest.update(key_of(plan.of).encode())
     return digest.hexdigest()[:8]
@@ -147,19 +160,25 @@ def _publish(name: str, key: str, directory: Path, source: Corpus) -> Corpus:
     manifest = read_manifest(directory)
     parts = manifest.parts
     size = sum(part.bytes for part in parts)
-    return Corpus(name, key, tuple(part.file for part in parts), manifest.records, manifest.text_bytes, size)
+    return Corpus(
+        name, key, tuple(part.file for part in parts), manifest.records, manifest.text_bytes, size
+    )
 
 
 def _shards(plan: Generated | Shaped | Resharded | Copied | Real) -> Named:
     """The names of a plan's shards and their lines."""
     if isinstance(plan, Generated):
         stream = lines(plan.recipe)
-        return _even(map(_shrunk, stream) if plan.small else stream, plan.recipe.records, plan.shards)
+        return _even(
+            map(_shrunk, stream) if plan.small else stream, plan.recipe.records, plan.shards
+        )
     if isinstance(plan, Shaped):
         return shapes.SHAPES[plan.shape](plan.seed)
     if isinstance(plan, Resharded):
         source = corpus(plan.of)
-        return _even(chain.from_iterable(map(shard_lines, source.paths())), source.lines, plan.shards)
+        return _even(
+            chain.from_iterable(map(shard_lines, source.paths())), source.lines, plan.shards
+        )
     if isinstance(plan, Copied):
         return _copies(corpus(plan.of), plan.times)
     return scaled_real(plan.times, plan.only)
@@ -223,11 +242,18 @@ def _corpus(name: str, key: str, directory: Path, written: list[tuple[str, int, 
 def _write_shuffled(name: str, key: str, directory: Path, plan: Shuffled) -> Corpus:
     """Write a shard per model and version, in several processes: fifty gigabytes take long.
 
-    The smaller corpora have the first versions of the larger ones, so shards that one of them has are linked.
+    The smaller corpora have the first versions of the larger ones, so shards that one of them has
+    are linked.
     """
-    made = [OUT / "corpora" / f"{each}-{key_of(each)}" for each, one in CORPORA.items() if isinstance(one, Shuffled)]
+    made = [
+        OUT / "corpora" / f"{each}-{key_of(each)}"
+        for each, one in CORPORA.items()
+        if isinstance(one, Shuffled)
+    ]
     others = [other for other in made if (other / "corpus.json").exists()]
-    tasks = [(path, directory, version, others) for version in range(plan.times) for path in real_files()]
+    tasks = [
+        (path, directory, version, others) for version in range(plan.times) for path in real_files()
+    ]
     with make_engine(2) as engine:
         written = sorted(engine.run(_write_version, tasks))
     return _corpus(name, key, directory, [one for _, one in written])

@@ -43,7 +43,8 @@ def _floor(name: str) -> Figure:
     """`normalize` relative to bare recompression."""
     return Figure(
         name=f"normalize / recompression, {name}",
-        title="wall time of normalize ÷ bare recompression of the same shards, same level, same jobs",
+        title="wall time of normalize ÷ bare recompression of the same shards, same level, same "
+        "jobs",
         trials=(Trial(NORMALIZE, name), Trial(FLOOR, name)),
         value=_seconds,
         target=_FLOOR_TARGETS.get(name),
@@ -92,8 +93,13 @@ def _jobs(name: str, target: float | None, command: str = NORMALIZE) -> Figure:
     )
 
 
-def _versus(peer: str, name: str, target: float | None, command: str = NORMALIZE, every: int = 1) -> Figure:
-    """How many times as fast as a peer. A slow peer reads only some shards; then throughputs are compared."""
+def _versus(
+    peer: str, name: str, target: float | None, command: str = NORMALIZE, every: int = 1
+) -> Figure:
+    """How many times as fast as a peer.
+
+    A slow peer reads only some shards; then throughputs are compared.
+    """
     share = _share_of_text(every)
     return Figure(
         name=f"{command.split()[1]} vs {peer}, {name}",
@@ -153,7 +159,8 @@ def _cluster(name: str, target: float | None) -> Figure:
     """The cluster engine relative to the pool, including the start of the scheduler and its workers."""
     return Figure(
         name=f"Dask / pool, {name}",
-        title="wall time of normalize on a Dask cluster that it starts ÷ in a pool with as many processes",
+        title="wall time of normalize on a Dask cluster that it starts ÷ in a pool with as many "
+        "processes",
         trials=(Trial(NORMALIZE, name, options=("--engine", "dask")), Trial(NORMALIZE, name)),
         value=_seconds,
         target=target,
@@ -162,7 +169,19 @@ def _cluster(name: str, target: float | None) -> Figure:
 
 
 FIGURES: Final[tuple[Figure, ...]] = (
-    *map(_floor, ("real-x10", "real", "mixed", "small", "agentic", "unknown-keys", "half-duplicates", *_NOT_TUNED_TO)),
+    *map(
+        _floor,
+        (
+            "real-x10",
+            "real",
+            "mixed",
+            "small",
+            "agentic",
+            "unknown-keys",
+            "half-duplicates",
+            *_NOT_TUNED_TO,
+        ),
+    ),
     *map(_cpu, ("real-x10", "real", "mixed", *_NOT_TUNED_TO)),
     _size("real-x10", 0.35),
     *map(_size, _NOT_TUNED_TO),
@@ -215,7 +234,10 @@ FIGURES: Final[tuple[Figure, ...]] = (
     Figure(
         name="time with --memory 512M / default, 2.4 GB of text",
         title="time of normalize with a small memory limit ÷ without",
-        trials=(Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")), Trial(NORMALIZE, "mixed-x10")),
+        trials=(
+            Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")),
+            Trial(NORMALIZE, "mixed-x10"),
+        ),
         value=_seconds,
         set="long",
     ),

@@ -18,7 +18,13 @@ from fastrec.commands.generate.text import Rng, phrase_tables
 __all__ = ["write_helm"]
 
 _MODEL: Final = "lab-1/model-7b"
-_SCORES: Final = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "f1_score")
+_SCORES: Final = (
+    "exact_match",
+    "quasi_exact_match",
+    "prefix_exact_match",
+    "quasi_prefix_exact_match",
+    "f1_score",
+)
 _COUNTS: Final = (
     "num_references",
     "num_train_trials",
@@ -33,7 +39,12 @@ _COUNTS: Final = (
     "logprob",
     "num_bytes",
 )
-_ADAPTER: Final = {"method": "generation", "model": _MODEL, "model_deployment": _MODEL, "num_outputs": 1}
+_ADAPTER: Final = {
+    "method": "generation",
+    "model": _MODEL,
+    "model_deployment": _MODEL,
+    "num_outputs": 1,
+}
 _RUN: Final = {
     "name": f"stories:model={_MODEL.replace('/', '_')}",
     "scenario_spec": {"class_name": "helm.benchmark.scenarios.stories.StoriesScenario", "args": {}},
@@ -56,7 +67,11 @@ def write_helm(seed: int, directory: Path, instances: int) -> tuple[int, int]:
             file.write(piece.replace(b"\n", b"\n  "))
         file.write(b"\n}")
     with (folder / "per_instance_stats.json").open("wb") as file:
-        file.writelines(_array(_stats(Rng((seed << 33) + number), number, totals) for number in range(instances)))
+        file.writelines(
+            _array(
+                _stats(Rng((seed << 33) + number), number, totals) for number in range(instances)
+            )
+        )
     means = [_stat(name, total / instances) for name, total in totals.items()]
     for name, document in (("run_spec", _RUN), ("scenario", {"name": "stories"}), ("stats", means)):
         (folder / f"{name}.json").write_bytes(_indented(document))
@@ -79,7 +94,8 @@ def _array(items: Iterable[Any]) -> Iterator[bytes]:
 def _state(rng: Rng, seed: int, number: int) -> dict[str, Any]:
     """A request and its result."""
     table = phrase_tables(seed).latin[0]
-    question, reference = table.write(rng, rng.between(10, 60)), table.write(rng, 5)
+    question = table.write(rng, rng.between(10, 60))
+    reference = table.write(rng, 5)
     words = table.write(rng, rng.between(20, 90)).split(" ")
     tokens = [{"text": f" {word}", "logprob": -round(rng.random() * 5, 6)} for word in words]
     text = "".join(f" {word}" for word in words)
@@ -122,7 +138,9 @@ def _state(rng: Rng, seed: int, number: int) -> dict[str, Any]:
 
 def _stats(rng: Rng, number: int, totals: dict[str, float]) -> dict[str, Any]:
     """All metrics of an instance; adds them up."""
-    values = {name: float(rng.below(900)) for name in _COUNTS} | {name: float(rng.chance(0.3)) for name in _SCORES}
+    values = {name: float(rng.below(900)) for name in _COUNTS} | {
+        name: float(rng.chance(0.3)) for name in _SCORES
+    }
     for name, value in values.items():
         totals[name] = totals.get(name, 0.0) + value
     stats = [_stat(name, value) for name, value in values.items()]
@@ -130,5 +148,17 @@ def _stats(rng: Rng, number: int, totals: dict[str, float]) -> dict[str, Any]:
 
 
 def _stat(name: str, value: float) -> dict[str, Any]:
-    numbers = {"sum": value, "sum_squared": value * value, "min": value, "max": value, "mean": value}
-    return {"name": {"name": name, "split": "test"}, "count": 1, **numbers, "variance": 0.0, "stddev": 0.0}
+    numbers = {
+        "sum": value,
+        "sum_squared": value * value,
+        "min": value,
+        "max": value,
+        "mean": value,
+    }
+    return {
+        "name": {"name": name, "split": "test"},
+        "count": 1,
+        **numbers,
+        "variance": 0.0,
+        "stddev": 0.0,
+    }

@@ -14,7 +14,17 @@ import msgspec
 
 from bench.values import Value
 
-__all__ = ["HISTORY", "HistoryLine", "HistoryValue", "Machine", "append", "commit", "line_of", "machine", "read"]
+__all__ = [
+    "HISTORY",
+    "HistoryLine",
+    "HistoryValue",
+    "Machine",
+    "append",
+    "commit",
+    "line_of",
+    "machine",
+    "read",
+]
 
 HISTORY: Final = Path(__file__).parent / "history.jsonl"
 _ROOT: Final = Path(__file__).parents[1]
@@ -57,8 +67,12 @@ class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def machine() -> Machine:
     """Describe this machine."""
-    models = [line.split(":", 1)[1].strip() for line in _cpu_info() if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    models = [
+        line.split(":", 1)[1].strip() for line in _cpu_info() if line.startswith("model name")
+    ]
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return Machine(models[0] if models else platform.processor() or platform.machine(), cores)
 
 
@@ -69,11 +83,17 @@ def _cpu_info() -> list[str]:
 def commit() -> str:
     """The commit that is checked out, with a `+` if the code was changed since."""
     name = _git("rev-parse", "--short=10", "HEAD")
-    return f"{name}+" if _git("status", "--porcelain", "--untracked-files=no", "--", "fastrec") else name
+    return (
+        f"{name}+"
+        if _git("status", "--porcelain", "--untracked-files=no", "--", "fastrec")
+        else name
+    )
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or ("" if done.returncode == 0 else "unknown")
 
 
@@ -88,7 +108,12 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> History
         calibration=round(calibration, 5),
         figures={
             value.name: HistoryValue(
-                round(value.value, 4), round(value.relative, 5), value.of, value.unit, value.better, value.target
+                round(value.value, 4),
+                round(value.relative, 5),
+                value.of,
+                value.unit,
+                value.better,
+                value.target,
             )
             for value in values
             if value.value is not None and value.relative is not None
@@ -100,7 +125,11 @@ def read(path: Path = HISTORY) -> list[HistoryLine]:
     """Read all lines."""
     if not path.exists():
         return []
-    return [msgspec.json.decode(line, type=HistoryLine) for line in path.read_bytes().splitlines() if line]
+    return [
+        msgspec.json.decode(line, type=HistoryLine)
+        for line in path.read_bytes().splitlines()
+        if line
+    ]
 
 
 def append(line: HistoryLine, path: Path = HISTORY) -> None:

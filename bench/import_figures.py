@@ -12,7 +12,13 @@ from bench.values import Figure
 
 __all__ = ["IMPORT_FIGURES"]
 
-_TARGETS: Final = {"lm-eval": 150.0, "lm-eval-shots": 150.0, "inspect": 100.0, "helm": 60.0, "table": 60.0}
+_TARGETS: Final = {
+    "lm-eval": 150.0,
+    "lm-eval-shots": 150.0,
+    "inspect": 100.0,
+    "helm": 60.0,
+    "table": 60.0,
+}
 _PEAK: Final = 200.0
 
 

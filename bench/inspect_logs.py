@@ -1,7 +1,8 @@
 """A generated log of Inspect: transcripts of agents in a `.eval`, a zip archive with members compressed by zstd.
 
-A sample has its messages, and again as events: every call of the model, every tool, every change of the state. Events
-are more than half of the text, and long texts in them are attachments, as Inspect writes them since 0.3.206.
+A sample has its messages, and again as events: every call of the model, every tool, every change of
+the state. Events are more than half of the text, and long texts in them are attachments, as Inspect
+writes them since 0.3.206.
 """
 
 from __future__ import annotations
@@ -55,24 +56,47 @@ class _Sample:
 
     def document(self, number: int) -> dict[str, Any]:
         """The document of a member."""
-        rng, write = self._rng, self._tables.latin[0].write
+        rng = self._rng
+        write = self._tables.latin[0].write
         task = write(rng, rng.between(40, 120))
         messages = [
             {"id": self._id(), "content": write(Rng(number % 5), 120), "role": "system"},
             {"id": self._id(), "content": task, "source": "input", "role": "user"},
         ]
-        self._event("sample_init", sample={"input": self._attached(task), "target": "42", "id": f"task-{number}"})
+        self._event(
+            "sample_init",
+            sample={"input": self._attached(task), "target": "42", "id": f"task-{number}"},
+        )
         for _ in range(rng.between(4, 24)):
             self._turn(messages)
-        answer = {"id": self._id(), "content": write(rng, rng.between(10, 60)), "source": "generate"}
+        answer = {
+            "id": self._id(),
+            "content": write(rng, rng.between(10, 60)),
+            "source": "generate",
+        }
         messages.append({**answer, "role": "assistant", "model": _MODEL})
         usage = {_MODEL: self._usage()}
-        score = {"value": rng.choice("CI"), "answer": str(rng.below(99)), "explanation": write(rng, 20), "history": []}
+        score = {
+            "value": rng.choice("CI"),
+            "answer": str(rng.below(99)),
+            "explanation": write(rng, 20),
+            "history": [],
+        }
         self._event(
             "state",
-            changes=[{"op": "add", "path": f"/messages/{i}", "value": m} for i, m in enumerate(self._refs(messages))],
+            changes=[
+                {"op": "add", "path": f"/messages/{i}", "value": m}
+                for i, m in enumerate(self._refs(messages))
+            ],
         )
-        self._event("score", score=score, target="42", intermediate=False, scorer="checker", model_usage=usage)
+        self._event(
+            "score",
+            score=score,
+            target="42",
+            intermediate=False,
+            scorer="checker",
+            model_usage=usage,
+        )
         output = {"message": messages[-1], "stop_reason": "stop"}
         return {
             "id": f"task-{number}",
@@ -80,7 +104,12 @@ class _Sample:
             "input": task,
             "target": "42",
             "messages": messages,
-            "output": {"model": _MODEL, "choices": [output], "completion": answer["content"], "usage": usage[_MODEL]},
+            "output": {
+                "model": _MODEL,
+                "choices": [output],
+                "completion": answer["content"],
+                "usage": usage[_MODEL],
+            },
             "scores": {"checker": score},
             "metadata": {"level": number % 3},
             "store": {},
@@ -101,13 +130,31 @@ class _Sample:
         rng = self._rng
         name = rng.choice(_TOOLS)
         code = self._tables.log.write(rng, rng.between(2, 40))
-        call = {"id": f"call_{rng.bits(64):016x}", "function": name, "arguments": {"code": code}, "type": "function"}
+        call = {
+            "id": f"call_{rng.bits(64):016x}",
+            "function": name,
+            "arguments": {"code": code},
+            "type": "function",
+        }
         content: Any = self._tables.latin[0].write(rng, rng.between(2, 30))
         if rng.chance(0.3):
-            thought = {"type": "reasoning", "reasoning": self._tables.latin[0].write(rng, rng.between(10, 80))}
+            thought = {
+                "type": "reasoning",
+                "reasoning": self._tables.latin[0].write(rng, rng.between(10, 80)),
+            }
             content = [thought, {"type": "text", "text": content}]
-        turn = {"id": self._id(), "content": content, "source": "generate", "role": "assistant", "tool_calls": [call]}
-        output = {"model": _MODEL, "choices": [{"message": turn, "stop_reason": "tool_calls"}], "usage": self._usage()}
+        turn = {
+            "id": self._id(),
+            "content": content,
+            "source": "generate",
+            "role": "assistant",
+            "tool_calls": [call],
+        }
+        output = {
+            "model": _MODEL,
+            "choices": [{"message": turn, "stop_reason": "tool_calls"}],
+            "usage": self._usage(),
+        }
         self._event(
             "model",
             model=_MODEL,
@@ -117,17 +164,31 @@ class _Sample:
             tool_choice="auto",
             config={"temperature": 0.7},
             output=output,
-            call={"request": {"model": _MODEL, "tools": self._tools}, "response": {"id": self._id(), "output": output}},
+            call={
+                "request": {"model": _MODEL, "tools": self._tools},
+                "response": {"id": self._id(), "output": output},
+            },
         )
         messages.append({**turn, "model": _MODEL})
         result = self._tables.log.write(rng, rng.long_tail(60, 600))
         self._event("tool", **call, result=self._attached(result), events=[], working_time=0.5)
         messages.append(
-            {"id": self._id(), "content": result, "role": "tool", "tool_call_id": call["id"], "function": name}
+            {
+                "id": self._id(),
+                "content": result,
+                "role": "tool",
+                "tool_call_id": call["id"],
+                "function": name,
+            }
         )
 
     def _event(self, kind: str, **fields: Any) -> None:
-        head = {"uuid": self._id(), "span_id": self._id(), "timestamp": _START, "working_start": self._rng.random()}
+        head = {
+            "uuid": self._id(),
+            "span_id": self._id(),
+            "timestamp": _START,
+            "working_start": self._rng.random(),
+        }
         self._events.append({**head, "event": kind, **fields})
 
     def _refs(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -147,7 +208,8 @@ class _Sample:
         return f"attachment://{name}"
 
     def _usage(self) -> dict[str, int]:
-        read, written = self._rng.between(500, 9_000), self._rng.between(5, 900)
+        read = self._rng.between(500, 9_000)
+        written = self._rng.between(5, 900)
         return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
 
     def _id(self) -> str:
@@ -165,26 +227,50 @@ class _Archive:
 
     def add(self, name: str, document: Any) -> None:
         """Add a member."""
-        text, place = _encode(document), self._file.tell()
-        data, encoded = self._compress(text), name.encode()
+        text = _encode(document)
+        place = self._file.tell()
+        data = self._compress(text)
+        encoded = name.encode()
         common = struct.pack(
-            "<3H4s3L2H", 45, 0x800, _ZSTD, bytes(4), zlib.crc32(text), len(data), len(text), len(encoded), 0
+            "<3H4s3L2H",
+            45,
+            0x800,
+            _ZSTD,
+            bytes(4),
+            zlib.crc32(text),
+            len(data),
+            len(text),
+            len(encoded),
+            0,
         )
         self._file.write(b"PK\3\4" + common + encoded + data)
         self._directory.append(
-            b"PK\1\2" + struct.pack("<H", 45) + common + struct.pack("<3H2L", 0, 0, 0, 0, place) + encoded
+            b"PK\1\2"
+            + struct.pack("<H", 45)
+            + common
+            + struct.pack("<3H2L", 0, 0, 0, 0, place)
+            + encoded
         )
         self.text_bytes += len(text)
 
     def finish(self) -> None:
         """Write the directory."""
-        place, entries, count = self._file.tell(), b"".join(self._directory), len(self._directory)
-        self._file.write(entries + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, count, count, len(entries), place, 0))
+        place = self._file.tell()
+        entries = b"".join(self._directory)
+        count = len(self._directory)
+        self._file.write(
+            entries + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, count, count, len(entries), place, 0)
+        )
 
 
 def _tool(rng: Rng, tables: PhraseTables, name: str) -> dict[str, Any]:
     properties = {"code": {"type": "string", "description": tables.latin[0].write(rng, 12)}}
-    parameters = {"type": "object", "properties": properties, "required": ["code"], "additionalProperties": False}
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": ["code"],
+        "additionalProperties": False,
+    }
     return {"name": name, "description": tables.latin[0].write(rng, 25), "parameters": parameters}
 
 
@@ -200,7 +286,13 @@ def _spec(samples: int) -> dict[str, Any]:
         "model": _MODEL,
         "config": {"epochs": 1},
         "packages": {"inspect_ai": "0.3.285"},
-        "scorers": [{"name": "checker", "options": {}, "metrics": [{"name": "inspect_ai/accuracy", "options": {}}]}],
+        "scorers": [
+            {
+                "name": "checker",
+                "options": {},
+                "metrics": [{"name": "inspect_ai/accuracy", "options": {}}],
+            }
+        ],
     }
 
 

@@ -1,7 +1,7 @@
 """`make bench-instructions`: count the instructions per record of the judge's inner loop with valgrind.
 
-Unlike a time, the count has no noise: it is the same on a busy machine. The loop runs over few and over many records;
-the difference excludes the start-up.
+Unlike a time, the count has no noise: it is the same on a busy machine. The loop runs over few and
+over many records; the difference excludes the start-up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from bench.corpora import corpus, shard_lines
 __all__ = ["main"]
 
 _ROOT: Final = Path(__file__).parents[1]
-_FEW, _MANY = 100, 400
+_FEW = 100
+_MANY = 400
 _TOTAL: Final = re.compile(r"Collected : (\d+)")
 
 
@@ -30,7 +31,8 @@ def _judge(records: int) -> None:
 
     chunk = b"\n".join(islice(shard_lines(corpus("mixed").paths()[0]), _MANY))
     lines = chunk.split(b"\n")[:records]
-    judge, out = Judge(), bytearray()
+    judge = Judge()
+    out = bytearray()
     judge.judge_chunk(b"\n".join(lines) + b"\n", out)
 
 
@@ -57,10 +59,14 @@ def main() -> int:
     if not shutil.which("valgrind"):
         print("valgrind is not installed")
         return 1
-    few, many = _count(_FEW), _count(_MANY)
+    few = _count(_FEW)
+    many = _count(_MANY)
     text = b"\n".join(islice(shard_lines(corpus("mixed").paths()[0]), _FEW, _MANY))
     per_record = (many - few) / (_MANY - _FEW)
-    print(f"judge: {per_record:,.0f} instructions per record, {(many - few) / len(text):.2f} per byte of text")
+    print(
+        f"judge: {per_record:,.0f} instructions per record, {(many - few) / len(text):.2f} per "
+        "byte of text"
+    )
     return 0
 
 

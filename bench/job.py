@@ -27,7 +27,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def shards(self) -> list[str]:
         """The paths of all shards."""
         paths = map(Path, self.inputs)
-        return [str(shard) for path in paths for shard in (sorted(path.rglob("*.jsonl*")) if path.is_dir() else [path])]
+        return [
+            str(shard)
+            for path in paths
+            for shard in (sorted(path.rglob("*.jsonl*")) if path.is_dir() else [path])
+        ]
 
 
 class Contender(Protocol):
@@ -43,7 +47,10 @@ class Contender(Protocol):
 
 @runtime_checkable
 class Command(Protocol):
-    """A contender with its own command line. It is measured without any Python of ours around it."""
+    """A contender with its own command line.
+
+    It is measured without any Python of ours around it.
+    """
 
     def command(self, job: Job) -> list[str]:
         """The command line that does the job."""
@@ -54,12 +61,14 @@ def batches(job: Job) -> Iterator[list[str]]:
     shards = job.shards()
     sizes = [Path(shard).stat().st_size for shard in shards]
     most = min(sum(sizes) / (8 * job.jobs), 8 << 20)
-    batch, size = [], 0
+    batch = []
+    size = 0
     for shard, shard_size in zip(shards, sizes, strict=True):
         batch.append(shard)
         size += shard_size
         if size >= most:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch

@@ -1,7 +1,7 @@
 """Figures of the set `large`: the speed of `normalize` where the text does not fit into memory.
 
-The corpora are made from real records, once: 15 GB of files for 75 GB of text. Runs need as much disk as text, for a
-while.
+The corpora are made from real records, once: 15 GB of files for 75 GB of text. Runs need as much
+disk as text, for a while.
 """
 
 from __future__ import annotations
@@ -58,20 +58,41 @@ def _of_small(name: str) -> Figure:
         small = mean(run.seconds for run, trial in zip(runs, trials, strict=True) if trial.beside)
         return corpus(name).text_bytes / runs[2].seconds / (corpus(_SMALL).text_bytes / small)
 
-    return _figure("MB/s of normalize / real-x10", name, value, *trials, better="higher", target=_TARGETS.get(name))
+    return _figure(
+        "MB/s of normalize / real-x10",
+        name,
+        value,
+        *trials,
+        better="higher",
+        target=_TARGETS.get(name),
+    )
 
 
-def _per_text(name: str, title: str, bytes_of: Callable[[Measured], int], target: float | None = None) -> Figure:
-    return _figure(title, name, lambda runs: bytes_of(runs[0]) / corpus(name).text_bytes, target=target)
+def _per_text(
+    name: str, title: str, bytes_of: Callable[[Measured], int], target: float | None = None
+) -> Figure:
+    return _figure(
+        title, name, lambda runs: bytes_of(runs[0]) / corpus(name).text_bytes, target=target
+    )
 
 
 def _figures(name: str) -> tuple[Figure, ...]:
     return (
         _figure("speed of normalize", name, _speed(name), unit="MB/s", better="higher"),
-        _figure("time that workers wait", name, lambda runs: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
+        _figure(
+            "time that workers wait",
+            name,
+            lambda runs: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds),
+        ),
         _per_text(name, "read from disk / text", lambda run: run.read_bytes),
         _per_text(name, "written / text", lambda run: run.written_bytes, 1.5),
-        _figure("peak memory of normalize", name, lambda runs: runs[0].peak_bytes / 1e6, unit="MB", target=1074.0),
+        _figure(
+            "peak memory of normalize",
+            name,
+            lambda runs: runs[0].peak_bytes / 1e6,
+            unit="MB",
+            target=1074.0,
+        ),
     )
 
 

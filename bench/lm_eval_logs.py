@@ -3,8 +3,8 @@
     choices      four continuations of a context, scored with acc and acc_norm: one line per question
     generation   a worked answer, from which two filters extract: a line per question and filter
 
-Lines have about 2 KB, or about 7 KB with examples in the prompts. The context is repeated in the document and in all
-requests, as lm-eval does.
+Lines have about 2 KB, or about 7 KB with examples in the prompts. The context is repeated in the
+document and in all requests, as lm-eval does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ _MODEL: Final = "lab-1/model-7b"
 _FILTERS: Final = ("strict-match", "flexible-extract")
 _SHOTS: Final = 5
 _CONFIGS: Final = {
-    "choices": {"output_type": "multiple_choice", "doc_to_text": "{{ctx}}", "doc_to_target": "{{label}}"},
-    "generation": {"output_type": "generate_until", "doc_to_text": "Question: {{question}}\nAnswer:"},
+    "choices": {
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{ctx}}",
+        "doc_to_target": "{{label}}",
+    },
+    "generation": {
+        "output_type": "generate_until",
+        "doc_to_text": "Question: {{question}}\nAnswer:",
+    },
 }
 
 
@@ -40,8 +47,13 @@ def write_lm_eval_with_shots(seed: int, directory: Path, questions: int) -> tupl
 
 
 def _write(seed: int, directory: Path, questions: int, shots: int) -> tuple[int, int]:
-    tasks = {"choices": _choices(seed, questions, shots), "generation": _generation(seed, questions, shots)}
-    results, samples, size = {}, 0, 0
+    tasks = {
+        "choices": _choices(seed, questions, shots),
+        "generation": _generation(seed, questions, shots),
+    }
+    results = {}
+    samples = 0
+    size = 0
     for task, lines in tasks.items():
         totals: dict[str, float] = {}
         with (directory / f"samples_{task}_{_DATE}.jsonl").open("wb") as file:
@@ -58,7 +70,8 @@ def _write(seed: int, directory: Path, questions: int, shots: int) -> tuple[int,
 
 
 def _choices(seed: int, questions: int, shots: int) -> Iterator[dict[str, Any]]:
-    rng, table = Rng(seed << 1), phrase_tables(seed).latin[0]
+    rng = Rng(seed << 1)
+    table = phrase_tables(seed).latin[0]
     examples = "".join(f"{table.write(rng, 26)}\n\n" for _ in range(shots))
     for number in range(questions):
         context = table.write(rng, rng.between(12, 28))
@@ -67,14 +80,21 @@ def _choices(seed: int, questions: int, shots: int) -> Iterator[dict[str, Any]]:
         values = [-round(rng.random() * 60, 4) for _ in endings]
         target = rng.below(4)
         by_length = [value / len(ending) for value, ending in zip(values, endings, strict=True)]
-        doc = {"ind": number, "ctx": context, "endings": endings, "label": str(target), "source_id": f"a~{number}"}
+        doc = {
+            "ind": number,
+            "ctx": context,
+            "endings": endings,
+            "label": str(target),
+            "source_id": f"a~{number}",
+        }
         answers = [[str(value), "False"] for value in values]
         yield {
             "doc_id": number,
             "doc": doc,
             "target": str(target),
             "arguments": {
-                f"gen_args_{place}": {"arg_0": prompt, "arg_1": f" {ending}"} for place, ending in enumerate(endings)
+                f"gen_args_{place}": {"arg_0": prompt, "arg_1": f" {ending}"}
+                for place, ending in enumerate(endings)
             },
             "resps": [[answer] for answer in answers],
             "filtered_resps": answers,
@@ -102,7 +122,12 @@ def _generation(seed: int, questions: int, shots: int) -> Iterator[dict[str, Any
                 "doc_id": number,
                 "doc": doc,
                 "target": doc["answer"],
-                "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {"until": ["Question:"], "do_sample": False}}},
+                "arguments": {
+                    "gen_args_0": {
+                        "arg_0": prompt,
+                        "arg_1": {"until": ["Question:"], "do_sample": False},
+                    }
+                },
                 "resps": [[answer]],
                 "filtered_resps": [answer.rsplit(maxsplit=1)[-1].strip(".")],
                 "filter": name,
@@ -134,7 +159,9 @@ def _document(results: dict[str, Any], questions: int) -> dict[str, Any]:
         "results": results,
         "configs": {task: {"task": task, **_CONFIGS[task]} for task in results},
         "versions": dict.fromkeys(results, 1.0),
-        "higher_is_better": {task: {key.split(",")[0]: True for key in figures} for task, figures in results.items()},
+        "higher_is_better": {
+            task: {key.split(",")[0]: True for key in figures} for task, figures in results.items()
+        },
         "n-samples": {task: {"original": questions, "effective": questions} for task in results},
         "config": {"model": "hf", "model_args": f"pretrained={_MODEL},dtype=bfloat16"},
         "date": 1772366400.0,

@@ -31,7 +31,9 @@ WRITERS: Final[Mapping[str, Callable[[int, Path, int], tuple[int, int]]]] = {
 """For each kind of log, what writes one of some size into a directory; it returns the samples and the bytes of text."""
 
 _TASK_BYTES: Final = 8 << 20
-_HEADER: Final = struct.Struct("<26x2H")  # of a member of a zip archive: the lengths of its name and its extra field
+_HEADER: Final = struct.Struct(
+    "<26x2H"
+)  # of a member of a zip archive: the lengths of its name and its extra field
 
 _Task = tuple[str, list[tuple[int, int]], str, int]
 """A file, places and sizes of its pieces, the file to write, and the level."""
@@ -44,7 +46,9 @@ def source_of(kind: str) -> bytes:
 
 def files_in(directory: Path) -> list[Path]:
     """The files of a log."""
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path.name != "corpus.json")
+    return sorted(
+        path for path in directory.rglob("*") if path.is_file() and path.name != "corpus.json"
+    )
 
 
 class LogRecompression:
@@ -82,7 +86,11 @@ def _recompress(task: _Task) -> None:
     name, pieces, output, level = task
     path = Path(name)
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
-    with path.open("rb") as source, Path(output).open("wb") as target, compressor.stream_writer(target) as packed:
+    with (
+        path.open("rb") as source,
+        Path(output).open("wb") as target,
+        compressor.stream_writer(target) as packed,
+    ):
         for place, size in pieces:
             source.seek(place)
             if path.suffix == ".eval":

@@ -1,8 +1,8 @@
 """Measure one command in a fresh process: wall time, processor time and peak memory, including all its children.
 
-Memory is sampled as the sum of the proportional set sizes (PSS) of all processes, which counts a shared page once.
-Systems without PSS use resident set sizes. The pause between samples grows with the cost of a sample, so that sampling
-takes at most 2 % of one core.
+Memory is sampled as the sum of the proportional set sizes (PSS) of all processes, which counts a
+shared page once. Systems without PSS use resident set sizes. The pause between samples grows with
+the cost of a sample, so that sampling takes at most 2 % of one core.
 """
 
 from __future__ import annotations
@@ -48,11 +48,18 @@ def measure(command: Sequence[str], *, timeout: float = 1800) -> Measured:
     """Run a command and measure it."""
     os.sync()  # so that this command does not pay for writes of earlier ones
     # Let Python cache compiled modules, as in an installation.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, cwd=_ROOT, env=environment, start_new_session=True
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd=_ROOT,
+            env=environment,
+            start_new_session=True,
         )
         deadline = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
         deadline.start()
@@ -65,10 +72,13 @@ def measure(command: Sequence[str], *, timeout: float = 1800) -> Measured:
         stderr = errors.read().decode(errors="replace")
     error = None
     if process.returncode:
-        error = f"over {timeout:.0f} s" if seconds >= timeout else _reason(process.returncode, stderr)
+        error = (
+            f"over {timeout:.0f} s" if seconds >= timeout else _reason(process.returncode, stderr)
+        )
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # children that are still running
-    # The first misses children that nobody waited for, the second children that lived between two samples.
+    # The first misses children that nobody waited for, the second children that lived between two
+    # samples.
     cpu_seconds = max(usage.ru_utime + usage.ru_stime, sampler.cpu_seconds)
     return Measured(
         seconds=seconds,
@@ -125,7 +135,9 @@ class _Sampler:
     def _sample(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             root = psutil.Process(self._pid)
-            self.peak_bytes = max(self.peak_bytes, sum(map(self._size, [root, *root.children(recursive=True)])))
+            self.peak_bytes = max(
+                self.peak_bytes, sum(map(self._size, [root, *root.children(recursive=True)]))
+            )
 
     def _size(self, process: psutil.Process) -> int:
         try:

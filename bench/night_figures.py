@@ -22,7 +22,8 @@ __all__ = ["CORPUS", "Nights", "night_table", "night_values", "week_plot", "week
 CORPUS: Final = "real-x10"
 _VERSION: Final = "nights-1"  # increase it if nights become incomparable with earlier ones
 _FOOTER: Final = (
-    "Large models are new models on the evaluation that has most of the text, where the removed shard is too; "
+    "Large models are new models on the evaluation that has most of the text, where the removed "
+    "shard is too; "
     "small models are on another one."
 )
 _NOTHING: Final = "nothing changed"
@@ -51,7 +52,10 @@ class Nights:
         OUT.mkdir(parents=True, exist_ok=True)
         folder = Path(mkdtemp(prefix="nights-", dir=OUT))
         try:
-            print(f"nights: {source.text_bytes / 1e6:,.0f} MB of text in {len(source.shards):,} shards")
+            print(
+                f"nights: {source.text_bytes / 1e6:,.0f} MB of text in {len(source.shards):,} "
+                "shards"
+            )
             stock = Stock(source.paths(), folder / "stock", source.text_bytes)
             nights = run_nights(stock, folder, rounds=self._rounds)
             print("a week of nights")
@@ -88,13 +92,15 @@ def night_values(nights: Mapping[str, Measured], text_bytes: int) -> list[Value]
         *shares,
         _ratio(
             "10 × the records in as many shards",
-            "wall time of a night without changes for ten times the records in the same number of shards",
+            "wall time of a night without changes for ten times the records in the same number of "
+            "shards",
             (nights[TEN_TIMES], nights[SMALL]),
             1.25,
         ),
         _ratio(
             "10 × the records in 10 × the shards",
-            "wall time of a night without changes for ten times the records in ten times the shards",
+            "wall time of a night without changes for ten times the records in ten times the "
+            "shards",
             (nights[_NOTHING], nights[SMALL]),
             10.0,
         ),
@@ -113,10 +119,13 @@ def week_value(week: Sequence[WeekNight]) -> Value:
     runs = [run for night in week for run in (night.incremental, night.full)]
     return _ratio(
         "a week",
-        "wall time of seven nights with --incremental ÷ seven full runs; the first night is one of them",
+        "wall time of seven nights with --incremental ÷ seven full runs; the first night is one "
+        "of them",
         runs,
         None,
-        value=lambda runs: sum(run.seconds for run in runs[::2]) / sum(run.seconds for run in runs[1::2]),
+        value=lambda runs: (
+            sum(run.seconds for run in runs[::2]) / sum(run.seconds for run in runs[1::2])
+        ),
     )
 
 
@@ -151,9 +160,14 @@ def night_table(nights: Mapping[str, Measured], values: Sequence[Value]) -> str:
     for name, run in nights.items():
         value = by_name.get(f"night: {name}")
         share = "" if run.error or full.error else f"{run.seconds / full.seconds:.3f}"
-        rows.append((name, run.error or f"{run.seconds:.2f} s", share, target_of(value) if value else ""))
+        rows.append(
+            (name, run.error or f"{run.seconds:.2f} s", share, target_of(value) if value else "")
+        )
     others = [value for value in values if value.name.removeprefix("night: ") not in nights]
-    rows += [(value.name.removeprefix("night: "), "", _ratio_of(value), target_of(value)) for value in others]
+    rows += [
+        (value.name.removeprefix("night: "), "", _ratio_of(value), target_of(value))
+        for value in others
+    ]
     return aligned(rows)
 
 
@@ -165,10 +179,18 @@ def week_plot(week: Sequence[WeekNight], text_bytes: int) -> str:
     """Draw the time per night, full and incremental; empty if a run failed."""
     if any(night.full.error or night.incremental.error for night in week):
         return ""
-    groups = [Group(night.day, night.changes, [night.full.seconds, night.incremental.seconds]) for night in week]
+    groups = [
+        Group(night.day, night.changes, [night.full.seconds, night.incremental.seconds])
+        for night in week
+    ]
     size = f"{text_bytes / 1e6:,.0f} MB of text on Monday, about 1 % more shards every night"
     return bar_plot(
-        "A week of nights", f"{size}, {JOBS} jobs", ("full run", "--incremental"), groups, unit="s", footer=_FOOTER
+        "A week of nights",
+        f"{size}, {JOBS} jobs",
+        ("full run", "--incremental"),
+        groups,
+        unit="s",
+        footer=_FOOTER,
     )
 
 

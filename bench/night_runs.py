@@ -1,8 +1,8 @@
 """Nights with `normalize --incremental`: measured as whole processes, and each compared with a full run.
 
-After every incremental night, all files of the corpus are compared with those of a full run over the same pile, which
-is not part of the time. Full runs and first nights begin without a corpus, and every other night begins with the state
-that the night before left: see `Snapshot`.
+After every incremental night, all files of the corpus are compared with those of a full run over
+the same pile, which is not part of the time. Full runs and first nights begin without a corpus, and
+every other night begins with the state that the night before left: see `Snapshot`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from bench.night_states import Snapshot
 from bench.piles import Change, Pile, Stock, lay_out
 from bench.trials import JOBS, better
 
-__all__ = ["FIRST", "FULL", "NIGHTS", "SMALL", "TEN_TIMES", "Desk", "WeekNight", "run_nights", "run_week"]
+__all__ = [
+    "FIRST",
+    "FULL",
+    "NIGHTS",
+    "SMALL",
+    "TEN_TIMES",
+    "Desk",
+    "WeekNight",
+    "run_nights",
+    "run_week",
+]
 
 Execute = Callable[[Job], Measured]
 
@@ -58,7 +68,9 @@ class Desk:
     """A pile, the state beside it (the corpus and the kept work), and the full runs to compare with."""
 
     def __init__(self, folder: Path, execute: Execute = execute_normalize) -> None:
-        self._pile, self._state, self._full = folder / "pile", folder / "state", folder / "full"
+        self._pile = folder / "pile"
+        self._state = folder / "state"
+        self._full = folder / "full"
         self._store = folder / "snapshot"
         self._execute = execute
         self._expected: dict[tuple[tuple[str, Path], ...], dict[str, str]] = {}
@@ -75,21 +87,33 @@ class Desk:
         """A first night; `output_bytes` is the size of the kept work."""
         _clear(self._state)
         measured = self.night(pile)
-        kept = [path for path in self._state.rglob("*") if path.relative_to(self._state).parts[0] != "corpus"]
-        return msgspec.structs.replace(measured, output_bytes=sum(p.stat().st_size for p in kept if p.is_file()))
+        kept = [
+            path
+            for path in self._state.rglob("*")
+            if path.relative_to(self._state).parts[0] != "corpus"
+        ]
+        return msgspec.structs.replace(
+            measured, output_bytes=sum(p.stat().st_size for p in kept if p.is_file())
+        )
 
     def night(self, pile: Pile) -> Measured:
-        """An incremental night in the state of the night before; failed if it differs from a full run."""
+        """An incremental night in the state of the night before.
+
+        Failed if it differs from a full run.
+        """
         measured = self._run(pile, self._state, "--incremental")
         if measured.error:
             return measured
         if _key(pile) not in self._expected and (error := self.full(pile).error):
             return msgspec.structs.replace(measured, error=f"no full run to compare with: {error}")
-        expected, found = self._expected[_key(pile)], _digests(self._state)
+        expected = self._expected[_key(pile)]
+        found = _digests(self._state)
         if expected == found:
             return measured
         wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
-        return msgspec.structs.replace(measured, error=f"differs from a full run: {', '.join(wrong)}")
+        return msgspec.structs.replace(
+            measured, error=f"differs from a full run: {', '.join(wrong)}"
+        )
 
     def snapshot(self) -> Snapshot:
         """The state now. It replaces the previous snapshot."""
@@ -128,7 +152,9 @@ def run_nights(
     desk = Desk(folder / "base", execute)
     piles = {name: stock.after(stock.base, change) for name, change in NIGHTS.items()}
     unchanged = {SMALL: stock.first_versions(), TEN_TIMES: stock.joined_versions()}
-    others = {name: Desk(folder / f"other-{number}", execute) for number, name in enumerate(unchanged)}
+    others = {
+        name: Desk(folder / f"other-{number}", execute) for number, name in enumerate(unchanged)
+    }
     for number in range(rounds):
         note(FULL, desk.full(stock.base))
         note(FIRST, desk.first(stock.base))
@@ -159,7 +185,10 @@ def run_week(
     notify: Callable[[str], None] = print,
     execute: Execute = execute_normalize,
 ) -> list[WeekNight]:
-    """Measure seven nights in a row, each with about 1 % more shards; the first begins without a corpus."""
+    """Measure seven nights in a row, each with about 1 % more shards.
+
+    The first begins without a corpus.
+    """
     desk = Desk(folder / "week", execute)
     pile = stock.base
     before: Snapshot | None = None
@@ -174,9 +203,13 @@ def run_week(
             runs.append((full, desk.night(pile) if before else desk.first(pile)))
         full, incremental = runs[0]
         for other_full, other in runs[1:]:
-            full, incremental = _best(full, other_full), _best(incremental, other)
+            full = _best(full, other_full)
+            incremental = _best(incremental, other)
         week.append(WeekNight(day, change.described() or [FIRST], full, incremental))
-        notify(f"  {day}, {len(pile)} shards: {_seconds(full)} in full, {_seconds(incremental)} with --incremental")
+        notify(
+            f"  {day}, {len(pile)} shards: {_seconds(full)} in full, {_seconds(incremental)} with "
+            "--incremental"
+        )
         before = desk.snapshot()
     return week
 
@@ -200,7 +233,9 @@ def _digests(output: Path) -> dict[str, str]:
     for path in sorted((output / "corpus").rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
-                digests[str(path.relative_to(output / "corpus"))] = file_digest(file, "sha256").hexdigest()
+                digests[str(path.relative_to(output / "corpus"))] = file_digest(
+                    file, "sha256"
+                ).hexdigest()
     return digests
 
 

@@ -1,7 +1,8 @@
 """Snapshots of what nights leave behind, so that a night can be repeated from exactly the same state.
 
-fastrec recognises kept files by size, modification time and inode, so copies would not be the same state. A snapshot
-holds hard links to all files, and copies in case a night writes to a file in place.
+fastrec recognises kept files by size, modification time and inode, so copies would not be the same
+state. A snapshot holds hard links to all files, and copies in case a night writes to a file in
+place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ class Snapshot:
 
     def __init__(self, state: Path, store: Path) -> None:
         self._state = state
-        self._links, self._copies = store / "links", store / "copies"
+        self._links = store / "links"
+        self._copies = store / "copies"
         shutil.rmtree(store, ignore_errors=True)
         shutil.copytree(state, self._links, copy_function=os.link)
         shutil.copytree(state, self._copies)

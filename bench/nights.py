@@ -1,7 +1,8 @@
 """Two corpora to compare: one, and the same evaluations a night later.
 
-Either little changed: of 100 records one is removed, one is new, three flip, and five in total have another answer. Or
-everything was evaluated again: all records have new ids, latencies and token counts, and half have another answer.
+Either little changed: of 100 records one is removed, one is new, three flip, and five in total have
+another answer. Or everything was evaluated again: all records have new ids, latencies and token
+counts, and half have another answer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["make_nights"]
 
 
 def make_nights(shards: Iterable[Path], directory: Path, *, anew: bool) -> None:
-    """Make the corpora `old` and `new` in a directory; `anew` means that everything was evaluated again."""
+    """Make the corpora `old` and `new` in a directory.
+
+    `anew` means that everything was evaluated again.
+    """
     normalize(list(shards), directory / "old", jobs=2)
     dice = random.Random(7)
     later = directory / "later"
@@ -44,7 +48,9 @@ def _later(part: Path, dice: random.Random, *, anew: bool) -> Iterator[bytes]:
                 yield msgspec.json.encode(record) + b"\n"
 
 
-def _versions(record: dict[str, Any], dice: random.Random, *, anew: bool) -> Iterator[dict[str, Any]]:
+def _versions(
+    record: dict[str, Any], dice: random.Random, *, anew: bool
+) -> Iterator[dict[str, Any]]:
     fate = dice.random()
     if fate < 0.01:
         return
@@ -52,7 +58,11 @@ def _versions(record: dict[str, Any], dice: random.Random, *, anew: bool) -> Ite
         record["evaluation_id"] += "-later"
         record["performance"] = {"latency_ms": dice.randrange(100, 9_000)}
         tokens = dice.randrange(900)
-        record["token_usage"] = {"input_tokens": 100, "output_tokens": tokens, "total_tokens": 100 + tokens}
+        record["token_usage"] = {
+            "input_tokens": 100,
+            "output_tokens": tokens,
+            "total_tokens": 100 + tokens,
+        }
     if fate < (0.5 if anew else 0.06):
         record["answer_attribution"] = record["answer_attribution"][:-1]
         if record.get("output"):

@@ -1,7 +1,8 @@
 """`make bench-peers`: all contenders on the same corpora, as tables for README.md and docs/benchmarks.md.
 
-Each page has a block between `<!-- peers -->` and `<!-- /peers -->` that only this module writes. The measurements are
-saved to `out/bench/peers.json`, so that `--render` can write the blocks again without measuring.
+Each page has a block between `<!-- peers -->` and `<!-- /peers -->` that only this module writes.
+The measurements are saved to `out/bench/peers.json`, so that `--render` can write the blocks again
+without measuring.
 """
 
 from __future__ import annotations
@@ -30,20 +31,26 @@ from bench.values import trial_values
 __all__ = ["CorpusSize", "Row", "Sheet", "full_tables", "main", "put_block", "short_table"]
 
 _ROOT: Final = Path(__file__).parents[1]
-_START, _END = "<!-- peers -->", "<!-- /peers -->"
-_EVERY: Final = {"jsonschema + strict json": 10}  # slow contenders get every tenth shard; throughputs are compared
+_START = "<!-- peers -->"
+_END = "<!-- /peers -->"
+_EVERY: Final = {
+    "jsonschema + strict json": 10
+}  # slow contenders get every tenth shard; throughputs are compared
 _DESCRIPTIONS: Final = {
     "real-x10": (
-        "lines from three evaluations and 240 models, of which 24 are real and 216 were made from them by moving "
+        "lines from three evaluations and 240 models, of which 24 are real and 216 were made from "
+        "them by moving "
         "answers between questions"
     ),
     "mixed": "generated lines: single-turn, multi-turn and agentic",
     "alpaca-x10": (
-        "lines from one evaluation and 210 models, of which 21 are real and 189 were made from them by moving answers "
+        "lines from one evaluation and 210 models, of which 21 are real and 189 were made from "
+        "them by moving answers "
         "between questions; each key has values of one type"
     ),
     "real": "lines from three evaluations and 24 models, all real",
-    "many-evaluations": "generated lines of version 0.3.0 from 300 small evaluations and three models",
+    "many-evaluations": "generated lines of version 0.3.0 from 300 small evaluations and three "
+    "models",
     "transcripts": "generated lines of version 0.3.0: long transcripts of agents",
 }
 
@@ -115,7 +122,10 @@ def _measure(rounds: int) -> Sheet:
         platform.python_version(),
         commit(),
         [Row(trial, results[trial], _text_bytes(trial)) for trial in trials],
-        {it.name: CorpusSize(it.lines, len(it.shards), it.text_bytes, it.file_bytes) for it in sources},
+        {
+            it.name: CorpusSize(it.lines, len(it.shards), it.text_bytes, it.file_bytes)
+            for it in sources
+        },
     )
 
 
@@ -128,9 +138,12 @@ def _text_bytes(trial: Trial) -> int:
 
 def _conditions(sheet: Sheet) -> str:
     return (
-        f"Measured on {sheet.date} at commit `{sheet.commit}`: {sheet.machine}, Python {sheet.python}, {JOBS} jobs, "
-        "zstd level 3. Each tool ran in fresh processes; the best of several turns counts. Time is wall time, memory "
-        "the peak over all processes. fastrec has its default memory limit of 512 MiB per job, `sort` one of 1 GiB; a "
+        f"Measured on {sheet.date} at commit `{sheet.commit}`: {sheet.machine}, Python "
+        f"{sheet.python}, {JOBS} jobs, "
+        "zstd level 3. Each tool ran in fresh processes; the best of several turns counts. Time "
+        "is wall time, memory "
+        "the peak over all processes. fastrec has its default memory limit of 512 MiB per job, "
+        "`sort` one of 1 GiB; a "
         "tool whose name does not say so, such as DuckDB, has no memory limit."
     )
 
@@ -138,7 +151,11 @@ def _conditions(sheet: Sheet) -> str:
 def short_table(sheet: Sheet) -> str:
     """The block of README.md: `normalize` on the first corpus."""
     name = sheet.rows[0].trial.corpus
-    rows = [row for row in sheet.rows if row.trial.corpus == name and row.trial.contender in _labels(NORMALIZE)]
+    rows = [
+        row
+        for row in sheet.rows
+        if row.trial.corpus == name and row.trial.contender in _labels(NORMALIZE)
+    ]
     lines = [
         _heading(sheet, name, "normalize"),
         "",
@@ -164,7 +181,11 @@ def full_tables(sheet: Sheet) -> str:
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
         for title, leader in (("normalize", NORMALIZE), ("validate", VALIDATE)):
             labels = _labels(leader)
-            rows = [row for row in sheet.rows if row.trial.corpus == name and row.trial.contender in labels]
+            rows = [
+                row
+                for row in sheet.rows
+                if row.trial.corpus == name and row.trial.contender in labels
+            ]
             if rows:
                 blocks.append(f"{_heading(sheet, name, title)}\n\n{_table(leader, rows)}")
     return "\n\n".join(blocks)
@@ -177,7 +198,8 @@ def _labels(leader: str) -> set[str]:
 def _heading(sheet: Sheet, name: str, title: str) -> str:
     size = sheet.corpora[name]
     return (
-        f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {size.text_bytes / 1e6:,.0f} MB of text "
+        f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {size.text_bytes / 1e6:,.0f} MB of "
+        "text "
         f"in {size.shards:,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)."
     )
 
@@ -185,7 +207,10 @@ def _heading(sheet: Sheet, name: str, title: str) -> str:
 def _table(leader: str, rows: Sequence[Row]) -> str:
     writes = leader == NORMALIZE
     lines = [
-        f"| | time | MB/s | relative | processor time | memory |{' output |' if writes else ''} leaves out |",
+        (
+            f"| | time | MB/s | relative | processor time | memory |{' output |' if writes else ''} "
+            "leaves out |"
+        ),
         f"|---|--:|--:|--:|--:|--:|{'--:|' if writes else ''}---|",
     ]
     speed = _speed(next(row for row in rows if row.trial.contender == leader))
@@ -238,15 +263,24 @@ def put_block(text: str, block: str) -> str:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Measure, and write the blocks."""
-    parser = argparse.ArgumentParser(prog="bench.peer_tables", description="Compare with other tools.")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each tool runs; the best counts")
-    parser.add_argument("--render", action="store_true", help="write the tables of the last measurement again")
+    parser = argparse.ArgumentParser(
+        prog="bench.peer_tables", description="Compare with other tools."
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="how often each tool runs; the best counts"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="write the tables of the last measurement again"
+    )
     options = parser.parse_args(list(arguments) if arguments is not None else None)
     saved = OUT / "peers.json"
     if not options.render:
         saved.write_bytes(msgspec.json.encode(_measure(options.rounds)))
     sheet = msgspec.json.decode(saved.read_bytes(), type=Sheet)
-    for name, block in (("README.md", short_table(sheet)), ("docs/benchmarks.md", full_tables(sheet))):
+    for name, block in (
+        ("README.md", short_table(sheet)),
+        ("docs/benchmarks.md", full_tables(sheet)),
+    ):
         page = _ROOT / name
         page.write_text(put_block(page.read_text(), block))
         print(f"\n{block}")

@@ -1,6 +1,7 @@
 """Other tools that do some of the work of `normalize`, and what each of them leaves out.
 
-Each contender imports its own library, so only that contender fails if the library is not installed.
+Each contender imports its own library, so only that contender fails if the library is not
+installed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Recompression:
     def run(self, job: Job) -> None:
         """Recompress each shard."""
         with make_engine(job.jobs) as engine:
-            for _ in engine.run(_recompress, ((batch, job.output, job.level) for batch in batches(job))):
+            for _ in engine.run(
+                _recompress, ((batch, job.output, job.level) for batch in batches(job))
+            ):
                 pass
 
 
@@ -86,16 +89,23 @@ class Decompression:
 
 def _decompress(shard: str) -> None:
     buffer = bytearray(_BLOCK >> 2)  # one buffer for all text: it stays in the cache
-    with Path(shard).open("rb") as source, zstandard.ZstdDecompressor().stream_reader(source) as text:
+    with (
+        Path(shard).open("rb") as source,
+        zstandard.ZstdDecompressor().stream_reader(source) as text,
+    ):
         while text.readinto(buffer):
             pass
 
 
 class DuckDB:
-    """DuckDB: infers a type for each key, and writes one sorted file; as it comes, or with fastrec's memory limit."""
+    """DuckDB: infers a type for each key, and writes one sorted file.
+
+    As it comes, or with fastrec's memory limit.
+    """
 
     leaves_out = (
-        "validation, rejected lines, normal form (absent and null become the same, numbers change), conflicts, summary"
+        "validation, rejected lines, normal form (absent and null become the same, "
+        "numbers change), conflicts, summary"
     )
 
     def __init__(self, *, limited: bool) -> None:
@@ -114,8 +124,10 @@ class DuckDB:
         columns = {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
         others = "EXCLUDE (sample_hash), " if "sample_hash" in columns else ", "
         database.execute(
-            f"COPY (SELECT DISTINCT * {others} sha256(input.raw || input.reference) AS sample_hash FROM {read} "
-            f"ORDER BY {', '.join(_KEYS)}) TO '{job.output}/corpus.jsonl.zst' (FORMAT json, COMPRESSION zstd)"
+            f"COPY (SELECT DISTINCT * {others} sha256(input.raw || input.reference) AS "
+            f"sample_hash FROM {read} "
+            f"ORDER BY {', '.join(_KEYS)}) TO '{job.output}/corpus.jsonl.zst' (FORMAT json, "
+            "COMPRESSION zstd)"
         )
 
 
@@ -123,7 +135,8 @@ class TunedDuckDB:
     """DuckDB as somebody who knows it would write the query: nothing is inferred, and only the identity is compared."""
 
     leaves_out = (
-        "validation, rejected lines, records with equal identity that differ, unknown keys, normal form, conflicts, "
+        "validation, rejected lines, records with equal identity that differ, unknown keys, "
+        "normal form, conflicts, "
         "summary"
     )
 
@@ -143,7 +156,8 @@ class TunedDuckDB:
         others = [name for name in _COLUMNS if name != "sample_hash"]
         digest = "sha256((input->>'$.raw') || (input->>'$.reference')) AS sample_hash"
         database.execute(
-            f"COPY (SELECT DISTINCT ON ({', '.join(_KEYS)}) * FROM (SELECT {', '.join(others)}, {digest} FROM "
+            f"COPY (SELECT DISTINCT ON ({', '.join(_KEYS)}) * FROM (SELECT {', '.join(others)}, "
+            f"{digest} FROM "
             f"read_json([{files}], format = 'newline_delimited', columns = {{{columns}}}, "
             f"maximum_object_size = 134217728)) ORDER BY {', '.join(_KEYS)}) "
             f"TO '{job.output}/corpus.jsonl.zst' (FORMAT json, COMPRESSION zstd)"
@@ -155,7 +169,8 @@ class Polars:
 
     label = "Polars"
     leaves_out = (
-        "validation, rejected lines, normal form (every record gets every key), unknown keys of mixed types, summary"
+        "validation, rejected lines, normal form (every record gets every key), unknown "
+        "keys of mixed types, summary"
     )
 
     def run(self, job: Job) -> None:
@@ -167,7 +182,9 @@ class Polars:
 
         asked = pl.col("input").struct.field("raw") + pl.col("input").struct.field("reference")
         frame = pl.scan_ndjson(job.shards(), infer_schema_length=None)
-        hashed = frame.with_columns(asked.map_elements(_sha256, return_dtype=pl.String).alias("sample_hash"))
+        hashed = frame.with_columns(
+            asked.map_elements(_sha256, return_dtype=pl.String).alias("sample_hash")
+        )
         sink: Any = hashed.unique().sort(_KEYS).sink_ndjson
         sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=job.level)
 
@@ -180,14 +197,19 @@ class GnuSort:
     """A shell pipeline that treats lines as bytes."""
 
     label = "zstd | sort -u | zstd"
-    leaves_out = "everything except dropping identical lines and sorting by bytes: it parses nothing"
+    leaves_out = (
+        "everything except dropping identical lines and sorting by bytes: it parses nothing"
+    )
 
     def run(self, job: Job) -> None:
         """Run the pipeline."""
         shards = shlex.join(job.shards())
         sort = f"LC_ALL=C sort -u --parallel {job.jobs} -S 1G -T {shlex.quote(job.scratch)}"
         target = shlex.quote(f"{job.output}/corpus.jsonl.zst")
-        pipeline = f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{job.level} -T{job.jobs} -o {target}"
+        pipeline = (
+            f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{job.level} "
+            f"-T{job.jobs} -o {target}"
+        )
         subprocess.run(["bash"], input=pipeline.encode(), check=True)
 
 

@@ -1,8 +1,8 @@
 """Piles of shards on successive nights, made from a corpus.
 
-A pile is a directory of hard links to shards. Shards that a night adds or changes are written in advance, next to the
-pile, and dated an hour back. So a pile can be laid out again at any time with the same paths, sizes, modification times
-and inodes: to fastrec it is the same pile.
+A pile is a directory of hard links to shards. Shards that a night adds or changes are written in
+advance, next to the pile, and dated an hour back. So a pile can be laid out again at any time with
+the same paths, sizes, modification times and inodes: to fastrec it is the same pile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Shards of the largest evaluation that are removed."""
 
     def described(self) -> list[str]:
-        """One short phrase per kind of change. A large model is a new model on the largest evaluation."""
+        """One short phrase per kind of change.
+
+        A large model is a new model on the largest evaluation.
+        """
         phrases = (
             (self.evaluations, "new evaluation"),
             (self.models, "large model"),
@@ -52,7 +55,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             (self.changed, "changed shard"),
             (self.removed, "removed shard"),
         )
-        return [f"{number} {words}{'s' if number > 1 else ''}" for number, words in phrases if number]
+        return [
+            f"{number} {words}{'s' if number > 1 else ''}" for number, words in phrases if number
+        ]
 
 
 class Stock:
@@ -66,7 +71,9 @@ class Stock:
         self._numbers = count(1)
         evaluations: dict[str, list[str]] = defaultdict(list)
         for name, path in self.base.items():
-            evaluations[msgspec.json.decode(next(shard_lines(path)))["evaluation_name"]].append(name)
+            evaluations[msgspec.json.decode(next(shard_lines(path)))["evaluation_name"]].append(
+                name
+            )
         # The largest evaluation, and the second largest as the small one.
         self._large, self._small = sorted(evaluations.values(), key=self._size, reverse=True)[:2]
 
@@ -113,7 +120,8 @@ class Stock:
 
     def _evaluation(self) -> Pile:
         number = next(self._numbers)
-        written, size = {}, 0
+        written = {}
+        size = 0
         for source in self._small:
             records = list(_renamed(_records(self.base[source]), "evaluation_name", number))
             name = f"evaluation-{number}-{source}"
@@ -132,7 +140,10 @@ class Stock:
 
 
 def lay_out(pile: Pile, folder: Path) -> None:
-    """Make a directory hold exactly the shards of a pile, as hard links. Links that are right stay."""
+    """Make a directory hold exactly the shards of a pile, as hard links.
+
+    Links that are right stay.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.name not in pile or not path.samefile(pile[path.name]):
@@ -161,5 +172,8 @@ def _changed(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def _date_back(path: Path) -> None:
-    """A shard written just before a night could still change; fastrec reads such a shard again. This one is older."""
+    """A shard written just before a night could still change; fastrec reads such a shard again.
+
+    This one is older.
+    """
     os.utime(path, (time.time() - _HOUR,) * 2)

@@ -8,7 +8,18 @@ import msgspec
 
 from fastrec.commands.generate import Recipe
 
-__all__ = ["CORPORA", "Copied", "Generated", "Halves", "Logged", "Nights", "Plan", "Published", "Real", "Resharded"]
+__all__ = [
+    "CORPORA",
+    "Copied",
+    "Generated",
+    "Halves",
+    "Logged",
+    "Nights",
+    "Plan",
+    "Published",
+    "Real",
+    "Resharded",
+]
 __all__ += ["Shaped", "Shuffled"]
 
 
@@ -49,7 +60,10 @@ class Real(msgspec.Struct, frozen=True, tag=True):
 
 
 class Shuffled(msgspec.Struct, frozen=True, tag=True):
-    """The real records in many versions, each with the words of its answers in another order; see `bench.real`."""
+    """The real records in many versions, each with the words of its answers in another order.
+
+    See `bench.real`.
+    """
 
     times: int
 
@@ -82,11 +96,15 @@ class Halves(msgspec.Struct, frozen=True, tag=True):
     of: str
 
 
-Plan = Halves | Generated | Shaped | Resharded | Copied | Logged | Real | Shuffled | Published | Nights
+Plan = (
+    Halves | Generated | Shaped | Resharded | Copied | Logged | Real | Shuffled | Published | Nights
+)
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(text="words", records=30_000, seed=1), 24),
-    "small": Generated(Recipe(text="words", records=200_000, seed=2, mix="single_turn"), 16, small=True),
+    "small": Generated(
+        Recipe(text="words", records=200_000, seed=2, mix="single_turn"), 16, small=True
+    ),
     "agentic": Generated(Recipe(text="words", records=5_000, seed=3, mix="agentic"), 16),
     "unknown-keys": Generated(Recipe(text="words", records=20_000, seed=4, unknown_keys=1.0), 16),
     "half-duplicates": Generated(Recipe(text="words", records=30_000, seed=5, duplicates=0.5), 16),

@@ -9,8 +9,12 @@ import msgspec
 
 __all__ = ["Point", "plot"]
 
-_WIDTH, _HEIGHT = 340, 120
-_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 8, 10, 10
+_WIDTH = 340
+_HEIGHT = 120
+_LEFT = 8
+_RIGHT = 8
+_TOP = 10
+_BOTTOM = 10
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -22,7 +26,10 @@ class Point(msgspec.Struct, frozen=True):
 
 def plot(points: Sequence[Point], target: float | None) -> str:
     """Plot values in order. The scale includes zero, all values and the target."""
-    top = max([point.value for point in points] + ([target] if target is not None else [])) * 1.08 or 1.0
+    top = (
+        max([point.value for point in points] + ([target] if target is not None else [])) * 1.08
+        or 1.0
+    )
     low = min(0.0, *(point.value for point in points), 0.0)
 
     def y(value: float) -> float:
@@ -34,12 +41,20 @@ def plot(points: Sequence[Point], target: float | None) -> str:
 
     positions = [(x(number), y(point.value)) for number, point in enumerate(points)]
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">']
-    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}"/>')
+    parts.append(
+        f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}"/>'
+    )
     if target is not None:
         parts.append(
-            f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(target):.1f}" y2="{y(target):.1f}"/>'
+            f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(target):.1f}" '
+            f'y2="{y(target):.1f}"/>'
         )
-    parts.append(f'<polyline points="{" ".join(f"{left:.1f},{high:.1f}" for left, high in positions)}"/>')
+    parts.append(
+        f'<polyline points="{" ".join(f"{left:.1f},{high:.1f}" for left, high in positions)}"/>'
+    )
     for (left, high), point in zip(positions, points, strict=True):
-        parts.append(f'<circle cx="{left:.1f}" cy="{high:.1f}" r="3"><title>{escape(point.label)}</title></circle>')
+        parts.append(
+            f'<circle cx="{left:.1f}" cy="{high:.1f}" '
+            f'r="3"><title>{escape(point.label)}</title></circle>'
+        )
     return "".join([*parts, "</svg>"])

@@ -1,6 +1,7 @@
 """The record as pydantic models: strict types, unknown keys allowed, conditional rules checked.
 
-A field that may be absent but not null has the default None and a type without None: pydantic does not check defaults.
+A field that may be absent but not null has the default None and a type without None: pydantic does
+not check defaults.
 """
 
 from __future__ import annotations

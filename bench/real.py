@@ -1,11 +1,12 @@
 """The real records, if they are beside the checkout, and larger corpora made from them.
 
-There are 24 shards, one per model, with 80 MB of text. A corpus of ten times the size has ten versions of each model:
-version `k` answers question `i` with the real answer to question `i + 37 k`. So each question gets ten times as many
-answers, all of them different. Plain copies under other names would be adjacent after sorting and compress far better
-than real data.
+There are 24 shards, one per model, with 80 MB of text. A corpus of ten times the size has ten
+versions of each model: version `k` answers question `i` with the real answer to question `i + 37
+k`. So each question gets ten times as many answers, all of them different. Plain copies under other
+names would be adjacent after sorting and compress far better than real data.
 
-Corpora of many gigabytes have the words of each answer in another order instead, as texts would otherwise repeat.
+Corpora of many gigabytes have the words of each answer in another order instead, as texts would
+otherwise repeat.
 """
 
 from __future__ import annotations

@@ -70,15 +70,19 @@ def _latest(name: str, history: Sequence[HistoryLine]) -> HistoryValue:
 def _card(name: str, history: Sequence[HistoryLine]) -> str:
     latest = _latest(name, history)
     # A value measured on another corpus is not comparable.
-    lines = [line for line in history if name in line.figures and line.figures[name].of == latest.of]
+    lines = [
+        line for line in history if name in line.figures and line.figures[name].of == latest.of
+    ]
     points = [
         Point(
             line.figures[name].relative,
-            f"{number(line.figures[name].value, latest.unit)}, {line.commit}, {line.date[:16]}, {line.machine}",
+            f"{number(line.figures[name].value, latest.unit)}, {line.commit}, {line.date[:16]}, "
+            f"{line.machine}",
         )
         for line in lines
     ]
-    # Seconds are plotted relative to the calibration, so the target is scaled by the speed of the last run.
+    # Seconds are plotted relative to the calibration, so the target is scaled by the speed of the
+    # last run.
     scale = latest.relative / latest.value if latest.unit == "s" else 1.0
     target = latest.target * scale if latest.target is not None else None
     return (
@@ -90,7 +94,9 @@ def _card(name: str, history: Sequence[HistoryLine]) -> str:
 def _verdict(entry: HistoryValue) -> str:
     if entry.target is None:
         return f"<span>{'less' if entry.better == 'lower' else 'more'} is better</span>"
-    reached = entry.value <= entry.target if entry.better == "lower" else entry.value >= entry.target
+    reached = (
+        entry.value <= entry.target if entry.better == "lower" else entry.value >= entry.target
+    )
     sign = "≤" if entry.better == "lower" else "≥"
     mark, kind = ("✓", "good") if reached else ("✗", "bad")
     return f'<span class="{kind}">{mark} {sign} {number(entry.target, entry.unit)}</span>'

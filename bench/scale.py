@@ -4,20 +4,20 @@
     python -m bench.scale 1e8 --nights      # and two incremental nights after it
     python -m bench.scale --cores 2 16 64 --measured result.json      # how long 0.8, 20 and 500 GB would take
 
-The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard has only a name and
-a size, and the engine returns results with the right number and size of keys, fences, bounds and borders, through
-pickle as from another process. No record exists.
+The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard
+has only a name and a size, and the engine returns results with the right number and size of keys,
+fences, bounds and borders, through pickle as from another process. No record exists.
 
-Each simulated task counts the requests that the real one makes: reads, writes, deletes, renames. The memory of the
-driver is the peak memory of this process, simulation included.
+Each simulated task counts the requests that the real one makes: reads, writes, deletes, renames.
+The memory of the driver is the peak memory of this process, simulation included.
 
-With `--nights`, the first run is incremental, too. Nothing has changed in the second one. In the third one, one small
-shard has changed, which has records of one question in 400.
+With `--nights`, the first run is incremental, too. Nothing has changed in the second one. In the
+third one, one small shard has changed, which has records of one question in 400.
 
-With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of `normalize --json` on
-this machine, says for as much text. A phase lasts as long as its tasks in turns of as many as there are cores, or as
-long as the driver needs to make them and for their results. The driver's seconds are measured, its start is that of
-`result.json`.
+With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of
+`normalize --json` on this machine, says for as much text. A phase lasts as long as its tasks in
+turns of as many as there are cores, or as long as the driver needs to make them and for their
+results. The driver's seconds are measured, its start is that of `result.json`.
 """
 
 from __future__ import annotations
@@ -129,12 +129,15 @@ class _Simulation:
         workers: type[SimulatedWorkers] = SimulatedWorkers,
     ) -> None:
         count = max(records * RECORD // shard_text, 1)
-        lines = [records * (number + 1) // count - records * number // count for number in range(count)]
+        lines = [
+            records * (number + 1) // count - records * number // count for number in range(count)
+        ]
         self._options = options
         self._corpus = SimulatedCorpus(records, per_question)
         self._corpus.narrow = narrow
         self._shards = [
-            _shard(f"2024-{number % 12:02d}/{number:07d}", number, some) for number, some in enumerate(lines)
+            _shard(f"2024-{number % 12:02d}/{number:07d}", number, some)
+            for number, some in enumerate(lines)
         ]
         if narrow:
             self._shards.append(_shard("narrow", count, narrow))
@@ -148,8 +151,12 @@ class _Simulation:
         self._shards[-1] = _shard("narrow", len(self._shards) - 1, narrow)
 
     def run(self, stop_after: int = 0) -> Simulated:
-        """Make the corpus once more; `stop_after` so many parts interrupts the run and resumes it."""
-        engine, output = self.engine, self._output
+        """Make the corpus once more.
+
+        `stop_after` so many parts interrupts the run and resumes it.
+        """
+        engine = self.engine
+        output = self._output
         result = engine.result = Simulated(records=self._corpus.total, base_bytes=_peak())
         engine.staged.clear()
         started = time.perf_counter()
@@ -177,7 +184,9 @@ class _Simulation:
         return result
 
     def _drive(self, progress: Progress) -> Corpus:
-        shards, options, output = self._shards, self._options, self._output
+        shards = self._shards
+        options = self._options
+        output = self._output
         return run_attempts(
             make_corpus,
             shards,
@@ -202,13 +211,16 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: An
         records: Number of records.
         options: How to normalize them.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
-        **sizes: Bytes of text in a shard (`shard_text`), records of a question (`per_question`), and a `seed`.
+        **sizes: Bytes of text in a shard (`shard_text`), records of a question (`per_question`),
+            and a `seed`.
     """
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
         return _Simulation(records, options, folder, **sizes).run(stop_after)
 
 
-def simulate_nights(records: int, options: Options, **sizes: Any) -> tuple[Simulated, Simulated, Simulated]:
+def simulate_nights(
+    records: int, options: Options, **sizes: Any
+) -> tuple[Simulated, Simulated, Simulated]:
     """Simulate three incremental nights: the first, one without changes, and one with a shard that has changed.
 
     Args:
@@ -219,7 +231,8 @@ def simulate_nights(records: int, options: Options, **sizes: Any) -> tuple[Simul
     options = msgspec.structs.replace(options, incremental=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
         simulation = _Simulation(records, options, folder, narrow=_NARROW, **sizes)
-        first, unchanged = simulation.run(), simulation.run()
+        first = simulation.run()
+        unchanged = simulation.run()
         simulation.change(_NARROW + 100)
         return first, unchanged, simulation.run()
 
@@ -232,8 +245,13 @@ class _Clocked(SimulatedWorkers):
         self.phases: dict[str, list[float]] = {}
         self.in_phases = 0.0
 
-    def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the results of tasks; the time between two is the driver's, and of that inside, what makes a task."""
+    def run(
+        self, task: Callable[[Any], Any], arguments: Iterable[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the results of tasks.
+
+        The time between two is the driver's, and of that inside, what makes a task.
+        """
         phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), [0, 0.0])
 
         def timed() -> Iterator[Any]:
@@ -249,7 +267,8 @@ class _Clocked(SimulatedWorkers):
                 yield argument
 
         started = time.process_time()
-        results, inside = super().run(task, timed()), 0.0
+        results = super().run(task, timed())
+        inside = 0.0
         while True:
             before = time.process_time()
             found = next(results, None)
@@ -285,7 +304,8 @@ def simulate_cores(
     for number in cores:
         times = {"driver": start + serial, "processor": 0.0}
         for phase in measured["phases"]:
-            name, needed = phase["name"], phase["cpu_seconds"] * scale
+            name = phase["name"]
+            needed = phase["cpu_seconds"] * scale
             tasks, driver = engine.phases.get(name, (0, 0.0))
             if tasks:
                 times[name] = max(needed / tasks * -(-tasks // number), driver)
@@ -295,18 +315,26 @@ def simulate_cores(
 
 def _print_cores(sizes: Sequence[float], cores: Sequence[int], measured: dict[str, Any]) -> None:
     names = ["read and sort", "plan parts", "write parts", "check and count", "driver"]
-    print("| text | cores |", *(f"{name} |" for name in (*names, "all", "MB/s", "driver / processor time")))
+    print(
+        "| text | cores |",
+        *(f"{name} |" for name in (*names, "all", "MB/s", "driver / processor time")),
+    )
     print("|---" * 10 + "|")
     for size in sizes:
         for number, times in simulate_cores(size, cores, measured):
-            processor, total = times.pop("processor"), sum(times.values())
+            processor = times.pop("processor")
+            total = sum(times.values())
             cells = [f"{times.get(name, 0):,.1f} s" for name in names]
-            rest = f"{total:,.1f} s | {size * 1000 / total:,.0f} | {times['driver'] / processor:.1%} |"
+            rest = (
+                f"{total:,.1f} s | {size * 1000 / total:,.0f} | {times['driver'] / processor:.1%} |"
+            )
             print(f"| {size:g} GB | {number} |", *(f"{cell} |" for cell in cells), rest, flush=True)
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
@@ -319,7 +347,10 @@ def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
     yield "borders", f"{result.borders:,}"
     yield "parts", f"{result.parts:,}, {result.made:,} of them made"
     yield "runs × parts", f"{result.slices:,}"
-    yield "read, written", f"{result.bytes_read / 1e9:,.1f} GB, {result.bytes_written / 1e9:,.1f} GB"
+    yield (
+        "read, written",
+        f"{result.bytes_read / 1e9:,.1f} GB, {result.bytes_written / 1e9:,.1f} GB",
+    )
     for name, count in sorted(result.requests.items()):
         yield {"object": "objects made"}.get(name, f"requests: {name}"), f"{count:,}"
     total = sum(count for name, count in result.requests.items() if name != "object")
@@ -329,25 +360,46 @@ def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
         yield "list of kept work", f"{result.kept_bytes / 1e6:,.1f} MB"
     if result.stopped_bytes:
         yield "driver until stopped", f"{result.stopped_bytes / 2**20:,.0f} MiB at most"
-    yield "driver", f"{result.peak_bytes / 2**20:,.0f} MiB at most, {result.base_bytes / 2**20:,.0f} MiB before"
+    yield (
+        "driver",
+        (
+            f"{result.peak_bytes / 2**20:,.0f} MiB at most, {result.base_bytes / 2**20:,.0f} MiB "
+            "before"
+        ),
+    )
     yield "simulated in", f"{result.seconds:,.0f} s"
 
 
 def main() -> None:
     """Simulate, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9")
+    parser.add_argument(
+        "records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9"
+    )
     parser.add_argument("--part-size", type=int, default=64 << 20, help="bytes of text in a part")
-    parser.add_argument("--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard")
+    parser.add_argument(
+        "--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard"
+    )
     parser.add_argument("--nights", action="store_true", help="simulate incremental nights")
     parser.add_argument(
-        "--stop-after", type=int, default=0, help="parts after which the run is interrupted and resumed"
+        "--stop-after",
+        type=int,
+        default=0,
+        help="parts after which the run is interrupted and resumed",
     )
-    parser.add_argument("--cores", nargs="+", type=int, default=[], help="how long runs would take on so many cores")
     parser.add_argument(
-        "--sizes", nargs="+", type=float, default=[0.8, 20, 500], help="with --cores: gigabytes of text"
+        "--cores", nargs="+", type=int, default=[], help="how long runs would take on so many cores"
     )
-    parser.add_argument("--measured", type=Path, help="with --cores: output of `fastrec normalize --json`")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=float,
+        default=[0.8, 20, 500],
+        help="with --cores: gigabytes of text",
+    )
+    parser.add_argument(
+        "--measured", type=Path, help="with --cores: output of `fastrec normalize --json`"
+    )
     given = parser.parse_args()
     if given.cores:
         _print_cores(given.sizes, given.cores, json.loads(given.measured.read_text()))
@@ -357,7 +409,9 @@ def main() -> None:
         if given.nights:
             results = [*simulate_nights(records, options, shard_text=given.shard_text)]
         else:
-            results = [simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)]
+            results = [
+                simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)
+            ]
         for result in results:
             for name, value in _rows(result):
                 print(f"{name:<24} {value}")

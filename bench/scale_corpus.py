@@ -1,7 +1,8 @@
 """A simulated corpus: its records are only numbers, in order of their keys.
 
-Most shards have records of all questions. One narrow shard has records of few questions, so that a change of it leaves
-most of the corpus alone. It has no numbers of its own: its records lie between the others.
+Most shards have records of all questions. One narrow shard has records of few questions, so that a
+change of it leaves most of the corpus alone. It has no numbers of its own: its records lie between
+the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _NARROW: Final = 400  # the narrow shard has one in so many questions
 _EVALUATION: Final = len(b"evaluation-00\0")
 _HASH: Final = slice(_EVALUATION, _EVALUATION + 64)
 _PREFIX: Final = _HASH.stop + 1
-_MODEL: Final = slice(_PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000"))
+_MODEL: Final = slice(
+    _PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000")
+)
 
 
 class SimulatedCorpus:
@@ -60,11 +63,15 @@ class SimulatedCorpus:
         else:
             question = -(-int(key[_HASH], 16) * self._questions >> 256)
         of_question = int(key[_MODEL]) if len(key) > _PREFIX else 0
-        return min(question * self._per_question + min(of_question, self._per_question), self.records)
+        return min(
+            question * self._per_question + min(of_question, self._per_question), self.records
+        )
 
     def numbers(self, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         """Return the numbers at which a range of keys begins and ends."""
-        return 0 if low is None else self.number(low), self.records if high is None else self.number(high)
+        return 0 if low is None else self.number(
+            low
+        ), self.records if high is None else self.number(high)
 
     def narrow_in(self, first: int, last: int) -> int:
         """Return how many records of the narrow shard are between two numbers."""

@@ -74,8 +74,10 @@ class Charged(msgspec.Struct, kw_only=True):
 
 def reads_of(piece: RunSlice, stretch: int) -> int:
     """Return about how many reads it takes to gather a slice of a run, its index and its data."""
-    index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
-    # The indexes of all runs take at least a quarter of a window, and their data two thirds: see `gather`.
+    index_bytes = piece.index_end - piece.index_start
+    data_bytes = piece.data_end - piece.data_start
+    # The indexes of all runs take at least a quarter of a window, and their data two thirds: see
+    # `gather`.
     index_stretch = max(stretch * index_bytes // max(data_bytes, 1), stretch * 3 // 8, 64)
     index_reads = max(-(-(index_bytes - index_stretch // 2) // index_stretch), 1)
     return index_reads + -(-data_bytes // stretch)
@@ -97,7 +99,8 @@ class _PartRange(msgspec.Struct, frozen=True, gc=False):
 class SimulatedWorkers(Engine):
     """An engine that returns results like real workers, and counts their storage requests.
 
-    Files that the driver itself reads are really written: borders of regions and parts, and statistics of pieces.
+    Files that the driver itself reads are really written: borders of regions and parts, and
+    statistics of pieces.
     """
 
     jobs = 64
@@ -109,14 +112,22 @@ class SimulatedWorkers(Engine):
         self._corpus = corpus
         self._rng = rng
         self._lines = lines  # of each shard but the narrow one
-        self._starts = [0, *accumulate(lines)]  # records are counted as if they came from one shard after the other
+        self._starts = [
+            0,
+            *accumulate(lines),
+        ]  # records are counted as if they came from one shard after the other
         self._pieces = [0] * (len(lines) + 1)  # by shard, the number of its piece
         self._parts: dict[str, _PartRange] = {}  # by the path prefix of their statistics
         models = (f"organization/model-{model:03d}-instruct" for model in range(_MODELS))
         self._recipes = Counter({("evaluation-00", model, "none"): 100 for model in models})
 
-    def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the results of tasks, pickled as from another process. Tasks that are not simulated run as they are."""
+    def run(
+        self, task: Callable[[Any], Any], arguments: Iterable[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the results of tasks, pickled as from another process.
+
+        Tasks that are not simulated run as they are.
+        """
         tasks: dict[str, Callable[[Any], Any]] = {
             "sort_pieces": self._sort,
             "merge_some": self._merge,
@@ -161,7 +172,9 @@ class SimulatedWorkers(Engine):
             lines = self._corpus.narrow if is_narrow else self._lines[piece.shard]
             self._pieces[piece.shard] = piece.number
             waiting += lines
-            read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=self._hash())
+            read = ReadStats(
+                lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=self._hash()
+            )
             first, last = sorted(self._keys(2, is_narrow=is_narrow))
             pieces.append(PieceCounts(piece=piece, read=read, first=first, last=last))
             one = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
@@ -171,10 +184,15 @@ class SimulatedWorkers(Engine):
             count = min(waiting, at_once)
             waiting -= count
             path = f"{task.directory}/run-{name}-{len(runs):04d}"
-            runs.append(self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only))
+            runs.append(
+                self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only)
+            )
             fences = runs[-1].fences
-            runs[-1] = msgspec.structs.replace(runs[-1], fences=fences[:: -(-len(fences) // task.most_fences)])
-        rejects, path = f"{task.directory}/rejects-{name}", f"{task.directory}/statistics-{name}"
+            runs[-1] = msgspec.structs.replace(
+                runs[-1], fences=fences[:: -(-len(fences) // task.most_fences)]
+            )
+        rejects = f"{task.directory}/rejects-{name}"
+        path = f"{task.directory}/statistics-{name}"
         size, hash_ = write_blocks(path, statistics, compressed=True)
         self._write(0)
         self._write(size)
@@ -192,12 +210,18 @@ class SimulatedWorkers(Engine):
         )
 
     def _keys(self, count: int, *, is_narrow: bool) -> list[bytes]:
-        """Return random keys in order; of the narrow shard, the first and the last one are among them."""
+        """Return random keys in order.
+
+        Of the narrow shard, the first and the last one are among them.
+        """
         corpus = self._corpus
         if not is_narrow:
             return [corpus.key(int(self._rng.random() * corpus.records)) for _ in range(count)]
         first, last = corpus.narrow_first, corpus.narrow_last - 1
-        return [corpus.key(first + (last - first) * at // max(count - 1, 1), is_narrow=True) for at in range(count)]
+        return [
+            corpus.key(first + (last - first) * at // max(count - 1, 1), is_narrow=True)
+            for at in range(count)
+        ]
 
     def _run(self, path: str, records: int, *, fences: int, is_narrow: bool = False) -> Run:
         index_bytes = records * _INDEX
@@ -205,7 +229,9 @@ class SimulatedWorkers(Engine):
         self._write(index_bytes)
         keys = sorted(self._keys(fences, is_narrow=is_narrow))
         rows = range(0, records, BLOCK_ROWS)
-        made = [Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=False)]
+        made = [
+            Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=False)
+        ]
         return Run(path, records, records * RECORD, index_bytes, made, self._hash(), self._hash())
 
     def _merge(self, task: MergeTask) -> Run:
@@ -267,8 +293,13 @@ class SimulatedWorkers(Engine):
         if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
-        files = [FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        if task.options.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
+        files = [
+            FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash())
+            for name, size in sizes.items()
+        ]
+        if task.options.incremental and (
+            borders := self._borders(f"{task.statistics_prefix}-borders", first, last)
+        ):
             border, file = borders
             files.append(file)
         columns = SideFile(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
@@ -298,13 +329,18 @@ class SimulatedWorkers(Engine):
         prefix, _, name = path.rpartition("-")
         if prefix not in self._parts:
             return read_blocks(path)
-        return self._counts_of(self._parts[prefix]) if name == "counts" else self._list_of(self._parts[prefix])
+        return (
+            self._counts_of(self._parts[prefix])
+            if name == "counts"
+            else self._list_of(self._parts[prefix])
+        )
 
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield the counts of a part."""
         self._read(_COUNTS, _BLOCKS_READ)
         yield self._lines_of(part).packed()
-        tally, records = Tally(), part.records
+        tally = Tally()
+        records = part.records
         tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
         for model in range(_MODELS):
             share = records * (model + 1) // _MODELS - records * model // _MODELS
@@ -325,7 +361,8 @@ class SimulatedWorkers(Engine):
         lines = LinesByPiece()
         if part.narrow:
             lines.kept[part.piece] = part.narrow
-        shard, first = bisect_right(self._starts, part.first) - 1, part.first
+        shard = bisect_right(self._starts, part.first) - 1
+        first = part.first
         while first < part.last:
             end = min(self._starts[shard + 1], part.last)
             lines.kept[self._pieces[shard]] += end - first
@@ -338,7 +375,13 @@ class SimulatedWorkers(Engine):
         self._read(part.records * _CENSUS, _BLOCKS_READ)
         counts = (_MODELS,) * 4
         yield [
-            (b"evaluation", b"%012d%052d" % (part.first, row), b"%012d-%d" % (part.first, row), *counts, bytes(3_000))
+            (
+                b"evaluation",
+                b"%012d%052d" % (part.first, row),
+                b"%012d-%d" % (part.first, row),
+                *counts,
+                bytes(3_000),
+            )
             for row in range(20)
         ]
 
@@ -363,7 +406,10 @@ class SimulatedWorkers(Engine):
         return Census({b"evaluation": QuestionCounts(questions=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int, most: int | None = None) -> None:
-        """Read slices. Of runs, only the records of the part are read, which are about `most` bytes together."""
+        """Read slices.
+
+        Of runs, only the records of the part are read, which are about `most` bytes together.
+        """
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
         held = sum(piece.data_end - piece.data_start for piece in slices if not piece.is_part)
         for piece in slices:
@@ -375,7 +421,9 @@ class SimulatedWorkers(Engine):
                 self._read(piece.index_end - piece.index_start, _BLOCKS_READ)
             else:
                 self.result.requests["read"] += reads_of(piece, stretch)
-                self.result.bytes_read += piece.index_end - piece.index_start + piece.data_end - piece.data_start
+                self.result.bytes_read += (
+                    piece.index_end - piece.index_start + piece.data_end - piece.data_start
+                )
 
     def _gather_keys(self, slices: list[RunSlice], window_bytes: int) -> None:
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)

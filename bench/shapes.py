@@ -3,7 +3,8 @@
     many evaluations   300 small evaluations, three models, one to three metrics per answer: a shard per evaluation and
                        model, records of 1 to 6 KB. A question is repeated only a few times.
     transcripts        agents that use tools: records of 50 to 400 KB with 30 to 150 messages. The system prompt repeats
-                       in every record of an environment, and documents of the environment in the output of tools.
+                       in every record of an environment, and documents of the environment in the
+                       output of tools.
 
 The same seed gives the same text everywhere. Every shard has its own random numbers.
 """
@@ -47,10 +48,17 @@ class _Model(NamedTuple):
 
 def _models(count: int) -> list[_Model]:
     """The models, evaluated by three harnesses in turn: as `json.dumps` writes by default, compact, and with nulls."""
-    dumped = Spelling(ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False)
-    compact = Spelling(ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False)
+    dumped = Spelling(
+        ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False
+    )
+    compact = Spelling(
+        ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
+    )
     harnesses = ((dumped, False, False), (compact, True, False), (compact, True, True))
-    return [_Model(f"lab-{number % 5}/model-{number}", *harnesses[number % 3]) for number in range(count)]
+    return [
+        _Model(f"lab-{number % 5}/model-{number}", *harnesses[number % 3])
+        for number in range(count)
+    ]
 
 
 def _rng(seed: int, number: int, model: int = 0) -> Rng:
@@ -62,7 +70,10 @@ def many_evaluations(seed: int) -> Shards:
     for number in range(_EVALUATIONS):
         evaluation = _Evaluation(_rng(seed, number), phrase_tables(seed), number)
         for place, model in enumerate(_models(3), 1):
-            yield f"{evaluation.name}-{model.file}", evaluation.lines(_rng(seed, number, place), model)
+            yield (
+                f"{evaluation.name}-{model.file}",
+                evaluation.lines(_rng(seed, number, place), model),
+            )
 
 
 class _Evaluation:
@@ -85,7 +96,9 @@ class _Evaluation:
                 score = rng.choice((0.0, 1.0, round(rng.random(), 4)))
                 record = _head(self.name, model, f"{self.name}/{number}", metric)
                 record.update(interaction_type="single_turn", input=asked, output=output)
-                record["answer_attribution"] = [_attribution(0, "output.raw", asked["reference"][0])]
+                record["answer_attribution"] = [
+                    _attribution(0, "output.raw", asked["reference"][0])
+                ]
                 record["evaluation"] = {"score": score, "is_correct": score >= 0.5}
                 yield _line(rng, model, record, ("messages", "error", "metadata"))
 
@@ -114,7 +127,10 @@ def transcripts(seed: int) -> Shards:
     for number in range(_ENVIRONMENTS):
         environment = _Environment(_rng(seed, number), phrase_tables(seed), f"agent_world_{number}")
         for place, model in enumerate(_models(8), 1):
-            yield f"{environment.name}-{model.file}", environment.lines(_rng(seed, number, place), model)
+            yield (
+                f"{environment.name}-{model.file}",
+                environment.lines(_rng(seed, number, place), model),
+            )
 
 
 class _Environment:
@@ -125,7 +141,9 @@ class _Environment:
         self._tables = tables
         self._table = rng.choice(tables.latin)
         self._documents = [self._document(rng, number) for number in range(120)]
-        self._system = f"# Policy\n\n{self._paragraphs(rng, 12)}\n\n# Tools\n\n{self._tool_descriptions(rng)}"
+        self._system = (
+            f"# Policy\n\n{self._paragraphs(rng, 12)}\n\n# Tools\n\n{self._tool_descriptions(rng)}"
+        )
         self._tasks = [(f"task-{number:03d}", self._task(rng)) for number in range(_TASKS)]
 
     def lines(self, rng: Rng, model: _Model) -> Iterator[bytes]:
@@ -135,7 +153,9 @@ class _Environment:
             record = _head(self.name, model, sample_id, "solved")
             record.update(interaction_type="agentic", input=asked, messages=messages)
             last = len(messages) - 1
-            record["answer_attribution"] = [_attribution(last, f"messages[{last}].content", str(rng.below(1000)))]
+            record["answer_attribution"] = [
+                _attribution(last, f"messages[{last}].content", str(rng.below(1000)))
+            ]
             solved = rng.chance(0.4)
             calls = sum(len(message.get("tool_calls", ())) for message in messages)
             record["evaluation"] = {
@@ -159,7 +179,9 @@ class _Environment:
                 turn["content"] = self._table.write(rng, rng.between(3, 40))
             if rng.chance(0.3):
                 turn["reasoning_trace"] = self._table.write(rng, rng.long_tail(verbosity, 600))
-            turn["tool_calls"] = [{"id": id_, "name": rng.choice(_TOOLS), "arguments": self._call(rng)} for id_ in ids]
+            turn["tool_calls"] = [
+                {"id": id_, "name": rng.choice(_TOOLS), "arguments": self._call(rng)} for id_ in ids
+            ]
             messages.append(turn)
             result = {"role": "tool", "content": self._result(rng, verbosity), "tool_call_id": ids}
             messages.append({"turn_idx": len(messages), **result})
@@ -169,15 +191,22 @@ class _Environment:
 
     def _call(self, rng: Rng) -> dict[str, str]:
         if rng.chance(0.25):
-            patch = "\n".join(f"+\t{line}" for line in self._tables.log.write(rng, rng.between(10, 80)).split(";"))
+            patch = "\n".join(
+                f"+\t{line}" for line in self._tables.log.write(rng, rng.between(10, 80)).split(";")
+            )
             return {"path": f"src/module_{rng.below(60)}/file.py", "patch": patch}
-        return {"query": self._tables.log.write(rng, rng.between(1, 12)), "limit": str(rng.between(1, 50))}
+        return {
+            "query": self._tables.log.write(rng, rng.between(1, 12)),
+            "limit": str(rng.between(1, 50)),
+        }
 
     def _result(self, rng: Rng, verbosity: int) -> str:
         """What a tool returns: a document or the beginning of one, or output that no other call has."""
         if rng.chance(0.45):
             document = rng.choice(self._documents)
-            return document if rng.chance(0.5) else document[: len(document) // 2] + "\n… (truncated)"
+            return (
+                document if rng.chance(0.5) else document[: len(document) // 2] + "\n… (truncated)"
+            )
         return self._tables.log.write(rng, rng.long_tail(3 * verbosity, 2_000))
 
     def _document(self, rng: Rng, number: int) -> str:
@@ -185,26 +214,44 @@ class _Environment:
         size = rng.long_tail(150, 1_500)
         if number % 3 == 0:
             rows = [
-                {"id": f"{rng.bits(40):010x}", "name": self._table.write(rng, 2), "price": rng.below(10_000) / 100}
+                {
+                    "id": f"{rng.bits(40):010x}",
+                    "name": self._table.write(rng, 2),
+                    "price": rng.below(10_000) / 100,
+                }
                 for _ in range(size // 8)
             ]
             return json.dumps({"status": "ok", "rows": rows}, indent=2)
         if number % 3 == 1:
-            return rng.choice(self._tables.world if number % 2 else self._tables.latin).write(rng, size)
+            return rng.choice(self._tables.world if number % 2 else self._tables.latin).write(
+                rng, size
+            )
         words = iter(self._tables.log.write(rng, size).split(" "))
         lines = iter(lambda: " ".join(islice(words, 8)), "")
-        return "\n".join(f"{place:5d}\t{'    ' * rng.below(4)}{line}" for place, line in enumerate(lines))
+        return "\n".join(
+            f"{place:5d}\t{'    ' * rng.below(4)}{line}" for place, line in enumerate(lines)
+        )
 
     def _tool_descriptions(self, rng: Rng) -> str:
-        parameters = {"type": "object", "properties": {"query": {"type": "string"}, "limit": {"type": "string"}}}
+        parameters = {
+            "type": "object",
+            "properties": {"query": {"type": "string"}, "limit": {"type": "string"}},
+        }
         tools = [
-            {"name": name, "description": self._table.write(rng, rng.between(20, 90)), "parameters": parameters}
+            {
+                "name": name,
+                "description": self._table.write(rng, rng.between(20, 90)),
+                "parameters": parameters,
+            }
             for name in _TOOLS
         ]
         return json.dumps(tools, indent=2)
 
     def _task(self, rng: Rng) -> Record:
-        return {"raw": self._paragraphs(rng, 2), "reference": [self._table.write(rng, rng.between(3, 40))]}
+        return {
+            "raw": self._paragraphs(rng, 2),
+            "reference": [self._table.write(rng, rng.between(3, 40))],
+        }
 
     def _paragraphs(self, rng: Rng, count: int) -> str:
         return "\n\n".join(f"- {self._table.write(rng, rng.between(20, 60))}" for _ in range(count))
@@ -234,10 +281,16 @@ def _attribution(turn_idx: int, source: str, extracted: str) -> Record:
 
 def _line(rng: Rng, model: _Model, record: Record, absent: Iterable[str]) -> bytes:
     """Add what the harness measured, and write the record as it does."""
-    asked, read, written = record["input"], rng.between(50, 4_000), rng.between(1, 3_000)
+    asked = record["input"]
+    read = rng.between(50, 4_000)
+    written = rng.between(1, 3_000)
     if model.hashes:
         record["sample_hash"] = LIST_HASHES["sha256"](asked["raw"], asked["reference"])
-    record["token_usage"] = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    record["token_usage"] = {
+        "input_tokens": read,
+        "output_tokens": written,
+        "total_tokens": read + written,
+    }
     record["performance"] = {"latency_ms": round(rng.random() * 20_000, 3)}
     if model.nulls:
         record.update(dict.fromkeys(absent))

@@ -35,11 +35,28 @@ def run_stages() -> list[Stage]:
     """Run all stage benchmarks in a fresh process."""
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / "stages.json"
-    command = [sys.executable, "-m", "pytest", "bench", "--benchmark-only", "--quiet", "--benchmark-json", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "bench",
+        "--benchmark-only",
+        "--quiet",
+        "--benchmark-json",
+        str(path),
+    ]
     done = subprocess.run(
-        [*command, "--override-ini", "python_files=bench_*.py"], cwd=_ROOT, capture_output=True, text=True, check=False
+        [*command, "--override-ini", "python_files=bench_*.py"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise SystemExit(f"the stage benchmarks failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        raise SystemExit(
+            f"the stage benchmarks failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
     document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    return [Stage(bench.name.removeprefix("test_"), bench.extra_info) for bench in document.benchmarks]
+    return [
+        Stage(bench.name.removeprefix("test_"), bench.extra_info) for bench in document.benchmarks
+    ]

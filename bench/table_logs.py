@@ -27,8 +27,12 @@ TABLE_OPTIONS: Final = (
 
 
 def write_table(seed: int, directory: Path, rows: int) -> tuple[int, int]:
-    """Write the table; returns the number of its rows and the size of its text. Half of the answers have lines."""
-    rng, words = Rng(seed), phrase_tables(seed).latin[0]
+    """Write the table; returns the number of its rows and the size of its text.
+
+    Half of the answers have lines.
+    """
+    rng = Rng(seed)
+    words = phrase_tables(seed).latin[0]
     path = directory / ANSWERS
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -40,6 +44,15 @@ def write_table(seed: int, directory: Path, rows: int) -> tuple[int, int]:
             verdict = "true" if rng.below(3) else "false"
             answer = words.write(rng, 3)
             writer.writerow(
-                [number // 4, f"m{number % 4}", asked, said, answer, verdict, f"s{number % 20}", number % 5]
+                [
+                    number // 4,
+                    f"m{number % 4}",
+                    asked,
+                    said,
+                    answer,
+                    verdict,
+                    f"s{number % 20}",
+                    number % 5,
+                ]
             )
     return rows, path.stat().st_size

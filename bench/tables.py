@@ -32,7 +32,14 @@ def comparison_table(comparisons: Iterable[Comparison]) -> str:
     rows = [("figure", "now", "target", "compared with the best")]
     for comparison in comparisons:
         value = comparison.value
-        rows.append((value.name, value.error or number(value.value, value.unit), target_of(value), _change(comparison)))
+        rows.append(
+            (
+                value.name,
+                value.error or number(value.value, value.unit),
+                target_of(value),
+                _change(comparison),
+            )
+        )
     return aligned(rows)
 
 
@@ -40,12 +47,19 @@ def _change(comparison: Comparison) -> str:
     change = comparison.change
     if change is None:
         return "failed" if comparison.is_worse else "first"
-    words = f"{abs(change):.0%} {'worse' if change > 0 else 'better'}" if abs(change) >= 0.005 else "same"
+    words = (
+        f"{abs(change):.0%} {'worse' if change > 0 else 'better'}"
+        if abs(change) >= 0.005
+        else "same"
+    )
     return f"{words}  ◀ WORSE" if comparison.is_worse else words
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Align rows in columns; the first row is the header."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])

@@ -1,10 +1,12 @@
 """`make bench`: measure, compare with the best earlier figures, and append a line to the history.
 
 1. Make the corpora that are not cached (once; a minute or two).
-2. Calibrate, run the stage benchmarks, the trials and the nights, and calibrate again. The better calibration counts.
-3. Compare each figure with its best earlier value. Measure the ones that look worse a second time: machines are noisy.
-4. Print a table and append to the history. Exit with code 1 if a figure is still more than 15 % worse, or if a
-   night differs from a full run.
+2. Calibrate, run the stage benchmarks, the trials and the nights, and calibrate again. The better
+   calibration counts.
+3. Compare each figure with its best earlier value. Measure the ones that look worse a second time:
+   machines are noisy.
+4. Print a table and append to the history. Exit with code 1 if a figure is still more than 15 %
+   worse, or if a night differs from a full run.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from bench.values import SETS, Figure, Value, better_stage, stage_values, trial_
 
 __all__ = ["main"]
 
-_ROUNDS: Final = {"track": 5, "peers": 5, "import": 5, "view": 5}  # of the other sets: 2, because they take long
+_ROUNDS: Final = {
+    "track": 5,
+    "peers": 5,
+    "import": 5,
+    "view": 5,
+}  # of the other sets: 2, because they take long
 _BUSY: Final = 0.5
 _ROOT: Final = Path(__file__).parents[1]
 _ASSETS: Final = _ROOT / "docs" / "assets"
@@ -39,7 +46,9 @@ _ASSETS: Final = _ROOT / "docs" / "assets"
 class _Session:
     """The measurements so far. Measuring again keeps the better result of each."""
 
-    def __init__(self, figures: Sequence[Figure], *, stages: bool, nights: Nights | None, rounds: int) -> None:
+    def __init__(
+        self, figures: Sequence[Figure], *, stages: bool, nights: Nights | None, rounds: int
+    ) -> None:
         self._figures = figures
         self._with_stages = stages
         self._nights = nights
@@ -57,7 +66,9 @@ class _Session:
                 self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
         self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
-        if self._nights and (names is None or names & {value.name for value in self._nights.values()}):
+        if self._nights and (
+            names is None or names & {value.name for value in self._nights.values()}
+        ):
             self._nights.measure()
         self._calibrate()
 
@@ -77,16 +88,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = os.getloadavg()[0]
     if load > _BUSY:
         print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
-    figures = figures_of([name for name in SETS if name != "large"] if options.set == "all" else [options.set])
-    figures = [figure for figure in figures if not any(text in figure.name for text in options.without)]
+    figures = figures_of(
+        [name for name in SETS if name != "large"] if options.set == "all" else [options.set]
+    )
+    figures = [
+        figure for figure in figures if not any(text in figure.name for text in options.without)
+    ]
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
     started = time.perf_counter()
     rounds = options.rounds or _ROUNDS.get(options.set, 2)
     nights = _nights(options.set, rounds)
-    session = _Session(figures, stages=options.set in {"track", "all"}, nights=nights, rounds=rounds)
+    session = _Session(
+        figures, stages=options.set in {"track", "all"}, nights=nights, rounds=rounds
+    )
     session.measure()
-    history, here = read(), machine()
+    history = read()
+    here = machine()
     comparisons = compare(session.values(), history, here)
     if suspects := worse(comparisons):
         print(f"measuring again: {', '.join(suspect.value.name for suspect in suspects)}")
@@ -120,7 +138,9 @@ def _write_picture(picture: str, folder: Path) -> None:
 
 
 def _print_end(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
-    print(f"{machine()}; calibration {calibration:.4f} s; took {time.perf_counter() - started:.0f} s")
+    print(
+        f"{machine()}; calibration {calibration:.4f} s; took {time.perf_counter() - started:.0f} s"
+    )
     for comparison in worse(comparisons):
         print(f"WORSE: {comparison.value.name}")
 
@@ -128,13 +148,24 @@ def _print_end(comparisons: Sequence[Comparison], calibration: float, started: f
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
     parser.add_argument(
-        "--set", choices=[*SETS, "all"], default="track", help="the figures to measure; large is not part of all"
+        "--set",
+        choices=[*SETS, "all"],
+        default="track",
+        help="the figures to measure; large is not part of all",
     )
-    parser.add_argument("--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)")
     parser.add_argument(
-        "--without", action="append", default=[], metavar="TEXT", help="no figures with this in their names, like 50GB"
+        "--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="do not write to the history or docs")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="no figures with this in their names, like 50GB",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="do not write to the history or docs"
+    )
     return parser
 
 

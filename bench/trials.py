@@ -1,7 +1,7 @@
 """Trials: run contenders on a corpus in turns, several times, and keep the best result of each.
 
-Noise only adds time, and it comes in waves. So contenders take turns, and the best result of each counts. Long trials
-run once.
+Noise only adds time, and it comes in waves. So contenders take turns, and the best result of each
+counts. Long trials run once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LONG: Final = 40.0  # seconds; a longer trial is not repeated
 class Trial(msgspec.Struct, frozen=True):
     """A contender on a corpus. A contender that would take hours reads only every `every`-th shard.
 
-    A trial `beside` another corpus runs with those on that corpus, so that both find the machine in the same state. It
-    runs in the first round only. If there are several, they have numbers.
+    A trial `beside` another corpus runs with those on that corpus, so that both find the machine in
+    the same state. It runs in the first round only. If there are several, they have numbers.
     """
 
     contender: str
@@ -58,19 +58,28 @@ def run_trials(
     known: Results | None = None,
     twice: Container[Trial] = (),
 ) -> dict[Trial, Measured]:
-    """Run trials in rounds, corpus by corpus; returns the best result of each, `known` results included.
+    """Run trials in rounds, corpus by corpus.
+
+    Returns the best result of each, `known` results included.
 
     The trials in `twice` do not take part after the second round.
     """
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.group)
     for name, group in groupby(wanted, key=lambda trial: trial.group):
-        notify(f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in {len(corpus(name).shards):,} shards")
+        notify(
+            f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in "
+            f"{len(corpus(name).shards):,} shards"
+        )
         some = list(group)
         for number in range(rounds):
             for trial in some:
                 previous = best.get(trial)
-                if number and previous and (previous.error or previous.seconds > _LONG or trial.beside):
+                if (
+                    number
+                    and previous
+                    and (previous.error or previous.seconds > _LONG or trial.beside)
+                ):
                     continue
                 if number > 1 and trial in twice:
                     continue
@@ -98,10 +107,13 @@ def _run(trial: Trial) -> Measured:
     source = corpus(trial.corpus)
     OUT.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="trial-", dir=OUT))
-    output, scratch = folder / "output", folder / "scratch"
+    output = folder / "output"
+    scratch = folder / "scratch"
     output.mkdir()
     scratch.mkdir()
-    inputs = (str(source.directory),) if trial.every == 1 else tuple(map(str, source.paths(trial.every)))
+    inputs = (
+        (str(source.directory),) if trial.every == 1 else tuple(map(str, source.paths(trial.every)))
+    )
     job = Job(
         inputs=inputs,
         output=str(output),

@@ -29,7 +29,8 @@ def _by_search(name: str, *options: str) -> Figure:
     """`cat` where every part must be searched, relative to bare decompression."""
     return Figure(
         name=f"cat {options[0]} / decompression, {name}",
-        title="throughput of cat when it searches all parts ÷ bare decompression of them, same jobs",
+        title="throughput of cat when it searches all parts ÷ bare decompression of them, same "
+        "jobs",
         trials=(Trial(CAT, name, options=options), Trial(READING, name)),
         value=lambda runs: runs[1].seconds / runs[0].seconds,
         better="higher",
@@ -78,8 +79,14 @@ def _flat(command: str, ten: str, one: str, *options: str) -> Figure:
 USE_FIGURES: Final[tuple[Figure, ...]] = (
     _by_key_range("--hash", "8" * 64),
     _by_key_range("--evaluation", "trivia_choice", "--limit", "10"),
-    *(_by_search(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),
-    *(_by_search(name, "--sample-id", "5") for name in ("published-mixed-x4", "published-real-x10")),
+    *(
+        _by_search(name, "--model", "v0-org-6/model-1b")
+        for name in ("published-mixed-x4", "published-real-x10")
+    ),
+    *(
+        _by_search(name, "--sample-id", "5")
+        for name in ("published-mixed-x4", "published-real-x10")
+    ),
     *map(_export, ("mixed", "real-x10")),
     *(_of_decompression("nights", jobs, 0.6) for jobs in (1, 2)),
     _of_decompression("nights-anew", 2, None),

@@ -23,7 +23,10 @@ IsValid = Callable[[Any], bool]
 
 
 def strict_loads(line: bytes) -> Any:
-    """Parse a line; ValueError if it is not UTF-8, not JSON, repeats a key, or has NaN or an infinity."""
+    """Parse a line.
+
+    ValueError if it is not UTF-8, not JSON, repeats a key, or has NaN or an infinity.
+    """
     return json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
 
 
@@ -50,7 +53,9 @@ class Validator:
         """Check all lines; returns the number of lines and of invalid lines."""
         lines = invalid = 0
         with make_engine(job.jobs) as engine:
-            for _, (some, wrong) in engine.run(_check, ((self._make, batch) for batch in batches(job))):
+            for _, (some, wrong) in engine.run(
+                _check, ((self._make, batch) for batch in batches(job))
+            ):
                 lines += some
                 invalid += wrong
         return lines, invalid

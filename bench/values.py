@@ -1,7 +1,8 @@
 """Figures, and how their values are computed from trials or stages.
 
-`better` is the good direction. `unit` is `×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and memory are compared
-with earlier runs as they are. Seconds and throughputs are compared relative to the calibration of their run.
+`better` is the good direction. `unit` is `×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and
+memory are compared with earlier runs as they are. Seconds and throughputs are compared relative to
+the calibration of their run.
 """
 
 from __future__ import annotations
@@ -16,10 +17,33 @@ from bench.measure import Measured
 from bench.stages import Stage
 from bench.trials import Results, Trial
 
-__all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "measured_on", "stage_values", "trial_values"]
+__all__ = [
+    "SETS",
+    "Figure",
+    "Set",
+    "Value",
+    "better_stage",
+    "measured_on",
+    "stage_values",
+    "trial_values",
+]
 
-SETS: Final = ("track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "change", "large")
-Set = Literal["track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "change", "large"]
+SETS: Final = (
+    "track",
+    "peers",
+    "long",
+    "use",
+    "cluster",
+    "nights",
+    "import",
+    "view",
+    "ask",
+    "change",
+    "large",
+)
+Set = Literal[
+    "track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "change", "large"
+]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
@@ -101,7 +125,11 @@ def trial_values(figures: Iterable[Figure], results: Results, calibration: float
 
 def _value(figure: Figure, results: Results, calibration: float) -> Value:
     runs = [results[trial] for trial in figure.trials]
-    failed = [f"{trial.contender}: {run.error}" for trial, run in zip(figure.trials, runs, strict=True) if run.error]
+    failed = [
+        f"{trial.contender}: {run.error}"
+        for trial, run in zip(figure.trials, runs, strict=True)
+        if run.error
+    ]
     value = None if failed else figure.value(runs)
     relative = None if value is None else _relative(value, figure.unit, calibration)
     return Value(
@@ -124,7 +152,10 @@ def _relative(value: float, unit: str, calibration: float) -> float:
 
 
 def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
-    """The figures of stage benchmarks. Throughput × calibration is the text processed per unit of fixed work."""
+    """The figures of stage benchmarks.
+
+    Throughput × calibration is the text processed per unit of fixed work.
+    """
     values = []
     for stage in stages:
         ratio = stage.info.get("ratio")

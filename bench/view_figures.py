@@ -66,8 +66,18 @@ VIEW_FIGURES: Final[tuple[Figure, ...]] = (
         target=1.0,
         set="view",
     ),
-    _page("table of 1,000 questions", "a table of 1,000 questions, from request to answer", "table", 0.3),
-    _page("question with 210 answers", "a question with 210 answers, from request to answer", "question", 0.5),
+    _page(
+        "table of 1,000 questions",
+        "a table of 1,000 questions, from request to answer",
+        "table",
+        0.3,
+    ),
+    _page(
+        "question with 210 answers",
+        "a question with 210 answers, from request to answer",
+        "question",
+        0.5,
+    ),
     _peak("leaderboard", Trial(LEADERBOARD, CORPUS)),
     _peak("pages", _pages("question", _MANY)),
 )

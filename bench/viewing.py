@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # the other contenders do without these imports
 __all__ = ["Ranking", "Viewing"]
 
 _ROWS: Final = 1_000
-_STEP: Final = 37  # between the questions that are asked for: they are in many parts, and at all places of them
+# between the questions that are asked for: they are in many parts, and at all places of them
+_STEP: Final = 37
 
 
 class Ranking:
@@ -72,7 +73,9 @@ def _ask(address: str, path: str) -> None:
 def _paths(corpus: str, kind: str, number: int) -> list[str]:
     from fastrec.answers.index import open_index  # noqa: PLC0415
 
-    return list(islice({"table": _tables, "question": _questions}[kind](open_index(corpus)), number))
+    return list(
+        islice({"table": _tables, "question": _questions}[kind](open_index(corpus)), number)
+    )
 
 
 def _tables(index: Index) -> Iterator[str]:
@@ -90,7 +93,9 @@ def _questions(index: Index) -> Iterator[str]:
     from fastrec.answers.table import Query  # noqa: PLC0415
 
     scope = max(index.scopes, key=lambda scope: len(scope.models))
-    rows = index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=_ROWS).rows
+    rows = index.page(
+        Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=_ROWS
+    ).rows
     for number in range(0, _STEP * _ROWS, _STEP):
         yield f"question/{rows[number % len(rows)].sample_hash}?{_parameters(scope)}"
 

@@ -1,9 +1,10 @@
 """fastrec: turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
-Commands are functions, too. A function has the name of its command, and its parameters have the names of the arguments
-and options of the command: `fastrec cat CORPUS --model A --model B --sample-id 5` is
-`fastrec.cat(corpus, model=["A", "B"], sample_id=5)`. An option that can be repeated takes a string or a list of
-strings, and means any of them. Options about printing have no counterpart: functions return what commands print.
+Commands are functions, too. A function has the name of its command, and its parameters have the
+names of the arguments and options of the command: `fastrec cat CORPUS --model A --model B
+--sample-id 5` is `fastrec.cat(corpus, model=["A", "B"], sample_id=5)`. An option that can be
+repeated takes a string or a list of strings, and means any of them. Options about printing have no
+counterpart: functions return what commands print.
 
 Names are imported on first use, so that `import fastrec` stays cheap.
 """
@@ -16,13 +17,23 @@ from types import ModuleType
 
 from fastrec._version import __version__
 
-TYPE_CHECKING = False  # type checkers take it for that of `typing`, whose import takes longer than the rest of this
+# type checkers take it for that of `typing`, whose import takes longer than the rest of this
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from fastrec.answers.arrays import CodedColumn, Columns
     from fastrec.answers.leaderboard import Leaderboard
-    from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
+    from fastrec.api import (
+        SchemaVersion,
+        Verdict,
+        decode,
+        encode,
+        judge,
+        read,
+        schema,
+        schema_versions,
+    )
     from fastrec.commands.cat import cat
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
@@ -65,15 +76,27 @@ __all__ = [
     "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table",
     "trend", "validate", "verify", "view",
 ]  # fmt: skip
-# `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin function.
+# `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin
+# function.
 
 # Where names are: a command is in the module of its name, and others are in these.
-_HOMES = {name: f"fastrec.commands.{name}" for name in __all__ if name.islower() and name != "__version__"} | {
+_HOMES = {
+    name: f"fastrec.commands.{name}" for name in __all__ if name.islower() and name != "__version__"
+} | {
     name: module
     for module, names in {
         "fastrec.answers.arrays": ("CodedColumn", "Columns"),
         "fastrec.answers.leaderboard": ("Leaderboard",),
-        "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
+        "fastrec.api": (
+            "SchemaVersion",
+            "Verdict",
+            "decode",
+            "encode",
+            "judge",
+            "read",
+            "schema",
+            "schema_versions",
+        ),
         "fastrec.commands.check_pairs": ("PairCheck",),
         "fastrec.commands.clean": ("Cleaned",),
         "fastrec.commands.compare": ("Comparison",),
@@ -115,8 +138,8 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     """The package as a module in which `fastrec.judge` and `fastrec.normalize` stay functions.
 
-    Importing the folder `fastrec/judge` would bind its module to the attribute `judge` of the package, and hide the
-    function of that name.
+    Importing the folder `fastrec/judge` would bind its module to the attribute `judge` of the
+    package, and hide the function of that name.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,4 +1,7 @@
-"""The Python interface for single records and for reading shards. It uses the same judge as the commands."""
+"""The Python interface for single records and for reading shards.
+
+It uses the same judge as the commands.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,15 @@ from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.inputs import check_fields
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, AnyRecord, schema_named, schema_of
+from fastrec.schemas.registry import (
+    DEFAULT_SCHEMA,
+    NEWEST_SCHEMA,
+    SCHEMAS,
+    TARGETS,
+    AnyRecord,
+    schema_named,
+    schema_of,
+)
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
@@ -60,8 +71,8 @@ class SchemaVersion(msgspec.Struct, frozen=True):
 def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> Verdict:
     """Judge one line.
 
-    `auto` tells the version of a record by its shape; the name of a version judges by that version alone. With
-    `upgrade`, the normal form is that of the record in the newest version.
+    `auto` tells the version of a record by its shape; the name of a version judges by that version
+    alone. With `upgrade`, the normal form is that of the record in the newest version.
 
     >>> verdict = judge('{"schema_version": "x", "model_id": 7}')
     >>> verdict.valid
@@ -82,11 +93,14 @@ def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> 
 
 
 def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> AnyRecord:
-    """Decode one line into a record of its version, unknown keys included; `schema` and `upgrade` are as in `judge`.
+    """Decode one line into a record of its version, unknown keys included.
 
-    The record is in normal form: `sample_hash` is filled in, and nulls that mean the same as absence are gone. An
-    unknown key becomes an attribute of its object. A key that is not a Python identifier (`my key`) becomes
-    `unknown_0`, `unknown_1`, …, numbered by its position among the unknown keys.
+    `schema` and `upgrade` are as in `judge`.
+
+    The record is in normal form: `sample_hash` is filled in, and nulls that mean the same as
+    absence are gone. An unknown key becomes an attribute of its object. A key that is not a Python
+    identifier (`my key`) becomes `unknown_0`, `unknown_1`, …, numbered by its position among the
+    unknown keys.
 
     >>> line = (
     ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "model_id": "org/m", "run": 3,'
@@ -109,17 +123,22 @@ def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) ->
 
     Raises:
         InvalidRecordError: The line is not a valid record.
-        FastrecError: The line is valid, but has a key that cannot become an attribute, for example one with a quote.
+        FastrecError: The line is valid, but has a key that cannot become an attribute, for example
+            one with a quote.
     """
     batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
         invalid = batch.rejected[0]
-        raise InvalidRecordError(invalid.findings, unlisted=invalid.unlisted, version=invalid.version)
+        raise InvalidRecordError(
+            invalid.findings, unlisted=invalid.unlisted, version=invalid.version
+        )
     return _record(normal, schema_of(batch.records[0]))
 
 
 def encode(record: AnyRecord) -> bytes:
-    """Encode a record in the normal form of its version, without a newline; `sample_hash` is computed again.
+    """Encode a record in the normal form of its version, without a newline.
+
+    `sample_hash` is computed again.
 
     Raises:
         InvalidRecordError: The record is not valid.
@@ -144,23 +163,31 @@ def read(
         paths: Files, directories and globs.
         schema: As in `judge`: without it, each record is of its own version.
         upgrade: As in `judge`.
-        **filters: Only records that match these (`FilterArguments`), in the version that they are yielded in.
+        **filters: Only records that match these (`FilterArguments`), in the version that they are
+            yielded in.
 
     Raises:
-        InvalidRecordError: A line is not a valid record, whether it matches or not; the error has its location.
-        UsageError: A filter is wrong, or nothing matches because no record has the field of a condition.
+        InvalidRecordError: A line is not a valid record, whether it matches or not; the error has
+            its location.
+        UsageError: A filter is wrong, or nothing matches because no record has the field of a
+            condition.
         FastrecError: A record has a key that cannot become an attribute, see `decode`.
         ShardError: A shard cannot be read completely; do not use the records that came before.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     chosen = make_filters(**filters)  # now, so that a misspelled filter is refused at the call
-    return _read([os.fspath(name) for name in names], _judge(schema, upgrade), chosen, upgraded=upgrade)
+    return _read(
+        [os.fspath(name) for name in names], _judge(schema, upgrade), chosen, upgraded=upgrade
+    )
 
 
-def _read(paths: Sequence[str], judge: Judge, filters: Filters, *, upgraded: bool) -> Iterator[AnyRecord]:
+def _read(
+    paths: Sequence[str], judge: Judge, filters: Filters, *, upgraded: bool
+) -> Iterator[AnyRecord]:
     shards, _ = find_shards(paths)
     check_fields(shards, filters.where)
-    wanted, is_empty = RecordFilter(filters) if filters else None, True
+    wanted = RecordFilter(filters) if filters else None
+    is_empty = True
     for shard in shards:
         for judged in judge_slice(judge, Slice(shard)):
             for record in _records(judged, shard.path, wanted, upgraded=upgraded):
@@ -186,18 +213,25 @@ def schema_versions() -> tuple[SchemaVersion, ...]:
     [('0.2.0', True), ('0.2.0-released', False), ('0.2.1', False), ('0.3.0', True)]
     """
     return tuple(
-        SchemaVersion(name, one.about, tuple(sorted(one.labels)), name in TARGETS) for name, one in SCHEMAS.items()
+        SchemaVersion(name, one.about, tuple(sorted(one.labels)), name in TARGETS)
+        for name, one in SCHEMAS.items()
     )
 
 
-def _records(judged: JudgedChunk, source: str, wanted: RecordFilter | None, *, upgraded: bool) -> Iterator[AnyRecord]:
+def _records(
+    judged: JudgedChunk, source: str, wanted: RecordFilter | None, *, upgraded: bool
+) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
-        raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted, invalid.version)
+        raise InvalidRecordError(
+            invalid.findings, source, invalid.line, invalid.unlisted, invalid.version
+        )
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
-        # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.
-        record_schema, line = schema_of(record), bytes(judged.normal[start : end - 1])
+        # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys
+        # of other records.
+        record_schema = schema_of(record)
+        line = bytes(judged.normal[start : end - 1])
         is_plain = not batch.slow and not upgraded and type(record) is record_schema.record
         if not wanted or not wanted.filters_out(record, record_schema, parse(line)[0]):
             yield record if is_plain else _record(line, record_schema, source)
@@ -212,12 +246,16 @@ def _judge(schema: str, upgrade: bool) -> Judge:
 
 def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes]:
     """Judge one line; return its normal form without the newline."""
-    data = (line.encode(errors="surrogatepass") if isinstance(line, str) else bytes(line)).removesuffix(b"\n")
+    data = (
+        line.encode(errors="surrogatepass") if isinstance(line, str) else bytes(line)
+    ).removesuffix(b"\n")
     out = bytearray()
     batch = _judge(schema, upgrade).judge_chunk(data, out)
     if batch.lines != 1 or batch.blank:
         found = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
-        finding = Finding("json.syntax", "$", f"expected one JSON object on one line, found {found}")
+        finding = Finding(
+            "json.syntax", "$", f"expected one JSON object on one line, found {found}"
+        )
         return Batch(lines=1, rejected=[InvalidLine(1, 0, (finding,), data)]), b""
     return batch, bytes(out[:-1])
 
@@ -228,13 +266,18 @@ def _plain_decoder(schema: Schema) -> Callable[[bytes], AnyRecord]:
 
 
 def spelled(record: Any) -> bytes:
-    """Encode a record, or another value, that a caller has made; refuse values that JSON cannot represent."""
+    """Encode a record, or another value, that a caller has made.
+
+    Refuse values that JSON cannot represent.
+    """
     try:
         line = spell(record)
     except UnicodeEncodeError:
         line = b""
     except RecursionError as exc:
-        finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")
+        finding = Finding(
+            "json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more"
+        )
         raise InvalidRecordError((finding,)) from exc
     # The encoder writes NaN and the infinities as null: text without a null has none of them.
     if not line or b"null" in line:
@@ -254,7 +297,8 @@ def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
     value = normal_form(judged[0], schema.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
-            f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "
+            f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} "
+            "cannot become an "
             "attribute; take the line's normal form from fastrec.judge"
         )
     keys_by_path = tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))

@@ -1,8 +1,8 @@
 """The identity of this build: what decides the bytes of a corpus besides its records and the options.
 
-The version number stays the same between two releases, so the identity has a digest of the package's own source. It
-also has the versions of the libraries that encode, compress and judge. Finished work is reused, and a Dask worker gets
-tasks, only if its identity is the same.
+The version number stays the same between two releases, so the identity has a digest of the
+package's own source. It also has the versions of the libraries that encode, compress and judge.
+Finished work is reused, and a Dask worker gets tasks, only if its identity is the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def identity() -> dict[str, str]:
 def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
     """List what differs between two identities: `zstd 1.5.5 instead of 1.5.7`."""
     names = [name for name in dict.fromkeys([*here, *there]) if there.get(name) != here.get(name)]
-    return [f"{name} {there.get(name, 'unknown')} instead of {here.get(name, 'unknown')}" for name in names]
+    return [
+        f"{name} {there.get(name, 'unknown')} instead of {here.get(name, 'unknown')}"
+        for name in names
+    ]
 
 
 def source_digest(package: Traversable) -> str:
@@ -68,7 +71,10 @@ def _package() -> Traversable:
 
 
 def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the path of each source file in a folder, and its content. The folder may be in a zip file."""
+    """Yield the path of each source file in a folder, and its content.
+
+    The folder may be in a zip file.
+    """
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(_SUFFIXES):
             yield prefix + entry.name, entry.read_bytes()

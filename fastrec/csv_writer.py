@@ -1,13 +1,14 @@
 r"""CSV that no spreadsheet takes for formulas.
 
-A spreadsheet evaluates a cell that begins with `=`, `+`, `-`, `@`, a tab or a line break, even if the cell is quoted.
-Names of models and error messages come from others, so such a cell gets a single quote in front, as OWASP advises:
+A spreadsheet evaluates a cell that begins with `=`, `+`, `-`, `@`, a tab or a line break, even if
+the cell is quoted. Names of models and error messages come from others, so such a cell gets a
+single quote in front, as OWASP advises:
 
     =1+1     becomes   '=1+1         1, -0.5, 1e-7   stay: a cell that is a number is no formula
     '=1+1    becomes   ''=1+1        'tis            stays: no formula follows the quote
 
-So the original can always be restored: remove one quote from each cell that begins with quotes and then one of these
-characters.
+So the original can always be restored: remove one quote from each cell that begins with quotes and
+then one of these characters.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-_FIRST: Final = frozenset("=+-@\t\r\n＝＋－＠'")  # wide variants count too: East Asian spreadsheets accept them
+_FIRST: Final = frozenset(
+    "=+-@\t\r\n＝＋－＠'"
+)  # wide variants count too: East Asian spreadsheets accept them
 _FORMULA: Final = re.compile("'*[=+@\t\r\n＝＋－＠-]")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -45,7 +48,10 @@ class CsvWriter:
         self._writerow = csv.writer(self, lineterminator="\r\n").writerow
 
     def writerow(self, row: Iterable[object]) -> None:
-        """Write one row. Unless cells are raw, text that a spreadsheet would evaluate is escaped."""
+        """Write one row.
+
+        Unless cells are raw, text that a spreadsheet would evaluate is escaped.
+        """
         if not self._raw:
             row = [escape_cell(cell) if cell.__class__ is str else cell for cell in row]
         self._writerow(row)

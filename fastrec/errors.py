@@ -23,8 +23,8 @@
         ├── ShardCorruptError       its bytes do not match its format or checksum
         └── ShardLimitError         reading it would exceed a limit (zstd window, memory)
 
-An error is its fields and its message: `FastrecError` makes the constructor and the text, and pickles it on its way
-back from a worker. `cli` maps the family to exit codes in one place.
+An error is its fields and its message: `FastrecError` makes the constructor and the text, and
+pickles it on its way back from a worker. `cli` maps the family to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-# Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
+# Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
+# digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
-_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")  # in a store, ? may be part of a name or a glob
+_QUERY = re.compile(
+    r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*"
+)  # in a store, ? may be part of a name or a glob
 
 
 def without_secrets(text: str, url: str = "") -> str:
@@ -56,7 +59,9 @@ def without_secrets(text: str, url: str = "") -> str:
     for found in _USER.finditer(url):
         user = found[0][3:-1]
         password = user.partition(":")[2]
-        for secret in filter(None, (user, user.partition("/")[0], password, password.partition("/")[0])):
+        for secret in filter(
+            None, (user, user.partition("/")[0], password, password.partition("/")[0])
+        ):
             text = text.replace(secret, "…")
     if "://" not in text:
         return text
@@ -117,9 +122,10 @@ def naming(path: str) -> Iterator[None]:
 class FastrecError(Exception):
     """The base class of all errors that fastrec raises on purpose.
 
-    A subclass declares its fields by annotations, like a dataclass. They are the arguments of its constructor, and
-    attributes. A subclass without annotations has the fields of its base. All values are also in `args`, from which
-    `pickle` makes the error again. `_text` is the message, with the names of fields in braces.
+    A subclass declares its fields by annotations, like a dataclass. They are the arguments of its
+    constructor, and attributes. A subclass without annotations has the fields of its base. All
+    values are also in `args`, from which `pickle` makes the error again. `_text` is the message,
+    with the names of fields in braces.
     """
 
     exit_code = 3
@@ -136,7 +142,10 @@ class FastrecError(Exception):
         super().__init__(*vars(self).values())
 
     def __str__(self) -> str:
-        fields = {name: shown(value) if name in ("path", "address") else value for name, value in vars(self).items()}
+        fields = {
+            name: shown(value) if name in ("path", "address") else value
+            for name, value in vars(self).items()
+        }
         return self._text.format_map(fields)
 
 
@@ -165,10 +174,17 @@ class NothingValidError(FastrecError):
     codes: Sequence[tuple[str, int]]
 
     def __str__(self) -> str:
-        found = f"{counted(self.lines, 'line')}, {self.rejected:,} rejected, {self.lines - self.rejected:,} blank"
+        found = (
+            f"{counted(self.lines, 'line')}, {self.rejected:,} rejected, "
+            f"{self.lines - self.rejected:,} blank"
+        )
         if self.codes:
             found += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
-        why = f"Run `fastrec validate {shown(self.shard)}` to see why" if self.rejected else "Check the input"
+        why = (
+            f"Run `fastrec validate {shown(self.shard)}` to see why"
+            if self.rejected
+            else "Check the input"
+        )
         return (
             f"no line is a valid record, so nothing was published: {found}\n"
             f"{why}, or give --allow-empty to publish a corpus without records."
@@ -176,24 +192,35 @@ class NothingValidError(FastrecError):
 
 
 class TooManyResultsError(FastrecError):
-    """The summary of a corpus would not fit into memory. `evaluation` and `model` name one of its results."""
+    """The summary of a corpus would not fit into memory.
+
+    `evaluation` and `model` name one of its results.
+    """
 
     most: int
     evaluation: str
     model: str
 
     def __str__(self) -> str:
-        which = f"evaluation {shown(self.evaluation)}" + f", model {shown(self.model)}" * bool(self.model)
+        which = f"evaluation {shown(self.evaluation)}" + f", model {shown(self.model)}" * bool(
+            self.model
+        )
         return (
-            f"the records have more than {self.most:,} results, one of which is {which}; a result is a model on a "
-            "metric of an evaluation, and the summary holds all of them in memory. Nothing was published. If names "
-            "contain ids or dates, move these to other fields; or normalize the evaluations in groups, with "
+            f"the records have more than {self.most:,} results, one of which is {which}; a result "
+            "is a model on a "
+            "metric of an evaluation, and the summary holds all of them in memory. Nothing was "
+            "published. If names "
+            "contain ids or dates, move these to other fields; or normalize the evaluations in "
+            "groups, with "
             "--evaluation"
         )
 
 
 class RefusedError(FastrecError):
-    """A corpus was made, but not published, because it failed a check. The old corpus stays as it was."""
+    """A corpus was made, but not published, because it failed a check.
+
+    The old corpus stays as it was.
+    """
 
     exit_code = 1
     output: str
@@ -203,7 +230,10 @@ class RefusedError(FastrecError):
 
     def __str__(self) -> str:
         path = shown(self.path)
-        text = f"refused: {self.reason}. {shown(self.output)} was not changed, and the refused corpus is in {path}"
+        text = (
+            f"refused: {self.reason}. {shown(self.output)} was not changed, and the refused "
+            f"corpus is in {path}"
+        )
         if self.summary.line_counts.rejected:
             text += f": run `fastrec rejects {path}` to see why lines were rejected"
         return text
@@ -212,7 +242,8 @@ class RefusedError(FastrecError):
 class WorkerDiedError(FastrecError):
     task: str
     _text = (
-        "two worker processes died in the same task: {task}. They crashed, hung or were killed, perhaps because memory "
+        "two worker processes died in the same task: {task}. They crashed, hung or were killed, "
+        "perhaps because memory "
         "ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
     )
 
@@ -221,7 +252,8 @@ class PanicError(FastrecError):
     task: str
     reason: str
     _text = (
-        "a native library panicked in this task: {task} ({reason}). Perhaps memory ran out. Nothing was published. Try "
+        "a native library panicked in this task: {task} ({reason}). Perhaps memory ran out. "
+        "Nothing was published. Try "
         "fewer --jobs or less --memory, or leave the shard out"
     )
 
@@ -234,7 +266,8 @@ class LockedError(FastrecError):
 
 class LostLeaseError(LockedError):
     _text = (
-        "{path} was taken over by another run, {holder}, because this one did not renew its lease in time: nothing was "
+        "{path} was taken over by another run, {holder}, because this one did not renew its lease "
+        "in time: nothing was "
         "published; run this again when the other one has ended"
     )
 
@@ -277,7 +310,10 @@ class ShardCorruptError(ShardError):
 
 
 class ShardLimitError(ShardError):
-    """Reading the shard takes more memory than a limit allows; the reason names the option that raises the limit."""
+    """Reading the shard takes more memory than a limit allows.
+
+    The reason names the option that raises the limit.
+    """
 
 
 NO_MEMORY = "needs more memory than there is: try fewer --jobs"
@@ -290,14 +326,18 @@ def out_of_memory(path: str, what: str = "one of its lines") -> ShardLimitError:
 def is_out_of_memory(exc: BaseException) -> bool:
     """Whether memory ran out, whichever library says so.
 
-    Most raise a MemoryError: Python itself, SQLite, pyarrow, zlib, bz2 and lzma. zstandard has one class for all
-    errors, which says "Allocation error : not enough memory", and the operating system has a number. The loader of
-    native libraries has a text only.
+    Most raise a MemoryError: Python itself, SQLite, pyarrow, zlib, bz2 and lzma. zstandard has one
+    class for all errors, which says "Allocation error : not enough memory", and the operating
+    system has a number. The loader of native libraries has a text only.
     """
     if isinstance(exc, OSError):
         return exc.errno == errno.ENOMEM
     if isinstance(exc, ImportError):
-        return str(exc).lower().endswith(("failed to map segment from shared object", "cannot allocate memory"))
+        return (
+            str(exc)
+            .lower()
+            .endswith(("failed to map segment from shared object", "cannot allocate memory"))
+        )
     is_zstd = type(exc).__module__.startswith("zstandard")
     return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in str(exc))
 
@@ -308,9 +348,15 @@ class BadShardsError(FastrecError):
     def __str__(self) -> str:
         return "\n".join(
             [
-                f"{counted(len(self.errors), 'shard')} could not be read completely; nothing was published:",
+                (
+                    f"{counted(len(self.errors), 'shard')} could not be read completely; nothing was "
+                    "published:"
+                ),
                 *(f"  {error}" for error in self.errors),
-                "Download them again, or leave them out. --skip-bad-shards publishes the others, if there are any.",
+                (
+                    "Download them again, or leave them out. --skip-bad-shards publishes the others, "
+                    "if there are any."
+                ),
             ]
         )
 

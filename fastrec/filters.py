@@ -1,10 +1,11 @@
 """Filters: which records a command works on. All commands that read records have the same ones.
 
-A record must match every kind of filter that is given. Of one kind, one of several values is enough. Names are
-shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still matches itself.
+A record must match every kind of filter that is given. Of one kind, one of several values is
+enough. Names are shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still
+matches itself.
 
-`right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong. `where` has conditions
-on any field, all of which must hold.
+`right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong.
+`where` has conditions on any field, all of which must hold.
 
 Arguments take one string or several: the same values in Python as on the command line.
 """
@@ -51,7 +52,10 @@ def _listed(values: Any) -> list[Any]:
 
 
 def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
-    """The paths of an argument, as they are given, each once; UsageError if one is neither a string nor a path."""
+    """The paths of an argument, as they are given, each once.
+
+    UsageError if one is neither a string nor a path.
+    """
     given = [one for some in values for one in _listed(some)]
     as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in given])
     return tuple({os.fspath(one): one for one in given}.values())
@@ -78,7 +82,9 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     metric: tuple[str, ...] = ()
     """Patterns of `evaluation_result_id`. Records without a metric have an empty one."""
     model: tuple[str, ...] = ()  # patterns of `model_id`
-    sample_id: tuple[str, ...] = ()  # patterns of `sample_id`; 5 matches the integer 5 and the string "5"
+    sample_id: tuple[
+        str, ...
+    ] = ()  # patterns of `sample_id`; 5 matches the integer 5 and the string "5"
     hash: tuple[str, ...] = ()  # patterns of `sample_hash`
     exclude_evaluation: tuple[str, ...] = ()
     exclude_model: tuple[str, ...] = ()
@@ -91,7 +97,9 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return self != _NONE
 
     def __str__(self) -> str:
-        """Spell the filters for a message, as options of a command line; of many values of an option, the first ones.
+        """Spell the filters for a message, as options of a command line.
+
+        Of many values of an option, the first ones.
 
         >>> str(Filters(model=("org/*", "m"), wrong=True)), str(Filters(model=tuple("abcdefg")))
         ("--model 'org/*' --model m --wrong", '--model a --model b --model c --model d --model e (and 2 more)')
@@ -102,9 +110,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         """Spell the filters as options of a command line, with at most this many values of each."""
         words: list[str] = []
         for name in self.__struct_fields__:
-            option, value = f"--{name.replace('_', '-')}", getattr(self, name)
+            option = f"--{name.replace('_', '-')}"
+            value = getattr(self, name)
             values = () if value is True else value or ()
-            words += [option] if value is True else [f"{option} {quote(one)}" for one in values[:most]]
+            words += (
+                [option] if value is True else [f"{option} {quote(one)}" for one in values[:most]]
+            )
             if most is not None and len(values) > most:
                 words.append(f"(and {len(values) - most:,} more)")
         return " ".join(words)
@@ -128,7 +139,9 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return matches_any(name or "", self.metric)
 
     def accepts_model(self, name: str) -> bool:
-        return matches_any(name, self.model) and not (self.exclude_model and matches_any(name, self.exclude_model))
+        return matches_any(name, self.model) and not (
+            self.exclude_model and matches_any(name, self.exclude_model)
+        )
 
     def accepts_sample_id(self, sample_id: int | str) -> bool:
         return not self.sample_id or matches_any(str(sample_id), self.sample_id)
@@ -168,7 +181,8 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
     """Make filters from the arguments of a Python function.
 
     Raises:
-        UsageError: An argument has a wrong type, a pattern is not valid UTF-8, or a condition cannot be understood.
+        UsageError: An argument has a wrong type, a pattern is not valid UTF-8, or a condition
+            cannot be understood.
     """
     values: dict[str, Any] = dict(given)
     for name, value in list(values.items()):
@@ -182,7 +196,9 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
                 try:
                     pattern.encode()
                 except UnicodeEncodeError as exc:
-                    raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
+                    raise UsageError(
+                        f"no record can have the value {pattern!r}: it is not valid UTF-8"
+                    ) from exc
     for condition in values.get("where", ()):
         parse_condition(condition)
     return Filters(**values)
@@ -207,9 +223,14 @@ def did_you_mean(names: Iterable[str]) -> str:
     return f"; did you mean {listed(found, 3)}?" if found else ""
 
 
-def nothing_matches(filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str]) -> NoMatchError:
+def nothing_matches(
+    filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str]
+) -> NoMatchError:
     """The error if no record matches, given the first names of each kind in order, and those that a filter is near."""
-    some = {kind: [*found[:LISTED_NAMES], *["…"] * (len(found) > LISTED_NAMES)] for kind, found in names.items()}
+    some = {
+        kind: [*found[:LISTED_NAMES], *["…"] * (len(found) > LISTED_NAMES)]
+        for kind, found in names.items()
+    }
     available = "; ".join(f"{kind}: {', '.join(found)}" for kind, found in some.items() if found)
     hint = did_you_mean(near) or f"; {available or 'there are no records'}"
     return NoMatchError(f"no record matches {filters}{hint}")

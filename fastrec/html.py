@@ -1,7 +1,7 @@
 """HTML that is escaped by construction.
 
-`tag` and `fill` escape every value that is not `Html`. `Html` comes only from them and from files of this package. So
-no text from a record can become markup.
+`tag` and `fill` escape every value that is not `Html`. `Html` comes only from them and from files
+of this package. So no text from a record can become markup.
 """
 
 from __future__ import annotations
@@ -36,14 +36,20 @@ Child = Html | str | int | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    r"""Make an element. Underscores in attribute names stand for hyphens; a trailing one is dropped.
+    r"""Make an element.
+
+    Underscores in attribute names stand for hyphens; a trailing one is dropped.
 
     >>> tag("td", "a < b\x1b", class_="num", data_v=3, hidden=True)
     '<td class="num" data-v="3" hidden>a &lt; b\\x1b</td>'
     """
     spelled = "".join(
         f" {key.rstrip('_').replace('_', '-')}"
-        + ("" if value is True else f'="{escape(value) if isinstance(value, Exact) else _escaped(str(value))}"')
+        + (
+            ""
+            if value is True
+            else f'="{escape(value) if isinstance(value, Exact) else _escaped(str(value))}"'
+        )
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -55,7 +61,9 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
 
 def fill(template: Html, **values: Child) -> Html:
     """Replace each `$name` in a template; values are escaped like the children of `tag`."""
-    return Html(Template(template).substitute({name: _markup(value) for name, value in values.items()}))
+    return Html(
+        Template(template).substitute({name: _markup(value) for name, value in values.items()})
+    )
 
 
 def _markup(child: Child) -> str:
@@ -63,7 +71,9 @@ def _markup(child: Child) -> str:
 
 
 def multiline(text: str) -> Html:
-    r"""Make text that keeps its line breaks and tabs; other characters that are invisible are shown as code.
+    r"""Make text that keeps its line breaks and tabs.
+
+    Other characters that are invisible are shown as code.
 
     >>> multiline("a < b\r\nc\u202ed")
     'a &lt; b\nc<span class="hidden-char">\\u202e</span>d'
@@ -95,7 +105,9 @@ def soft(*children: Child) -> Html:
 
 def num(value: float | None, spec: str = ",", *more: Child) -> Html:
     """Make a cell with a formatted number, which its column is sorted by; None is empty."""
-    return tag("td", "" if value is None else format(value, spec), *more, class_="num", data_v=value)
+    return tag(
+        "td", "" if value is None else format(value, spec), *more, class_="num", data_v=value
+    )
 
 
 def code(text: str) -> Html:
@@ -124,14 +136,17 @@ def short_row(name: str, *cells: Html) -> Html:
 def lazy(content: Html) -> Html:
     """Make content that the script of the page parses when it is needed.
 
-    While scripts are enabled, a browser takes the content of `noscript` for text, which costs next to nothing. Without
-    scripts it is content like any other.
+    While scripts are enabled, a browser takes the content of `noscript` for text, which costs next
+    to nothing. Without scripts it is content like any other.
     """
     return tag("div", tag("noscript", content), class_="lazy") if content else content
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: str = "") -> Html:
-    """Make a table that scrolls and that the script can sort and search; empty if there are no rows."""
+    """Make a table that scrolls and that the script can sort and search.
+
+    Empty if there are no rows.
+    """
     if not rows:
         return Html("")
     cells = (tag("th", tag("button", head, type="button"), scope="col") for head in heads)

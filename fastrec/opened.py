@@ -88,15 +88,17 @@ class Corpus(CorpusReader):
     ) -> Columns:
         """Read columns as numpy arrays.
 
-        An array cannot hold every integer: then it has the nearest number, and `Columns.exact` has the integer.
+        An array cannot hold every integer: then it has the nearest number, and `Columns.exact` has
+        the integer.
 
         >>> columns = corpus.columns("model", "score", evaluation="arithmetic")  # doctest: +SKIP
         >>> columns["score"].mean(), columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
 
         Args:
-            *names: Names of columns; all by default. docs/files.md lists them. `metadata.KEY` is a key of metadata.
-            parts: Only records of these parts, by number, such as `range(2)`. In a corpus that is larger than memory,
-                read one part after another: there are `len(corpus.parts)`.
+            *names: Names of columns; all by default. docs/files.md lists them. `metadata.KEY` is a
+                key of metadata.
+            parts: Only records of these parts, by number, such as `range(2)`. In a corpus that is
+                larger than memory, read one part after another: there are `len(corpus.parts)`.
             jobs: Processes to use if a filter needs the text of records.
             progress: Receives the progress of reading it.
             **filters: Only records that match these (`FilterArguments`).
@@ -124,7 +126,10 @@ class Corpus(CorpusReader):
         return selection.lines(check_numbers(selection, numbers))
 
     def _select(self, filters: Filters, jobs: int, progress: Progress | None) -> Selection:
-        """Select the matching records. The last selection is kept: a loop over parts needs the same one again."""
+        """Select the matching records.
+
+        The last selection is kept: a loop over parts needs the same one again.
+        """
         from fastrec.answers.selection import select  # noqa: PLC0415 - needs numpy
 
         if self._selected is None or self._selected[0] != filters:
@@ -133,10 +138,15 @@ class Corpus(CorpusReader):
 
     def __repr__(self) -> str:
         counts = len(self.evaluations), len(self.models), self.summary.line_counts.kept
-        return "fastrec.open({!r}): {:,} evaluations, {:,} models, {:,} records".format(self.path, *counts)
+        return "fastrec.open({!r}): {:,} evaluations, {:,} models, {:,} records".format(
+            self.path, *counts
+        )
 
     def _repr_html_(self) -> str:
-        """A page about the corpus. It must be instant, so it only needs the summary: models are not tested."""
+        """A page about the corpus.
+
+        It must be instant, so it only needs the summary: models are not tested.
+        """
         found = rank(choose(self.summary.evaluations), facts_of(self.summary))
         counts = self.summary.line_counts
         lines = (f"{counts.lines:,} lines: {counts.kept:,} kept, {counts.duplicates:,} duplicates, "
@@ -152,7 +162,10 @@ METHODS: Final = (
 
 
 class _Method:
-    """A function of the package as a method. It is imported when it is used, because it may need numpy."""
+    """A function of the package as a method.
+
+    It is imported when it is used, because it may need numpy.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class Progress:
-    """Receives the progress of a command, which works in one or more stages. Sizes are bytes of text.
+    """Receives the progress of a command, which works in one or more stages.
+
+    Sizes are bytes of text.
 
     This class ignores it all. A subclass overrides what it needs.
     """

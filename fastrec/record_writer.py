@@ -1,9 +1,10 @@
 """`fastrec.Writer`: the records of your own harness as a shard.
 
-    add ──▶ judge ──▶ one line in .NAME.fastrec-partial ──▶ end of the `with` block: compress, and publish as NAME
+    add ──▶ judge ──▶ one line in .NAME.fastrec-partial ──▶ end of the `with` block: compress, and
+    publish as NAME
 
-A line is in the partial file when `add` returns. So a run that was killed loses no record: the next one with the same
-name continues after the last complete line.
+A line is in the partial file when `add` returns. So a run that was killed loses no record: the next
+one with the same name continues after the last complete line.
 """
 
 from __future__ import annotations
@@ -50,24 +51,36 @@ _decode_ids: Final = msgspec.json.Decoder(_Ids).decode
 class Writer:
     """Writes the records of one run of one model to a shard; a context manager.
 
-    The shard appears at the end of the `with` block, complete and compressed. If the block raises, or the process is
-    killed, there is no shard: the next Writer of the same path continues with the records so far. `add` may be called
-    by several threads and asyncio tasks.
+    The shard appears at the end of the `with` block, complete and compressed. If the block raises,
+    or the process is killed, there is no shard: the next Writer of the same path continues with the
+    records so far. `add` may be called by several threads and asyncio tasks.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, evaluation: str, model: str, evaluation_id: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        evaluation: str,
+        model: str,
+        evaluation_id: str | None = None,
     ) -> None:
         """Prepare a shard; its name ends with `.jsonl.zst`, `.jsonl.gz` or `.jsonl`.
 
-        `evaluation_id` identifies the run. By default it consists of evaluation, model and the time of the start.
+        `evaluation_id` identifies the run. By default it consists of evaluation, model and the time
+        of the start.
         """
         self._path = Path(path)
-        self._evaluation, self._model, self._evaluation_id = evaluation, model, evaluation_id
-        self._compression = next((name for name, end in SUFFIXES.items() if self._path.name.endswith(end)), None)
+        self._evaluation = evaluation
+        self._model = model
+        self._evaluation_id = evaluation_id
+        self._compression = next(
+            (name for name, end in SUFFIXES.items() if self._path.name.endswith(end)), None
+        )
         if self._compression is None or is_url(os.fspath(path)):
             endings = ", ".join(SUFFIXES.values())
-            raise UsageError(f"{shown(os.fspath(path))}: name a local file that ends with one of {endings}")
+            raise UsageError(
+                f"{shown(os.fspath(path))}: name a local file that ends with one of {endings}"
+            )
         self._partial = str(self._path.with_name(f".{self._path.name}.fastrec-partial"))
         self._making = self._path.with_name(f".{self._path.name}.fastrec-making")
         self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
@@ -100,19 +113,23 @@ class Writer:
     ) -> None:
         """Add a record: what was asked, what the model said (`output`, or the `messages` of a conversation), its score.
 
-        Without `is_correct`, a score of 1 is correct. A record with an `error` needs no score and counts as 0. Values
-        in `metadata` and in arguments of tool calls that are not text become JSON text. The kind of interaction, the
-        numbers of turns and tool calls, and `turn_idx` of messages are filled in.
+        Without `is_correct`, a score of 1 is correct. A record with an `error` needs no score and
+        counts as 0. Values in `metadata` and in arguments of tool calls that are not text become
+        JSON text. The kind of interaction, the numbers of turns and tool calls, and `turn_idx` of
+        messages are filled in.
 
         Raises:
             InvalidRecordError: The record is not valid by the schema. Nothing was written.
         """
         if error is not None:
             score = 0.0 if score is None else score
-            output = () if output is None and messages is None else output  # the schema wants an output
+            output = (
+                () if output is None and messages is None else output
+            )  # the schema wants an output
         evaluation: dict[str, Any] = {"score": float(score) if isinstance(score, bool) else score}
         evaluation["is_correct"] = score == 1 if is_correct is None else is_correct
-        kind, turns = "single_turn", None
+        kind = "single_turn"
+        turns = None
         if messages is not None:
             turns = [_turn(number, message) for number, message in enumerate(messages)]
             calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
@@ -126,7 +143,9 @@ class Writer:
             evaluation_result_id=metric,
             sample_id=str(sample_id) if type(sample_id) is int else sample_id,
             interaction_type=interaction_type or kind,
-            input=_given(raw=input, formatted=formatted, reference=_listed(reference), choices=choices),
+            input=_given(
+                raw=input, formatted=formatted, reference=_listed(reference), choices=choices
+            ),
             output=_given(raw=_listed(output), reasoning_trace=_listed(reasoning_trace)) or None,
             messages=turns,
             answer_attribution=answer_attribution,
@@ -154,7 +173,9 @@ class Writer:
         normal = bytearray()
         batch = self._judge.judge_chunk(line, normal)
         for invalid in batch.rejected:
-            raise InvalidRecordError(invalid.findings, unlisted=invalid.unlisted, version=invalid.version)
+            raise InvalidRecordError(
+                invalid.findings, unlisted=invalid.unlisted, version=invalid.version
+            )
         try:
             self._log.append(bytes(normal))
         except OSError:
@@ -195,19 +216,24 @@ class Writer:
                 try:
                     ids = _decode_ids(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-                    raise UsageError(f"{shown(self._partial)} is damaged at line {number:,}: remove it") from exc
+                    raise UsageError(
+                        f"{shown(self._partial)} is damaged at line {number:,}: remove it"
+                    ) from exc
                 first = first or ids
                 self._size += len(line)
                 self._count(ids.sample_id, ids.evaluation_result_id)
         self._log.cut(self._size)
         if first is None:
-            self._evaluation_id = self._evaluation_id or f"{self._evaluation}/{self._model}/{int(time.time())}"
+            self._evaluation_id = (
+                self._evaluation_id or f"{self._evaluation}/{self._model}/{int(time.time())}"
+            )
             return
         wanted = self._evaluation, self._model, self._evaluation_id or first.evaluation_id
         found = first.evaluation_name, first.model_id, first.evaluation_id
         if wanted != found:
             raise UsageError(
-                f"{shown(self._partial)} has records of a run that did not finish, of {' · '.join(found)}, "
+                f"{shown(self._partial)} has records of a run that did not finish, of "
+                f"{' · '.join(found)}, "
                 f"not of {' · '.join(wanted)}: continue that run, or remove the file"
             )
         self._evaluation_id = first.evaluation_id
@@ -215,7 +241,8 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._lock:
             assert self._stack is not None
-            stack, self._stack = self._stack, None
+            stack = self._stack
+            self._stack = None
         with stack:
             if kind is None:
                 self._publish()
@@ -251,13 +278,18 @@ def _texts(values: Any) -> Any:
     """Make values text, as the schema wants it: others than text become JSON."""
     if not isinstance(values, Mapping):
         return values
-    return {name: value if isinstance(value, str) else spelled(value).decode() for name, value in values.items()}
+    return {
+        name: value if isinstance(value, str) else spelled(value).decode()
+        for name, value in values.items()
+    }
 
 
 def _turn(number: int, message: Mapping[str, Any]) -> dict[str, Any]:
     turn = {"turn_idx": number, **message}
     if calls := turn.get("tool_calls"):
-        turn["tool_calls"] = [call | _given(arguments=_texts(call.get("arguments"))) for call in calls]
+        turn["tool_calls"] = [
+            call | _given(arguments=_texts(call.get("arguments"))) for call in calls
+        ]
     if isinstance(turn.get("tool_call_id"), str):
         turn["tool_call_id"] = [turn["tool_call_id"]]
     return turn

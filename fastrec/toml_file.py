@@ -42,5 +42,10 @@ def _is_deep(document: dict[str, Any]) -> bool:
     level: list[Any] = [document]
     for _ in range(_MOST_LEVELS):
         containers = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [child for children in containers for child in children if isinstance(child, (dict, list))]
+        level = [
+            child
+            for children in containers
+            for child in children
+            if isinstance(child, (dict, list))
+        ]
     return bool(level)

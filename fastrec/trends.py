@@ -1,11 +1,14 @@
 """Models over several corpora, such as those of successive nights.
 
     paths ──▶ corpora ──▶ their summaries ──▶ values per evaluation, metric and model
-                     ──▶ their columns ──▶ changes between neighbouring corpora that are more than chance
+                     ──▶ their columns ──▶ changes between neighbouring corpora that are more than
+                     chance
 
-1. Read manifests and summaries; merge what they have into scopes, and choose some of these by filters.
+1. Read manifests and summaries; merge what they have into scopes, and choose some of these by
+   filters.
 2. Values, records and errors come from the summaries.
-3. For each corpus and the ones before it in which its models last had answers, compare the values of questions.
+3. For each corpus and the ones before it in which its models last had answers, compare the values
+   of questions.
 4. Adjust all p-values for their number.
 
 The result, `Trend`, depends on the corpora, their names and the options alone.
@@ -136,7 +139,9 @@ class EvaluationTrend(ScopeNames, kw_only=True):
     @property
     def title(self) -> str:
         """The name of the evaluation, with the metric if it has several, ↓ if lower is better, and the group."""
-        return title_of(self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better)
+        return title_of(
+            self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better
+        )
 
     def spelled(self, value: float | None) -> str:
         return value_text(value, graded=self.graded)
@@ -146,7 +151,9 @@ class EvaluationTrend(ScopeNames, kw_only=True):
         return "mean score" if self.graded else "accuracy"
 
 
-_CHANGES: Final = [name for name in Change.__struct_fields__ if name not in ("after", "significant")]
+_CHANGES: Final = [
+    name for name in Change.__struct_fields__ if name not in ("after", "significant")
+]
 
 
 class Trend(Tabular, kw_only=True):
@@ -170,7 +177,11 @@ class Trend(Tabular, kw_only=True):
         groups = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
         found = []
         for one in self.evaluations:
-            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, "graded": one.graded}
+            before = {
+                "evaluation_name": one.evaluation_name,
+                "metric": one.metric,
+                "graded": one.graded,
+            }
             group = {name: (one.group or {}).get(name) for name in groups}
             for model in one.models:
                 changes = {change.after: change for change in model.changes}
@@ -178,7 +189,9 @@ class Trend(Tabular, kw_only=True):
                     row = flat(point, {**before, "model_id": model.model_id})
                     change = changes.get(point.corpus)
                     row |= {f"change_{name}": getattr(change, name, None) for name in _CHANGES}
-                    found.append({**row, "significant": getattr(change, "significant", None), **group})
+                    found.append(
+                        {**row, "significant": getattr(change, "significant", None), **group}
+                    )
         return found
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
@@ -194,8 +207,8 @@ class Trend(Tabular, kw_only=True):
 def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], list[str]]:
     """Return names and paths of corpora, and notices about directories that are left out.
 
-    A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order of the paths. Those
-    of one directory are in the order of their names, numbers by value.
+    A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order
+    of the paths. Those of one directory are in the order of their names, numbers by value.
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
@@ -208,7 +221,10 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
         else:
             inside, refused = _inside(path)
             places += inside
-            notices += [f"{shown(one)} is left out: it is a refused corpus, which was not published" for one in refused]
+            notices += [
+                f"{shown(one)} is left out: it is a refused corpus, which was not published"
+                for one in refused
+            ]
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
     found = [os.fspath(place) for place in places]
@@ -217,7 +233,9 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
         raise UsageError(f"{shown(twice[0])} is given twice")
     names = [utf8(parent_and_name(path)[1]) for path in found]
     ambiguous = {name for name, number in Counter(names).items() if number > 1}
-    spelled = (utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True))
+    spelled = (
+        utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True)
+    )
     return list(zip(spelled, places, strict=True)), notices
 
 
@@ -227,7 +245,11 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
         read_manifest(directory)  # says why it is not a corpus
     entries = storage.files_in(directory)
     if is_url(directory):  # all objects below it
-        ends = [entry.removesuffix(f"/{MANIFEST}") for entry in entries if entry.endswith(f"/{MANIFEST}")]
+        ends = [
+            entry.removesuffix(f"/{MANIFEST}")
+            for entry in entries
+            if entry.endswith(f"/{MANIFEST}")
+        ]
         corpora = [end for end in ends if parent_and_name(end)[0] == directory.rstrip("/")]
     else:
         corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
@@ -241,10 +263,15 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
 def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
     """Return a sort key that puts `night-9` before `night-10`."""
     pieces = re.findall(r"[0-9]+|[^0-9]+", parent_and_name(path)[1])
-    return [(not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece) for piece in pieces], path
+    return [
+        (not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece)
+        for piece in pieces
+    ], path
 
 
-_CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
+_CELLS: Final = (
+    1_000_000  # values of questions and models to hold at a time, of each of two corpora
+)
 _Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
 _Comparison = tuple[EvaluationTrend, ModelTrend, Change]  # a change to compute
 
@@ -269,24 +296,41 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
         name = trend.evaluation_name, trend.metric
         query = Query(evaluation_name=trend.evaluation_name, metric=trend.metric)
         scopes = [scope for index in (old, new) for scope in index.scopes]
-        step = max(_CELLS // max([one.questions for one in scopes if (one.evaluation_name, one.metric) == name]), 1)
+        step = max(
+            _CELLS
+            // max([one.questions for one in scopes if (one.evaluation_name, one.metric) == name]),
+            1,
+        )
         for start in range(0, len(some), step):
             batch = some[start : start + step]
             models = [model.model_id for _, model, _ in batch]
-            before, after = (index.values(query, models, graded=trend.graded) for index in (old, new))
+            before, after = (
+                index.values(query, models, graded=trend.graded) for index in (old, new)
+            )
             _split(old, query, models, before, after, graded=trend.graded)
             _split(new, query, models, after, before, graded=trend.graded)
             common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            series = (((first[column], second[column]) for first, second in common) for column in range(len(batch)))
+            series = (
+                ((first[column], second[column]) for first, second in common)
+                for column in range(len(batch))
+            )
             compared = compare_series(series, graded=trend.graded)
             for found, (_, _, change) in zip(compared, batch, strict=True):
-                counts = (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
-                change.questions, (change.better, change.worse) = found.questions, counts
-                change.old, change.new, change.difference = found.first, found.second, found.difference
-                change.test, change.p = found.test, found.p
+                counts = (
+                    (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
+                )
+                change.questions = found.questions
+                (change.better, change.worse) = counts
+                change.old = found.first
+                change.new = found.second
+                change.difference = found.difference
+                change.test = found.test
+                change.p = found.p
 
 
-def _split(index: Index, query: Query, models: Sequence[str], own: _Values, other: _Values, *, graded: bool) -> None:
+def _split(
+    index: Index, query: Query, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
+) -> None:
     """Split the hashes that only the other corpus splits: there, each `sample_id` of a hash is a question."""
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
         row = index.row(query, name)
@@ -299,8 +343,12 @@ def _split(index: Index, query: Query, models: Sequence[str], own: _Values, othe
         scores: dict[str, dict[str, list[float]]] = {}
         for one in index.answers(row, models):
             if one.outcome != "error":
-                by_model = scores.setdefault(f"{name}/{msgspec.json.encode(one.sample_id).decode()}", {})
-                by_model.setdefault(one.model_id, []).append(float(one.score if graded else one.outcome == "right"))
+                by_model = scores.setdefault(
+                    f"{name}/{msgspec.json.encode(one.sample_id).decode()}", {}
+                )
+                by_model.setdefault(one.model_id, []).append(
+                    float(one.score if graded else one.outcome == "right")
+                )
         for each, found in scores.items():
             own[each] = tuple(map(_mean, map(found.get, models)))
 
@@ -336,20 +384,26 @@ class _Corpus(msgspec.Struct):
 def _read_corpus(name: str, selection: Selection) -> _Corpus:
     index = Index(selection)
     models = {
-        (one.evaluation_name, one.metric): {model.model_id: filled(_Cell, model) for model in one.by_model}
+        (one.evaluation_name, one.metric): {
+            model.model_id: filled(_Cell, model) for model in one.by_model
+        }
         for one in index.evaluations
     }
     summary = selection.summary
     hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
     skipped = len(selection.manifest.skipped)
-    return _Corpus(name, selection.corpus, index, summary.line_counts, skipped, hashes, index.scopes, models)
+    return _Corpus(
+        name, selection.corpus, index, summary.line_counts, skipped, hashes, index.scopes, models
+    )
 
 
 def collect_trend(
     paths: Sequence[AnyPath],
     *,
     filters: Filters | None = None,
-    matching: Callable[[Sequence[AnyPath]], Sequence[Selection]] = lambda paths: list(map(Selection, paths)),
+    matching: Callable[[Sequence[AnyPath]], Sequence[Selection]] = lambda paths: list(
+        map(Selection, paths)
+    ),
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,
@@ -385,7 +439,8 @@ def _follow(
 ) -> tuple[list[EvaluationTrend], int]:
     """Follow the chosen models on the chosen metrics; also return how many metrics are left out."""
     scopes = with_directions(_merged(corpora), lower_is_better)
-    chosen, numbers = choose_scopes(scopes, filters, metrics), metrics_of(scopes)
+    chosen = choose_scopes(scopes, filters, metrics)
+    numbers = metrics_of(scopes)
     evaluations = [
         _evaluation(scope, query.models or scope.models, numbers[scope.evaluation_name], corpora)
         for scope, query in chosen
@@ -396,9 +451,13 @@ def _follow(
 
 def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
-    changes = [change for one in trend.evaluations for model in one.models for change in model.changes]
+    changes = [
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    ]
     tested = [(change, change.p) for change in changes if change.p is not None]
-    for (change, _), value in zip(tested, benjamini_hochberg([value for _, value in tested]), strict=True):
+    for (change, _), value in zip(
+        tested, benjamini_hochberg([value for _, value in tested]), strict=True
+    ):
         change.p_adjusted = value
         change.significant = value < trend.p
     trend.comparisons = len(tested)
@@ -417,20 +476,34 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
             kind="judgement" if "judgement" in (one.kind, known.kind) else one.kind,
             lower_is_better=one.lower_is_better or known.lower_is_better,
         )
-    return sorted(merged.values(), key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""))
+    return sorted(
+        merged.values(),
+        key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""),
+    )
 
 
-def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequence[_Corpus]) -> EvaluationTrend:
+def _evaluation(
+    scope: Scope, models: Sequence[str], metrics: int, corpora: Sequence[_Corpus]
+) -> EvaluationTrend:
     made = []
     for name in models:
-        points, changes = [], []
+        points = []
+        changes = []
         last = None
         for corpus in corpora:
             model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
             if model is None:
                 continue
             value = model.mean_score if scope.graded else model.accuracy
-            points.append(filled(Point, model, corpus=corpus.name, questions=model.questions_answered, value=value))
+            points.append(
+                filled(
+                    Point,
+                    model,
+                    corpus=corpus.name,
+                    questions=model.questions_answered,
+                    value=value,
+                )
+            )
             if model.questions_answered:
                 if last is not None:
                     changes.append(Change(before=last, after=corpus.name))
@@ -439,7 +512,9 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
     return filled(EvaluationTrend, scope, metrics=metrics, models=made)
 
 
-def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[TrendCorpus]:
+def _described(
+    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]
+) -> Iterator[TrendCorpus]:
     """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
     there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
     for evaluation in evaluations:
@@ -465,6 +540,7 @@ def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
     for old, new in pairwise(corpora):
         if old.hashes != new.hashes:
             yield (
-                f"{old.name} has {old.hashes}, {new.name} has {new.hashes}: their questions cannot be "
+                f"{old.name} has {old.hashes}, {new.name} has {new.hashes}: their questions "
+                "cannot be "
                 "matched, so nothing is compared"
             )

@@ -3,9 +3,10 @@
     metadata.subject=law              token_usage.total_tokens>500          output.raw~I'm sorry
     error?                            !output.reasoning_trace?              metadata."a key"!=x
 
-FIELD is a path as in the schema, with any unknown key; a key with other characters than letters, digits, `_`, `-`, `/`
-and spaces is quoted. A list stands for each of its items. `output.raw` is everything that the model said: its outputs
-and the turns of the assistant. Some fields that no record has are computed: see `_COMPUTED`.
+FIELD is a path as in the schema, with any unknown key; a key with other characters than letters,
+digits, `_`, `-`, `/` and spaces is quoted. A list stands for each of its items. `output.raw` is
+everything that the model said: its outputs and the turns of the assistant. Some fields that no
+record has are computed: see `_COMPUTED`.
 
     =  !=  <  <=  >  >=   as numbers if both are numbers or spell one (true is 1), else as texts
     ~                     contains, ignoring case
@@ -32,9 +33,18 @@ import msgspec
 from fastrec.errors import NoMatchError, UsageError
 
 _KEY: Final = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
-_CONDITION: Final = re.compile(rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL)
+_CONDITION: Final = re.compile(
+    rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
+)
 _KEYS: Final = re.compile(_KEY)
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
 _LARGEST: Final = 2**1023  # a larger integer may be no double
 
@@ -69,12 +79,15 @@ def parse_condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None or (found[3] == "?") == bool(found[4]):
         raise UsageError(
-            f"{text!r} is not a condition: write FIELD=VALUE, or != < <= > >= ~ (contains) =~ (regular expression) in "
+            f"{text!r} is not a condition: write FIELD=VALUE, or != < <= > >= ~ (contains) =~ "
+            "(regular expression) in "
             "place of =, or FIELD? (is there)"
         )
     negated, name, operator, value = found.groups()
     by_number = operator in _COMPARISONS and number_of(value) is not None
-    return Condition(text, bool(negated), parse_path(name), operator, _holds(operator, value), by_number)
+    return Condition(
+        text, bool(negated), parse_path(name), operator, _holds(operator, value), by_number
+    )
 
 
 def parse_path(name: str) -> tuple[str, ...]:
@@ -88,7 +101,10 @@ def parse_path(name: str) -> tuple[str, ...]:
     """
     if not re.fullmatch(rf"{_KEY}(?:\.{_KEY})*", name):
         raise UsageError(f"{name!r} is not a field: write its path, such as metadata.subject")
-    return tuple(msgspec.json.decode(key) if key.startswith('"') else key.strip() for key in _KEYS.findall(name))
+    return tuple(
+        msgspec.json.decode(key) if key.startswith('"') else key.strip()
+        for key in _KEYS.findall(name)
+    )
 
 
 def spell_path(path: Iterable[str]) -> str:
@@ -97,11 +113,15 @@ def spell_path(path: Iterable[str]) -> str:
     >>> spell_path(("metadata", "a.b"))
     'metadata."a.b"'
     """
-    return ".".join(key if re.fullmatch(_KEY, key) else msgspec.json.encode(key).decode() for key in path)
+    return ".".join(
+        key if re.fullmatch(_KEY, key) else msgspec.json.encode(key).decode() for key in path
+    )
 
 
 def values_of(record: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values that a decoded record has at a path; none of them is a list, and null counts as missing.
+    """Yield the values that a decoded record has at a path.
+
+    None of them is a list, and null counts as missing.
 
     >>> list(values_of({"metadata": {"tags": ["a", None, "b"]}}, ("metadata", "tags")))
     ['a', 'b']
@@ -154,7 +174,9 @@ _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[An
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
     ("turns",): lambda record: [_count_turns(record)],
-    ("tool_calls",): lambda record: [sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())],
+    ("tool_calls",): lambda record: [
+        sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())
+    ],
 }
 
 
@@ -167,10 +189,13 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     if operator == "=~":
         search = _regular_expression(wanted)
         return lambda value: search(text_of(value)) is not None
-    compare, number = _COMPARISONS[operator], number_of(wanted)
+    compare = _COMPARISONS[operator]
+    number = number_of(wanted)
 
     def holds(value: Any) -> bool:
-        own = None if number is None else int(value) if isinstance(value, bool) else number_of(value)
+        own = (
+            None if number is None else int(value) if isinstance(value, bool) else number_of(value)
+        )
         return compare(text_of(value), wanted) if own is None else compare(own, number)
 
     return holds
@@ -209,8 +234,9 @@ def _regular_expression(pattern: str) -> Callable[[str], object]:
 class GroupBy(msgspec.Struct, frozen=True):
     """How to group records: by the value of a field, or by the bin that its number is in.
 
-    While a grouped corpus is made, the group of a record is part of its `evaluation_name`, so that all that is counted
-    by evaluation is counted by group. It is spelled without colons, since the judge counts those.
+    While a grouped corpus is made, the group of a record is part of its `evaluation_name`, so that
+    all that is counted by evaluation is counted by group. It is spelled without colons, since the
+    judge counts those.
     """
 
     path: tuple[str, ...]
@@ -223,7 +249,10 @@ class GroupBy(msgspec.Struct, frozen=True):
         return spell_path(self.path)
 
     def code_of(self, value: Any) -> str:
-        """The group of a value as letters and digits (`ungrouped_name`); empty if the record lacks the field."""
+        """The group of a value as letters and digits (`ungrouped_name`).
+
+        Empty if the record lacks the field.
+        """
         if value is not None and self.bins:
             value = None if (number := number_of(value)) is None else self._bin(number)
         return "" if value is None else "x" + text_of(value).encode(errors="surrogatepass").hex()
@@ -234,11 +263,18 @@ class GroupBy(msgspec.Struct, frozen=True):
         >>> [GroupBy(("n",), 3, (1.0, 2.5))._bin(number) for number in (1, 2, 3)]
         ['up to 1', '1 to 2.5', 'above 2.5']
         """
-        at, edges = bisect_left(self.edges, number), list(map(_spell_edge, self.edges))
+        at = bisect_left(self.edges, number)
+        edges = list(map(_spell_edge, self.edges))
         if not edges:
             return "all numbers"
         ends = edges[max(at - 1, 0) : at + 1]
-        return " to ".join(ends) if len(ends) == 2 else f"above {ends[0]}" if at else f"up to {ends[0]}"
+        return (
+            " to ".join(ends)
+            if len(ends) == 2
+            else f"above {ends[0]}"
+            if at
+            else f"up to {ends[0]}"
+        )
 
 
 def _spell_edge(edge: float) -> str:
@@ -283,7 +319,9 @@ def grouped_name(name: str, codes: Iterable[str]) -> str:
 
 def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
-    values = [bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None for code in codes]
+    values = [
+        bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None for code in codes
+    ]
     return name, {group.field: value for group, value in zip(groups, values, strict=True)}
 
 
@@ -300,7 +338,9 @@ def largest_groups(
     *,
     scope_of: Callable[[_Item], tuple[str, str | None]] = attrgetter("evaluation_name", "metric"),
 ) -> list[_Item]:
-    """The groups of each evaluation and metric that are shown, the largest first. `scope_of` has the names of groups.
+    """The groups of each evaluation and metric that are shown, the largest first.
+
+    `scope_of` has the names of groups.
 
     Raises:
         NoMatchError: No record has any of the fields.
@@ -313,10 +353,14 @@ def largest_groups(
         has_values = has_values or any(value is not None for value in values.values())
         by_scope.setdefault((name, metric), []).append(one)
     if by_scope and not has_values:
-        raise NoMatchError(f"no record has the field {' or '.join(group.field for group in groups)}")
+        raise NoMatchError(
+            f"no record has the field {' or '.join(group.field for group in groups)}"
+        )
     found = []
     for total in totals:
-        parts = sorted(by_scope.get((total.evaluation_name, total.metric), ()), key=lambda one: -size(one))
+        parts = sorted(
+            by_scope.get((total.evaluation_name, total.metric), ()), key=lambda one: -size(one)
+        )
         if len(parts) > _MOST_GROUPS:
             name = " ".join(filter(None, (total.evaluation_name, total.metric)))
             notice(f"{name}: the {_MOST_GROUPS} largest of {len(parts):,} groups are shown")
@@ -324,8 +368,13 @@ def largest_groups(
     return found
 
 
-def with_groups(totals: Iterable[_Grouped], grouped: Iterable[_Grouped], groups: Sequence[GroupBy]) -> list[_Grouped]:
-    """Each evaluation and metric, followed by its groups in their order. `grouped` have the names of groups."""
+def with_groups(
+    totals: Iterable[_Grouped], grouped: Iterable[_Grouped], groups: Sequence[GroupBy]
+) -> list[_Grouped]:
+    """Each evaluation and metric, followed by its groups in their order.
+
+    `grouped` have the names of groups.
+    """
     by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
     for one in grouped:
         one.evaluation_name, one.group = ungrouped_name(one.evaluation_name, groups)
@@ -362,7 +411,10 @@ def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def unknown_field(paths: Iterable[tuple[str, ...]], known: Iterable[tuple[str, ...]]) -> str | None:
-    """Say which of some fields is not known, with the nearest names that are; None if all are known."""
+    """Say which of some fields is not known, with the nearest names that are.
+
+    None if all are known.
+    """
     from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
 
     there = {*known, *_COMPUTED}
@@ -370,8 +422,14 @@ def unknown_field(paths: Iterable[tuple[str, ...]], known: Iterable[tuple[str, .
         if path not in there:
             names = {spell_path(one).lower(): spell_path(one) for one in there}
             near = get_close_matches(spell_path(path).lower(), names, n=5, cutoff=0.5)
-            same = [names[name] for name in sorted(names) if path[-1].lower() == name.rpartition(".")[2]]
+            same = [
+                names[name] for name in sorted(names) if path[-1].lower() == name.rpartition(".")[2]
+            ]
             nearest = list(dict.fromkeys([*same, *(names[name] for name in near)]))[:5]
-            hint = f"the nearest are {', '.join(nearest)}" if nearest else "`fastrec cat CORPUS --limit 1` shows them"
+            hint = (
+                f"the nearest are {', '.join(nearest)}"
+                if nearest
+                else "`fastrec cat CORPUS --limit 1` shows them"
+            )
             return f"no record has the field {spell_path(path)}; {hint}"
     return None

@@ -39,16 +39,23 @@ def title_of(
     *,
     lower: bool = False,
 ) -> str:
-    """The title of an evaluation that has this number of metrics, or of one of its groups; ↓ says that lower is better.
+    """The title of an evaluation that has this number of metrics, or of one of its groups.
+
+    ↓ says that lower is better.
 
     >>> title_of("gsm8k", "f1", 2)
     'gsm8k · f1'
     >>> title_of("gsm8k", "f1", 1)
     'gsm8k'
     """
-    title = evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+    title = (
+        evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+    )
     title += " ↓" * lower
-    values = (f"without {key}" if value is None else f"{key}: {value}" for key, value in (group or {}).items())
+    values = (
+        f"without {key}" if value is None else f"{key}: {value}"
+        for key, value in (group or {}).items()
+    )
     return f"{title} [{', '.join(values)}]" if group else title
 
 
@@ -69,7 +76,10 @@ def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
 def titles(scopes: Iterable[Scope]) -> list[str]:
     scopes = list(scopes)
     metrics = metrics_of(scopes)
-    return [title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]) for scope in scopes]
+    return [
+        title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
+        for scope in scopes
+    ]
 
 
 NONE: Final = "–"  # stands for a number that there is not
@@ -88,7 +98,11 @@ def score_text(score: float | None) -> str:
         return str(score).lower()
     if 1_000 <= abs(score) < _LARGEST:
         return f"{score:,.0f}"
-    return f"{score:.4g}" if isinstance(score, float) or abs(score) < 1_000 else f"{Decimal(score):.4g}"
+    return (
+        f"{score:.4g}"
+        if isinstance(score, float) or abs(score) < 1_000
+        else f"{Decimal(score):.4g}"
+    )
 
 
 def even_scores(scores: Iterable[float | None]) -> list[str]:
@@ -98,10 +112,17 @@ def even_scores(scores: Iterable[float | None]) -> list[str]:
     (['1.0000', '0.5000', '0.1235', '12,346', '–'], ['0', '1', 'true'], ['8.500e-06', '2.400e-05'])
     """
     found = [(score, score_text(score)) for score in scores]
-    decimals = min(max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4)
+    decimals = min(
+        max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4
+    )
     plain = {text for _, text in found if text.lstrip("-").replace(".", "").isdigit()}
-    kinds = [f".{decimals}f" if text in plain else ".3e" if "e-" in text else "" for _, text in found]
-    return [format(score, kind) if kind else text for (score, text), kind in zip(found, kinds, strict=True)]
+    kinds = [
+        f".{decimals}f" if text in plain else ".3e" if "e-" in text else "" for _, text in found
+    ]
+    return [
+        format(score, kind) if kind else text
+        for (score, text), kind in zip(found, kinds, strict=True)
+    ]
 
 
 def tokens_text(tokens: int) -> str:
@@ -121,7 +142,11 @@ def latency_text(milliseconds: float) -> str:
     """
     if milliseconds < 1_000:
         return f"{milliseconds:.3g} ms"
-    return f"{milliseconds / 1_000:,.1f} s" if milliseconds < _LARGEST else f"{Decimal(milliseconds) / 1_000:.4g} s"
+    return (
+        f"{milliseconds / 1_000:,.1f} s"
+        if milliseconds < _LARGEST
+        else f"{Decimal(milliseconds) / 1_000:.4g} s"
+    )
 
 
 def cost_text(cost: float | None) -> str:
@@ -162,7 +187,8 @@ def value_text(value: float | None, *, graded: bool) -> str:
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:
     """Say which differences could have been seen.
 
-    Given are, for some models: the smallest one, the observed one, both in points, and how many questions this needs.
+    Given are, for some models: the smallest one, the observed one, both in points, and how many
+    questions this needs.
 
     >>> power_text([(3.1, -1.2, 9_120)])
     'detects 3.1 points with 80% power at p < 0.05; to detect 1.2 takes 9,120 questions'
@@ -172,8 +198,12 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
     least = sorted(smallest for smallest, _, _ in differences if smallest)
     ends = dict.fromkeys(f"{end:.3g}" for end in (*least[:1], *least[-1:]))
     text = f"{' to '.join(ends)} points" if ends else "no difference"
-    needs = sorted((abs(observed), needed) for _, observed, needed in differences if observed and needed)
-    named = [f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])]
+    needs = sorted(
+        (abs(observed), needed) for _, observed, needed in differences if observed and needed
+    )
+    named = [
+        f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])
+    ]
     named[:1] = [f"; to detect {one} questions" for one in named[:1]]
     return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
 
@@ -185,7 +215,11 @@ def signs_of(outcomes: Sequence[str]) -> str:
     ('✓✗!', '40/40')
     """
     short = len(outcomes) <= _MOST_SIGNS
-    return "".join(map(SIGNS.__getitem__, outcomes)) if short else f"{outcomes.count('right')}/{len(outcomes)}"
+    return (
+        "".join(map(SIGNS.__getitem__, outcomes))
+        if short
+        else f"{outcomes.count('right')}/{len(outcomes)}"
+    )
 
 
 def found_in(in_input: bool, answers: int) -> str:

@@ -33,15 +33,21 @@ settings.register_profile(
     deadline=None,
     max_examples=examples(12, 500),
     derandomize=not os.environ.get("FUZZ"),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.large_base_example,
+        HealthCheck.data_too_large,
+    ],
 )
 settings.load_profile("fastrec")
 
-# A shell ignores SIGINT for a command in the background, and so would all commands that the tests start.
+# A shell ignores SIGINT for a command in the background, and so would all commands that the tests
+# start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Some say that nothing be compiled to files; hundreds of processes that compile it all again take a minute.
+# Some say that nothing be compiled to files; hundreds of processes that compile it all again take a
+# minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The phrases of one seed take 0.2 s. A program needs one seed, the tests take turns with a dozen.
@@ -68,30 +74,46 @@ if directory := _memory_for_files():
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of tests/sizes.py."""
-    config.addinivalue_line("markers", "each_value: try each value of each parameter, unless LONG_TESTS is set")
-    config.addinivalue_line("markers", "imports_dask: run it last, since no later test can fork workers")
+    config.addinivalue_line(
+        "markers", "each_value: try each value of each parameter, unless LONG_TESTS is set"
+    )
+    config.addinivalue_line(
+        "markers", "imports_dask: run it last, since no later test can fork workers"
+    )
     config.addinivalue_line("markers", "long_only: leave it out, unless LONG_TESTS is set")
-    config.addinivalue_line("markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set")
+    config.addinivalue_line(
+        "markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set"
+    )
 
 
 def pytest_collection(session: pytest.Session) -> None:
     """Let each process of `--numprocesses` begin with files of its own.
 
-    In a new clone all files have to be compiled. Processes that import them in the same order all compile each of them.
+    In a new clone all files have to be compiled. Processes that import them in the same order all
+    compile each of them.
     """
     if worker := getattr(session.config, "workerinput", None):
-        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-        files = [path for name in session.config.args for path in sorted(Path(name).rglob("test_*.py"))]
+        number = int(worker["workerid"].removeprefix("gw"))
+        count = worker["workercount"]
+        files = [
+            path for name in session.config.args for path in sorted(Path(name).rglob("test_*.py"))
+        ]
         for path in files[number::count]:
-            with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong
-                importlib.import_module(".".join(path.resolve().relative_to(ROOT.resolve()).with_suffix("").parts))
+            with contextlib.suppress(
+                Exception, pytest.skip.Exception
+            ):  # collecting it says what is wrong
+                importlib.import_module(
+                    ".".join(path.resolve().relative_to(ROOT.resolve()).with_suffix("").parts)
+                )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that are too long for `make test`, and cases of tests with these marks that have nothing new."""
     groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in () if LONG else items:
-        if ways := max((WAYS[mark.name] for mark in item.iter_markers() if mark.name in WAYS), default=0):
+        if ways := max(
+            (WAYS[mark.name] for mark in item.iter_markers() if mark.name in WAYS), default=0
+        ):
             groups.setdefault((item.nodeid.partition("[")[0], ways), []).append(item)
     left_out = set() if LONG else {item for item in items if item.get_closest_marker("long_only")}
     for (name, ways), group in groups.items():
@@ -105,7 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _values(item: pytest.Item) -> dict[str, int]:
-    """The value of each parameter of a test, as a number. Names in one `parametrize` are one parameter."""
+    """The value of each parameter of a test, as a number.
+
+    Names in one `parametrize` are one parameter.
+    """
     values: dict[str, object] = dict(item.callspec.params)  # type: ignore[attr-defined]
     together = {}
     for mark in item.iter_markers("parametrize"):
@@ -182,7 +207,12 @@ def _process_state() -> dict[str, object]:
     state: dict[str, object] = {"directory": Path.cwd()}
     state |= {str(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if resource:
-        limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+        limits = (
+            resource.RLIMIT_AS,
+            resource.RLIMIT_DATA,
+            resource.RLIMIT_FSIZE,
+            resource.RLIMIT_NOFILE,
+        )
         state |= {f"limit {number}": resource.getrlimit(number) for number in limits}
     return state
 
@@ -191,17 +221,30 @@ def _process_state() -> dict[str, object]:
 def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of pools, as the command does, although the test runner has threads: 1 s less for each pool.
 
-    Not where workers use libraries with threads of their own, nor where pools themselves are tested. Nor after a test
-    has imported Dask, whose tblib pickles errors with their causes: forked workers would inherit it, and some fail.
+    Not where workers use libraries with threads of their own, nor where pools themselves are
+    tested. Nor after a test has imported Dask, whose tblib pickles errors with their causes: forked
+    workers would inherit it, and some fail.
     """
     can_fork = sys.platform == "linux" and sys.version_info < (3, 12) and "tblib" not in sys.modules
-    with pytest.MonkeyPatch.context() as patch:  # the fixture would restore what a test patches after `tmp_path` ends
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # the fixture would restore what a test patches after `tmp_path` ends
         if can_fork and request.path.parent.name in FORKING and "export" not in request.path.name:
             patch.setattr("fastrec.engine.pool._is_alone", lambda: True)
         yield
 
 
-FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize", "summary")
+FORKING = (
+    "answers",
+    "check_pairs",
+    "cli",
+    "commands",
+    "corpus",
+    "faults",
+    "import_logs",
+    "normalize",
+    "summary",
+)
 REAL = ROOT.parent / "shared" / "real"
 
 

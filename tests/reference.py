@@ -1,6 +1,7 @@
 """A reference implementation of what fastrec promises, slow and obvious: stdlib json, jsonschema, sorted.
 
-It uses nothing of fastrec but the schema files, so it can serve as an oracle. Without a version, records are of 0.2.0.
+It uses nothing of fastrec but the schema files, so it can serve as an oracle. Without a version,
+records are of 0.2.0.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ def schema(version: str = "0.2.0") -> dict[str, Any]:
 def validator(version: str = "0.2.0") -> jsonschema.Draft7Validator:
     """A validator that makes those of its subschemas once, not for every value: a quarter faster."""
     kind = jsonschema.validators.extend(jsonschema.Draft7Validator)
-    make, made = kind.evolve, {}
+    make = kind.evolve
+    made = {}
 
     def evolve(self: Any, schema: Any, **changes: Any) -> Any:
         if id(schema) not in made:
-            made[id(schema)] = make(self, schema=schema, **changes), schema  # a schema that is kept keeps its id
+            made[id(schema)] = (
+                make(self, schema=schema, **changes),
+                schema,
+            )  # a schema that is kept keeps its id
         return made[id(schema)][0]
 
     kind.evolve = evolve
@@ -52,7 +57,8 @@ def version_of(value: Any) -> str | None:
 
 
 def sample_hash(record: dict[str, Any], version: str = "0.2.0") -> str:
-    raw, reference = record["input"]["raw"], record["input"]["reference"]
+    raw = record["input"]["raw"]
+    reference = record["input"]["reference"]
     text = raw + reference if version == "0.2.0" else _question(raw, reference)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -75,8 +81,12 @@ def _normal(value: Any, node: dict[str, Any]) -> Any:
     known = node["properties"]
     required = node.get("required", [])
     out = {}
-    for key in [*(key for key in known if key in value), *sorted(key for key in value if key not in known)]:
-        child, sub = value[key], known.get(key, {})
+    for key in [
+        *(key for key in known if key in value),
+        *sorted(key for key in value if key not in known),
+    ]:
+        child = value[key]
+        sub = known.get(key, {})
         types = sub.get("type", [])
         types = [types] if isinstance(types, str) else types
         if child is None and "null" in types and key not in required:

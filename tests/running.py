@@ -1,7 +1,8 @@
 """Run the command line in this process: the same arguments, streams and exit code as in a new one, but much faster.
 
-Starting Python and importing fastrec takes a quarter of a second. A test whose point is the process itself (closed
-pipes, signals, memory, encodings) gives options of `subprocess.run`, and so starts a new one.
+Starting Python and importing fastrec takes a quarter of a second. A test whose point is the process
+itself (closed pipes, signals, memory, encodings) gives options of `subprocess.run`, and so starts a
+new one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[
     if options.keys() <= {"cwd", "input"}:
         return run_here(*arguments, stdin=options.get("input", b""), cwd=options.get("cwd"))
     command = [sys.executable, "-m", "fastrec", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+    settings: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "timeout": 60,
+    } | options
     done = subprocess.run(command, check=False, **settings)
     assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
     return done
@@ -47,12 +52,17 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, **options
 
 
 def run_here(
-    *arguments: Any, stdin: bytes = b"", cwd: Path | None = None, environment: dict[str, str] | None = None
+    *arguments: Any,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+    environment: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `python -m fastrec` in this process, with some variables added to the environment."""
     words = [os.fsdecode(argument) for argument in arguments]
     streams = {"stdin": stdin, "stdout": b"", "stderr": b""}
-    files = {name: io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") for name, data in streams.items()}
+    files = {
+        name: io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") for name, data in streams.items()
+    }
     module = types.ModuleType("__main__")
     module.__package__ = "fastrec"  # click takes the name of the program from here
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd or "."), _process_state():
@@ -74,7 +84,10 @@ def run_here(
 @contextlib.contextmanager
 def _process_state() -> Iterator[None]:
     """Restore signal handlers and the timer, which the command line sets for its own process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    }
     timer = signal.getitimer(signal.ITIMER_REAL)
     try:
         yield

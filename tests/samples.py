@@ -13,7 +13,12 @@ _COMMON: dict[str, Any] = {
     "evaluation_name": "arithmetic",
     "sample_id": "q-1",
     "sample_hash": "00ff",
-    "input": {"raw": "6 x 7 = ?", "formatted": "<s>6 x 7 = ?", "reference": "42", "choices": ["41", "42"]},
+    "input": {
+        "raw": "6 x 7 = ?",
+        "formatted": "<s>6 x 7 = ?",
+        "reference": "42",
+        "choices": ["41", "42"],
+    },
     "answer_attribution": [
         {
             "turn_idx": 0,
@@ -70,7 +75,11 @@ AGENTIC: dict[str, Any] = {
 # Decoding is the fastest way to copy a record, and tests copy them a hundred thousand times.
 _BY_NAME = {
     name: msgspec.msgpack.encode(record)
-    for name, record in (("single_turn", SINGLE_TURN), ("multi_turn", MULTI_TURN), ("agentic", AGENTIC))
+    for name, record in (
+        ("single_turn", SINGLE_TURN),
+        ("multi_turn", MULTI_TURN),
+        ("agentic", AGENTIC),
+    )
 }
 
 
@@ -80,7 +89,10 @@ def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
 
 
 def question(number: int) -> dict[str, Any]:
-    """Return the input of a question; each number is another one. A corpus is cut into parts between questions."""
+    """Return the input of a question; each number is another one.
+
+    A corpus is cut into parts between questions.
+    """
     return {**sample()["input"], "raw": f"{number} x 7 = ?"}
 
 
@@ -89,7 +101,11 @@ def sample_of(version: str, name: str = "single_turn", **changes: Any) -> dict[s
     record = sample(name)
     if version == "0.2.0":
         return {**record, **changes}
-    texts = [record["input"], "reference"], [record.get("output"), "raw"], [record.get("output"), "reasoning_trace"]
+    texts = (
+        [record["input"], "reference"],
+        [record.get("output"), "raw"],
+        [record.get("output"), "reasoning_trace"],
+    )
     for parent, field in texts:
         if parent:
             parent[field] = [parent[field]]

@@ -1,10 +1,12 @@
 """How many cases a test tries: a few with `make test`, all with `make test-long`.
 
-`make test-long` sets LONG_TESTS=1. Without it, a test still tries every kind of case, but fewer cases of each kind:
+`make test-long` sets LONG_TESTS=1. Without it, a test still tries every kind of case, but fewer
+cases of each kind:
 
 - `examples(few, many)` is a number: of hypothesis examples, of mutations, of kills.
 - `few_of(cases, few, name)` takes some cases of a long list.
-- `@pytest.mark.each_value` keeps so many cases of a parametrized test that each value of each parameter occurs.
+- `@pytest.mark.each_value` keeps so many cases of a parametrized test that each value of each
+  parameter occurs.
 - `@pytest.mark.pairwise` does so for each pair of values of two parameters.
 - `@pytest.mark.long_only` leaves out a test whose kind of case others try, too.
 
@@ -62,7 +64,9 @@ def covering(cases: Sequence[Mapping[str, int]], ways: int, name: str) -> set[in
 
     A case has the number of the value of each parameter. Return the numbers of the chosen cases.
     """
-    combinations = [set(itertools.combinations(sorted(case.items()), min(ways, len(case)))) for case in cases]
+    combinations = [
+        set(itertools.combinations(sorted(case.items()), min(ways, len(case)))) for case in cases
+    ]
     missing = set[tuple[tuple[str, int], ...]]().union(*combinations)
     order = random.Random(name).sample(range(len(cases)), len(cases))
     found = set[int]()

@@ -22,18 +22,24 @@ free = st.recursive(
 )
 free_objects = st.dictionaries(text, free, max_size=4)
 unknown = st.dictionaries(
-    st.sampled_from(["zz", "a b", "é", 'Ω"', "unknown_0", "id2", "\U00010000", "\uffff"]), free, max_size=2
+    st.sampled_from(["zz", "a b", "é", 'Ω"', "unknown_0", "id2", "\U00010000", "\uffff"]),
+    free,
+    max_size=2,
 )
 counts = st.integers(0, 10**6) | st.sampled_from([0.0, 3.0, 1e2, 2**64])
 times = st.none() | st.floats(0, 1e9) | st.integers(0, 10**12)
 
 
-def objects(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def objects(
+    required: dict[str, Any], optional: dict[str, Any]
+) -> st.SearchStrategy[dict[str, Any]]:
     known = st.fixed_dictionaries(required, optional=optional)
     return st.builds(lambda fields, more: {**more, **fields}, known, unknown)
 
 
-inputs = objects({"raw": text, "reference": text}, {"formatted": text, "choices": st.lists(text, max_size=2)})
+inputs = objects(
+    {"raw": text, "reference": text}, {"formatted": text, "choices": st.lists(text, max_size=2)}
+)
 outputs = objects({"raw": text}, {"reasoning_trace": st.none() | text})
 tool_calls = objects({"id": text, "name": text}, {"arguments": free_objects})
 turns = objects(
@@ -67,7 +73,9 @@ usages = objects(
         "reasoning_tokens": st.none() | counts,
     },
 )
-performances = objects({}, {"latency_ms": times, "time_to_first_token_ms": times, "generation_time_ms": times})
+performances = objects(
+    {}, {"latency_ms": times, "time_to_first_token_ms": times, "generation_time_ms": times}
+)
 _required = {
     "schema_version": text,
     "evaluation_id": text,
@@ -107,7 +115,11 @@ def _with_result_id(name: str) -> dict[str, str]:
 # The later versions: lists of texts, free-form objects of texts, more nulls, and a closed root.
 _lists = st.lists(text, max_size=2)
 _texts = st.dictionaries(text, text, max_size=3)
-_released = {"input": objects({"raw": text, "reference": text | _lists}, {"formatted": text, "choices": _lists})}
+_released = {
+    "input": objects(
+        {"raw": text, "reference": text | _lists}, {"formatted": text, "choices": _lists}
+    )
+}
 _released_output = objects({"raw": text | _lists}, {"reasoning_trace": text | _lists})
 _messages = objects(
     {"turn_idx": counts, "role": text | st.just("assistant")},
@@ -115,7 +127,9 @@ _messages = objects(
         "content": st.none() | text,
         "reasoning_trace": st.none() | text,
         "tool_calls": st.none()
-        | st.lists(objects({"id": text, "name": text}, {"arguments": st.none() | _texts}), max_size=2),
+        | st.lists(
+            objects({"id": text, "name": text}, {"arguments": st.none() | _texts}), max_size=2
+        ),
         "tool_call_id": st.none() | _lists,
     },
 )
@@ -123,7 +137,8 @@ _later_required = {
     **_required,
     "sample_id": text,
     "input": objects(
-        {"raw": text, "reference": _lists}, {"formatted": st.none() | text, "choices": st.none() | _lists}
+        {"raw": text, "reference": _lists},
+        {"formatted": st.none() | text, "choices": st.none() | _lists},
     ),
     "evaluation": objects(
         {"score": integers | floats, "is_correct": st.booleans()},
@@ -133,7 +148,8 @@ _later_required = {
 _later_optional = {
     **_optional,
     "sample_hash": st.none() | text,
-    "performance": st.none() | objects({}, {"latency_ms": times, "additional_details": st.none() | _texts}),
+    "performance": st.none()
+    | objects({}, {"latency_ms": times, "additional_details": st.none() | _texts}),
     "metadata": st.none() | _texts,
 }
 _later_output = objects({"raw": _lists}, {"reasoning_trace": st.none() | _lists})
@@ -151,7 +167,12 @@ _of_0_2_1 = st.fixed_dictionaries(
 records_of: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "0.2.0": records,
     "0.2.0-released": objects(
-        {**_required, **_released, "interaction_type": st.just("single_turn"), "output": _released_output},
+        {
+            **_required,
+            **_released,
+            "interaction_type": st.just("single_turn"),
+            "output": _released_output,
+        },
         {**_optional, "interactions": st.none()},
     )
     | objects(
@@ -164,7 +185,9 @@ records_of: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         {**_optional, "output": st.none()},
     ),
     "0.2.1": _of_0_2_1,
-    "0.3.0": st.builds(lambda record, more: record | more, _of_0_2_1, st.just({}) | text.map(_with_result_id)),
+    "0.3.0": st.builds(
+        lambda record, more: record | more, _of_0_2_1, st.just({}) | text.map(_with_result_id)
+    ),
 }
 """Random valid records of each schema version."""
 
@@ -182,7 +205,10 @@ def respelled(value: Any, rng: random.Random) -> str:
         if rng.random() < 0.2:
             units = char.encode("utf-16-be")
             style = rng.choice(["\\u{:04x}", "\\u{:04X}"])
-            return "".join(style.format(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
+            return "".join(
+                style.format(int.from_bytes(units[at : at + 2], "big"))
+                for at in range(0, len(units), 2)
+            )
         if char == "/" and rng.random() < 0.5:
             return "\\/"
         return json.dumps(char, ensure_ascii=False)[1:-1]
@@ -191,7 +217,9 @@ def respelled(value: Any, rng: random.Random) -> str:
         if isinstance(value, dict):
             items = list(value.items())
             rng.shuffle(items)
-            inner = ",".join(f"{space()}{string(k)}{space()}:{space()}{walk(v)}{space()}" for k, v in items)
+            inner = ",".join(
+                f"{space()}{string(k)}{space()}:{space()}{walk(v)}{space()}" for k, v in items
+            )
             return "{" + (inner or space()) + "}"
         if isinstance(value, list):
             return "[" + ",".join(space() + walk(item) + space() for item in value) + "]"

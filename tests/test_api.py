@@ -69,7 +69,8 @@ def write(path: Path, *records: dict[str, Any] | bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.console"]
+    "name",
+    ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.console"],
 )
 def test_the_examples_in_the_documentation_are_right(name: str) -> None:
     """The examples in docstrings run."""
@@ -83,11 +84,15 @@ def test_the_examples_in_the_documentation_are_right(name: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_judge_returns_the_normal_form_of_a_valid_line(kind: str) -> None:
-    """A valid line has a normal form and no errors; str and bytes, with or without a newline, are the same."""
+    """A valid line has a normal form and no errors.
+
+    Str and bytes, with or without a newline, are the same.
+    """
     record = sample(kind)
     line = line_of(record)
     verdicts = [
-        fastrec.judge(spelled) for spelled in (line, line.decode(), line + b"\n", line + b"\r\n", bytearray(line))
+        fastrec.judge(spelled)
+        for spelled in (line, line.decode(), line + b"\n", line + b"\r\n", bytearray(line))
     ]
     assert verdicts[0].valid
     assert verdicts[0].normal == normal_of(record)
@@ -128,7 +133,9 @@ def test_judge_accepts_exactly_one_line(line: str, found: str) -> None:
     assert verdict.errors[0].message.endswith(f"found {found}")
 
 
-@pytest.mark.parametrize(("line", "code"), [(b"\xff", "json.utf8"), ("\ud800", "json.utf8"), ("[", "json.syntax")])
+@pytest.mark.parametrize(
+    ("line", "code"), [(b"\xff", "json.utf8"), ("\ud800", "json.utf8"), ("[", "json.syntax")]
+)
 def test_judge_never_raises(line: bytes | str, code: str) -> None:
     """Bytes that are not UTF-8 or not JSON give an invalid verdict."""
     assert fastrec.judge(line).errors[0].code == code
@@ -198,7 +205,8 @@ def test_decode_does_not_depend_on_earlier_records() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["metrics", "class", "_x", "__init__", "unknown_0", "é", "a b", "", "model_Id", "0", "mro"]
+    "key",
+    ["metrics", "class", "_x", "__init__", "unknown_0", "é", "a b", "", "model_Id", "0", "mro"],
 )
 def test_unknown_keys_with_any_name_survive(key: str) -> None:
     """Keywords, attribute names and other strings survive decoding and encoding."""
@@ -212,7 +220,8 @@ def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
     line = line_of(sample(**{key: 1}))
     assert fastrec.judge(line).valid
     with pytest.raises(
-        FastrecError, match=r"cannot become an attribute; take the line's normal form from fastrec\.judge"
+        FastrecError,
+        match=r"cannot become an attribute; take the line's normal form from fastrec\.judge",
     ):
         fastrec.decode(line)
 
@@ -278,10 +287,26 @@ def test_a_changed_record_can_be_encoded() -> None:
     ("change", "code", "path"),
     [
         (lambda record: setattr(record, "model_id", 7), "schema.type", "$.model_id"),
-        (lambda record: setattr(record, "interaction_type", "chat"), "schema.enum", "$.interaction_type"),
-        (lambda record: setattr(record.evaluation, "score", math.nan), "json.number", "$.evaluation.score"),
-        (lambda record: setattr(record.performance, "latency_ms", math.inf), "json.number", "$.performance.latency_ms"),
-        (lambda record: setattr(record, "metadata", {"a": [1, -math.inf]}), "json.number", "$.metadata.a[1]"),
+        (
+            lambda record: setattr(record, "interaction_type", "chat"),
+            "schema.enum",
+            "$.interaction_type",
+        ),
+        (
+            lambda record: setattr(record.evaluation, "score", math.nan),
+            "json.number",
+            "$.evaluation.score",
+        ),
+        (
+            lambda record: setattr(record.performance, "latency_ms", math.inf),
+            "json.number",
+            "$.performance.latency_ms",
+        ),
+        (
+            lambda record: setattr(record, "metadata", {"a": [1, -math.inf]}),
+            "json.number",
+            "$.metadata.a[1]",
+        ),
         (lambda record: setattr(record, "error", "\ud800"), "json.surrogate", "$.error"),
         (lambda record: setattr(record, "output", UNSET), "rule.single_turn_output", "$.output"),
         (lambda record: setattr(record, "metadata", nested(300)), "json.depth", "$"),
@@ -365,7 +390,10 @@ def test_a_record_can_be_judged_by_one_version() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_records_of_all_versions_can_be_upgraded(version: str, kind: str, tmp_path: Path) -> None:
-    """`judge`, `decode` and `read` give the record in the newest version; the verdict has the codes."""
+    """`judge`, `decode` and `read` give the record in the newest version.
+
+    The verdict has the codes.
+    """
     line = line_of(sample_of(version, kind))
     verdict = fastrec.judge(line, upgrade=True)
     assert (verdict.valid, verdict.version) == (True, version)
@@ -383,7 +411,9 @@ def test_records_of_all_versions_can_be_upgraded(version: str, kind: str, tmp_pa
 def test_read_yields_records_of_several_versions(tmp_path: Path) -> None:
     """Each record has the class of its own version, or of the one that all are judged by."""
     path = write(tmp_path / "a.jsonl", *(sample_of(version) for version in SCHEMAS))
-    assert [type(record) for record in fastrec.read(path)] == [schema.record for schema in SCHEMAS.values()]
+    assert [type(record) for record in fastrec.read(path)] == [
+        schema.record for schema in SCHEMAS.values()
+    ]
     assert {type(record) for record in fastrec.read(path, upgrade=True)} == {NEWEST_SCHEMA.record}
     with pytest.raises(InvalidRecordError, match=r"line 1: .*\(judged as 0\.3\.0\)") as caught:
         list(fastrec.read(path, schema="0.3.0"))
@@ -413,9 +443,20 @@ def test_schemas_of_all_versions() -> None:
 
 
 def test_read_yields_the_records_of_shards_in_order(tmp_path: Path) -> None:
-    """Files, directories and globs work, plain and compressed; blank lines are skipped, unknown keys kept."""
-    write(tmp_path / "a.jsonl", sample(sample_id=1), b"", sample(sample_id=2, extra="x"), sample(sample_id=3))
-    (tmp_path / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, line_of(sample("agentic", sample_id=4))))
+    """Files, directories and globs work, plain and compressed.
+
+    Blank lines are skipped, unknown keys kept.
+    """
+    write(
+        tmp_path / "a.jsonl",
+        sample(sample_id=1),
+        b"",
+        sample(sample_id=2, extra="x"),
+        sample(sample_id=3),
+    )
+    (tmp_path / "b.jsonl.zst").write_bytes(
+        compressed(Format.ZSTD, line_of(sample("agentic", sample_id=4)))
+    )
     for paths in (
         tmp_path,
         str(tmp_path),
@@ -430,11 +471,17 @@ def test_read_yields_the_records_of_shards_in_order(tmp_path: Path) -> None:
 
 def test_read_keeps_every_unknown_key_of_every_record(tmp_path: Path) -> None:
     """Each record has its own unknown keys, and encodes to its normal form."""
-    given_records = [sample(sample_id=number, **{f"extra_{number % 9}": number}) for number in range(100)]
+    given_records = [
+        sample(sample_id=number, **{f"extra_{number % 9}": number}) for number in range(100)
+    ]
     path = write(tmp_path / "a.jsonl", *given_records)
     records = list(fastrec.read(path))
-    assert [fastrec.encode(record) for record in records] == [normal_of(record) for record in given_records]
-    assert [hasattr(record, "extra_3") for record in records] == [number % 9 == 3 for number in range(100)]
+    assert [fastrec.encode(record) for record in records] == [
+        normal_of(record) for record in given_records
+    ]
+    assert [hasattr(record, "extra_3") for record in records] == [
+        number % 9 == 3 for number in range(100)
+    ]
 
 
 def test_read_reports_the_location_of_an_invalid_line(tmp_path: Path) -> None:
@@ -472,10 +519,15 @@ def test_validate_returns_a_validation(tmp_path: Path) -> None:
 # sample_hash
 
 
-@pytest.mark.parametrize(("raw", "reference"), [("", ""), ("6 x 7?", "42"), ("Größe \U0001f600", "\u2028")])
+@pytest.mark.parametrize(
+    ("raw", "reference"), [("", ""), ("6 x 7?", "42"), ("Größe \U0001f600", "\u2028")]
+)
 def test_sample_hash_is_the_sha256_of_both_texts(raw: str, reference: str) -> None:
     """Lower-case hex SHA-256 of the UTF-8 of `raw + reference`; xxh3_128 on request."""
-    assert fastrec.sample_hash(raw, reference) == hashlib.sha256((raw + reference).encode()).hexdigest()
+    assert (
+        fastrec.sample_hash(raw, reference)
+        == hashlib.sha256((raw + reference).encode()).hexdigest()
+    )
     fast = fastrec.sample_hash(raw, reference, algorithm="xxh3_128")
     assert len(fast) == 32
     assert fast != fastrec.sample_hash(raw + "x", reference, algorithm="xxh3_128")
@@ -484,7 +536,11 @@ def test_sample_hash_is_the_sha256_of_both_texts(raw: str, reference: str) -> No
 # Errors
 
 FINDINGS = (Finding("schema.type", "$.model_id", "expected a string, found null"),)
-SHARD_ERRORS = [("dir/a.jsonl", "is cut"), ("a.jsonl", "is cut", 12_345), ("a\udcff\n.jsonl", "is cut", 0)]
+SHARD_ERRORS = [
+    ("dir/a.jsonl", "is cut"),
+    ("a.jsonl", "is cut", 12_345),
+    ("a\udcff\n.jsonl", "is cut", 0),
+]
 # By class; a subclass without a row uses that of its base class.
 EXAMPLES = {
     FastrecError: [("it broke",)],
@@ -493,7 +549,12 @@ EXAMPLES = {
     WorkerDiedError: [("reading a.jsonl",)],
     PanicError: [("reading a.jsonl", "PyObject pointer is null")],
     RefusedError: [
-        ("out", "out.refused", "3 of 3 lines were rejected", SimpleNamespace(line_counts=SimpleNamespace(rejected=3))),
+        (
+            "out",
+            "out.refused",
+            "3 of 3 lines were rejected",
+            SimpleNamespace(line_counts=SimpleNamespace(rejected=3)),
+        ),
         ("a\udcff", "b\n", "", SimpleNamespace(line_counts=SimpleNamespace(rejected=0))),
     ],
     ClusterError: [("tcp://here:8786", "there were no workers for 30 seconds")],
@@ -503,15 +564,24 @@ EXAMPLES = {
         (FINDINGS, "a\udcff\n.jsonl", 3),
         (FINDINGS, "a", 3, {"schema.type": 2}, "0.3.0"),
     ],
-    BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
+    BadShardsError: [
+        ([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)
+    ],
     TooManyResultsError: [(5, "exam", ""), (1_000, "exam\udcff\n", "org/m")],
     NothingValidError: [("a.jsonl", 3, 2, [("json.syntax", 2)]), ("a\udcff\n.jsonl", 0, 0, [])],
-    CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
+    CorpusError: [
+        ("out/manifest.json", "is not JSON"),
+        ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3),
+    ],
     LogError: [("logs/a.eval", "ends in the middle of a member"), ("a\udcff\n.eval", "is cut")],
     DamagedFileError: [("work/run-0.index", "it ends at byte 7"), ("a\udcff\n/part", "is missing")],
     ShardError: SHARD_ERRORS,
 }
-FAMILY = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
+FAMILY = [
+    error
+    for error in vars(errors).values()
+    if isinstance(error, type) and issubclass(error, Exception)
+]
 FAMILY.append(InvalidRecordError)  # has findings, so it is defined beside them
 
 
@@ -534,13 +604,17 @@ def test_errors_are_one_family() -> None:
     }
 
 
-@pytest.mark.parametrize(("error", "arguments"), [(error, each) for error in FAMILY for each in examples_of(error)])
+@pytest.mark.parametrize(
+    ("error", "arguments"), [(error, each) for error in FAMILY for each in examples_of(error)]
+)
 def test_every_error_can_be_pickled(error: type[Exception], arguments: tuple[Any, ...]) -> None:
     """Type, arguments, attributes and message survive pickling and copying, and the message is printable."""
     first = error(*arguments)
     for second in (pickle.loads(pickle.dumps(first)), copy.copy(first)):
         assert type(second) is error
-        assert repr(second.args) == repr(first.args)  # of errors inside errors only their spelling can be compared
+        assert repr(second.args) == repr(
+            first.args
+        )  # of errors inside errors only their spelling can be compared
         assert repr(vars(second)) == repr(vars(first))
         assert str(second) == str(first)
     assert all(line.isprintable() for line in str(first).split("\n"))
@@ -549,7 +623,9 @@ def test_every_error_can_be_pickled(error: type[Exception], arguments: tuple[Any
 def test_the_message_of_a_shard_error_is_complete() -> None:
     """It has the path, the reason and the offset; an unprintable path is quoted."""
     assert str(ShardError("a.jsonl", "is cut", 12_345)) == "a.jsonl: is cut at byte 12,345"
-    assert ascii(str(ShardError("a\udcff\n.jsonl", "is cut"))) == ascii(r"'a\udcff\n.jsonl': is cut")
+    assert ascii(str(ShardError("a\udcff\n.jsonl", "is cut"))) == ascii(
+        r"'a\udcff\n.jsonl': is cut"
+    )
 
 
 def test_read_takes_the_filters_of_cat(tmp_path: Path) -> None:
@@ -566,14 +642,20 @@ def test_read_takes_the_filters_of_cat(tmp_path: Path) -> None:
         {"evaluation": "no such"},
     ):
         lines = list(fastrec.cat(tmp_path / "corpus", **filters))  # type: ignore[arg-type]
-        assert [fastrec.encode(one) for one in fastrec.read(tmp_path / "corpus", **filters)] == lines  # type: ignore[arg-type]
+        assert [
+            fastrec.encode(one) for one in fastrec.read(tmp_path / "corpus", **filters)
+        ] == lines  # type: ignore[arg-type]
         assert lines or filters == {"evaluation": "no such"}
 
 
 def test_read_filters_records_of_each_version(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", *(sample_of(version) for version in SCHEMAS))
-    assert len(list(fastrec.read(path, metric=""))) == len(list(fastrec.read(path, where="!evaluation_result_id?")))
-    assert [type(one) for one in fastrec.read(path, model="*")] == [schema.record for schema in SCHEMAS.values()]
+    assert len(list(fastrec.read(path, metric=""))) == len(
+        list(fastrec.read(path, where="!evaluation_result_id?"))
+    )
+    assert [type(one) for one in fastrec.read(path, model="*")] == [
+        schema.record for schema in SCHEMAS.values()
+    ]
 
 
 def test_read_refuses_wrong_filters_at_the_call(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ PACKAGE = Path(fastrec.__file__).parent
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the package in another directory, without bytecode."""
-    return shutil.copytree(PACKAGE, tmp_path / "elsewhere" / "fastrec", ignore=shutil.ignore_patterns("__pycache__"))
+    return shutil.copytree(
+        PACKAGE, tmp_path / "elsewhere" / "fastrec", ignore=shutil.ignore_patterns("__pycache__")
+    )
 
 
 def test_the_versions_are_those_of_the_installed_packages() -> None:
@@ -28,7 +30,9 @@ def test_the_versions_are_those_of_the_installed_packages() -> None:
     assert found["jsonschema-rs"] == version("jsonschema-rs")
     assert found["msgspec"] == version("msgspec")
     assert found["Python"] == ".".join(map(str, sys.version_info[:2]))
-    assert found["fastrec"].startswith(f"{fastrec.__version__} (source {source_digest(PACKAGE)[:12]}")
+    assert found["fastrec"].startswith(
+        f"{fastrec.__version__} (source {source_digest(PACKAGE)[:12]}"
+    )
     assert {"zstd", "zlib"} < set(found)
 
 

@@ -1,7 +1,7 @@
 """The layout of the code: which folder may import which, and who may print or exit.
 
-`EDGES` is the table of allowed imports between the folders of fastrec, `BENCH_ROWS` ranks the modules of
-bench. Late imports and imports under `TYPE_CHECKING` count.
+`EDGES` is the table of allowed imports between the folders of fastrec, `BENCH_ROWS` ranks the
+modules of bench. Late imports and imports under `TYPE_CHECKING` count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ ROWS = [
     ["_version"],
 ]
 
-# For each folder of fastrec, the folders that it may import. Every row is needed: an edge without an import fails.
+# For each folder of fastrec, the folders that it may import. Every row is needed: an edge without
+# an import fails.
 EDGES = {
     "__main__": {"cli"},
     "cli": {
@@ -62,7 +63,17 @@ EDGES = {
         "trends",
         "statistics",
     },
-    "opened": {"answers", "api", "commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
+    "opened": {
+        "answers",
+        "api",
+        "commands",
+        "corpus",
+        "filters",
+        "html",
+        "notebook",
+        "progress",
+        "summary",
+    },
     "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
@@ -111,7 +122,17 @@ EDGES = {
         "toml_file",
         "where",
     },
-    "trends": {"wording", "answers", "corpus", "errors", "filters", "notebook", "statistics", "storage", "summary"},
+    "trends": {
+        "wording",
+        "answers",
+        "corpus",
+        "errors",
+        "filters",
+        "notebook",
+        "statistics",
+        "storage",
+        "summary",
+    },
     "answers": {
         "corpus",
         "engine",
@@ -190,15 +211,50 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["ask_figures", "change_figures", "import_figures", "large_figures", "use_figures", "view_figures"],
+    [
+        "ask_figures",
+        "change_figures",
+        "import_figures",
+        "large_figures",
+        "use_figures",
+        "view_figures",
+    ],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],
-    ["logs", "nights", "peers", "plans", "real", "scale_workers", "shapes", "validators", "viewing"],
-    ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
+    [
+        "logs",
+        "nights",
+        "peers",
+        "plans",
+        "real",
+        "scale_workers",
+        "shapes",
+        "validators",
+        "viewing",
+    ],
+    [
+        "bar_plot",
+        "calibrate",
+        "job",
+        "measure",
+        "night_states",
+        "plot",
+        "pydantic_record",
+        "scale_corpus",
+    ],
     ["helm_logs", "inspect_logs", "lm_eval_logs", "table_logs"],
 ]
-PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
+PRINTING = {
+    "print",
+    "click.echo",
+    "click.secho",
+    "sys.exit",
+    "os._exit",
+    "exit",
+    "quit",
+    "breakpoint",
+}
 STREAMS = {"sys.stdout", "sys.stderr"}
 
 
@@ -212,8 +268,12 @@ def modules_of(package: str) -> dict[str, Path]:
 
 
 MODULES = modules_of("fastrec")
-BENCH = {name: path for name, path in modules_of("bench").items() if not name.startswith("bench.tests.")}
-INNER = [name for name in MODULES if name != "fastrec"]  # the package itself only lists where names live
+BENCH = {
+    name: path for name, path in modules_of("bench").items() if not name.startswith("bench.tests.")
+}
+INNER = [
+    name for name in MODULES if name != "fastrec"
+]  # the package itself only lists where names live
 
 
 @cache
@@ -251,7 +311,8 @@ def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
             assert not node.level, "relative import: write the full name"
             module = node.module or ""
             if module.split(".")[0] in packages:
-                # `from fastrec.sources import tasks` names a module, `from fastrec.errors import ShardError` a class.
+                # `from fastrec.sources import tasks` names a module, `from fastrec.errors import
+                # ShardError` a class.
                 full_names = {f"{module}.{alias.name}" for alias in node.names}
                 yield from {full if full in known else module for full in full_names}
 
@@ -271,13 +332,22 @@ def find_circle(graph: Mapping[str, set[str]]) -> list[str] | None:
 
 
 def test_every_folder_has_a_row() -> None:
-    assert {folder_of(name) for name in INNER} == set(EDGES) == {folder for row in ROWS for folder in row}
+    assert (
+        {folder_of(name) for name in INNER}
+        == set(EDGES)
+        == {folder for row in ROWS for folder in row}
+    )
 
 
 def test_allowed_edges_go_down() -> None:
     """The table itself follows the rows: an edge leads to a lower row."""
     rank = {folder: number for number, row in enumerate(ROWS) for folder in row}
-    up = [(folder, other) for folder, others in EDGES.items() for other in others if rank[other] <= rank[folder]]
+    up = [
+        (folder, other)
+        for folder, others in EDGES.items()
+        for other in others
+        if rank[other] <= rank[folder]
+    ]
     assert not up
 
 
@@ -328,7 +398,11 @@ def prints_or_exits(name: str) -> set[str]:
     called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
     named = {dotted(node) for node in nodes if isinstance(node, ast.Attribute)}
     raised = {ast.unparse(node.exc) for node in nodes if isinstance(node, ast.Raise) and node.exc}
-    return called & PRINTING | named & STREAMS | {exc for exc in raised if exc.startswith("SystemExit")}
+    return (
+        called & PRINTING
+        | named & STREAMS
+        | {exc for exc in raised if exc.startswith("SystemExit")}
+    )
 
 
 def dotted(node: ast.AST) -> str:
@@ -349,7 +423,9 @@ def test_only_packages_with_a_face_list_their_names() -> None:
     """`__all__` is for folders that others import through; elsewhere a leading underscore marks what is private."""
     listing = {name for name in MODULES if any(map(sets_all, tree_of(name).body))}
     faces = {"fastrec", "fastrec.engine", "fastrec.schemas.newest"}
-    assert listing == faces | {f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval")}
+    assert listing == faces | {
+        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval")
+    }
 
 
 def sets_all(node: ast.stmt) -> bool:

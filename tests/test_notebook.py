@@ -49,35 +49,73 @@ def cleaned(_: Path, folder: Path) -> fastrec.Cleaned:
 
 MADE: dict[str, tuple[Callable[[Path, Path], Any], list[str]]] = {
     "Cleaned": (cleaned, ["path", "files", "bytes"]),
-    "Comparison": (lambda corpus, _: fastrec.compare(corpus, *fastrec.open(corpus).models[:2]), ["evaluation_name"]),
+    "Comparison": (
+        lambda corpus, _: fastrec.compare(corpus, *fastrec.open(corpus).models[:2]),
+        ["evaluation_name"],
+    ),
     "Difference": (
         lambda corpus, _: fastrec.diff(corpus, corpus.parent / "later"),
         ["evaluation_name", "metric", "model_id", "status", "points", "p", "counts.removed"],
     ),
-    "Exported": (lambda corpus, folder: fastrec.export(corpus, folder / "csv", format="csv"), ["output", "rows"]),
-    "Generated": (lambda _, folder: fastrec.generate(folder / "in", records=5), ["lines", "text_bytes"]),
+    "Exported": (
+        lambda corpus, folder: fastrec.export(corpus, folder / "csv", format="csv"),
+        ["output", "rows"],
+    ),
+    "Generated": (
+        lambda _, folder: fastrec.generate(folder / "in", records=5),
+        ["lines", "text_bytes"],
+    ),
     "Import": (
         lambda _, folder: fastrec.import_logs(ROOT / "corpora" / "logs", folder / "logs"),
         ["log", "harness", "records"],
     ),
     "Leaderboard": (lambda corpus, _: fastrec.leaderboard(corpus), ["model_id"]),
-    "PairCheck": (lambda corpus, folder: bad_pairs(folder), ["code", "path", "message", "severity", "count"]),
-    "Questions": (lambda corpus, _: fastrec.questions(corpus), ["evaluation_name", "sample_hash", "right"]),
+    "PairCheck": (
+        lambda corpus, folder: bad_pairs(folder),
+        ["code", "path", "message", "severity", "count"],
+    ),
+    "Questions": (
+        lambda corpus, _: fastrec.questions(corpus),
+        ["evaluation_name", "sample_hash", "right"],
+    ),
     "Rejects": (lambda corpus, _: fastrec.rejects(corpus), ["code", "path", "count", "repairable"]),
     "Shown": (
         lambda corpus, _: fastrec.show(corpus, question(corpus)),
-        ["evaluation_name", "sample_hash", "model_id", "answer", "metric", "outcome", "score", "source.line"],
+        [
+            "evaluation_name",
+            "sample_hash",
+            "model_id",
+            "answer",
+            "metric",
+            "outcome",
+            "score",
+            "source.line",
+        ],
     ),
-    "Stats": (lambda corpus, _: fastrec.stats(corpus), ["evaluation_name", "metric", "model_id", "accuracy"]),
+    "Stats": (
+        lambda corpus, _: fastrec.stats(corpus),
+        ["evaluation_name", "metric", "model_id", "accuracy"],
+    ),
     "Summary": (
         lambda corpus, _: fastrec.open(corpus).summary,
         ["evaluation_name", "metric", "model_id", "accuracy", "tokens.input", "latency_ms.p50"],
     ),
     "Trend": (
         lambda corpus, _: fastrec.trend(corpus, corpus.parent / "later"),
-        ["evaluation_name", "metric", "model_id", "corpus", "value", "change_difference", "significant"],
+        [
+            "evaluation_name",
+            "metric",
+            "model_id",
+            "corpus",
+            "value",
+            "change_difference",
+            "significant",
+        ],
     ),
-    "Validation": (lambda corpus, _: fastrec.validate(corpus.parent / "in"), ["code", "path", "count"]),
+    "Validation": (
+        lambda corpus, _: fastrec.validate(corpus.parent / "in"),
+        ["code", "path", "count"],
+    ),
     "Verification": (damaged, ["file", "line", "kind", "message"]),
 }
 
@@ -94,7 +132,9 @@ def test_every_result_of_a_function_is_here() -> None:
         value = getattr(fastrec, name)
         if inspect.isfunction(value):
             results.add(inspect.signature(value).return_annotation)
-    classes = {name for name in results if isinstance(getattr(fastrec, name, None), type)} | {"Generated"}
+    classes = {name for name in results if isinstance(getattr(fastrec, name, None), type)} | {
+        "Generated"
+    }
     assert classes - NO_RESULTS - {"Corpus"} == set(MADE)
 
 
@@ -128,7 +168,9 @@ def test_rows_of_an_answer(path: Path) -> None:
     """A row for each verdict, with what the model said."""
     found = fastrec.show(path, question(path))
     rows = found.rows()
-    assert len(rows) == sum(len(answer.verdicts) for one in found.questions for answer in one.answers)
+    assert len(rows) == sum(
+        len(answer.verdicts) for one in found.questions for answer in one.answers
+    )
     assert any(row["answer"] for row in rows)
 
 
@@ -136,6 +178,9 @@ def test_rows_of_a_summary(path: Path) -> None:
     names = ("evaluation_name", "metric", "model_id", "accuracy", "mean_score", "records")
     found, expected = (
         {tuple(row[name] for name in names) for row in result.rows()}
-        for result in (fastrec.open(path).summary, fastrec.stats(path, metrics="all", no_ranks=True))
+        for result in (
+            fastrec.open(path).summary,
+            fastrec.stats(path, metrics="all", no_ranks=True),
+        )
     )
     assert found == expected

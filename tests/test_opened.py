@@ -37,7 +37,9 @@ def night(path: Path) -> Path:
     return path.parent / "night"
 
 
-def arguments_of(path: Path, night: Path, out: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+def arguments_of(
+    path: Path, night: Path, out: Path
+) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     """For each method, positional and keyword arguments."""
     corpus = fastrec.open(path)
     first, second, *_ = corpus.models
@@ -81,10 +83,13 @@ def comparable(name: str, result: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", opened.METHODS)
-def test_a_method_does_what_its_function_does(name: str, path: Path, night: Path, tmp_path: Path) -> None:
+def test_a_method_does_what_its_function_does(
+    name: str, path: Path, night: Path, tmp_path: Path
+) -> None:
     """It does so with a path, too, and the function with the object."""
     positional, options = arguments_of(path, night, tmp_path)[name]
-    corpus, function = fastrec.open(path), getattr(fastrec, name)
+    corpus = fastrec.open(path)
+    function = getattr(fastrec, name)
     found = comparable(name, getattr(corpus, name)(*positional, **options))
     assert found
     assert found == comparable(name, function(path, *positional, **options))
@@ -93,7 +98,9 @@ def test_a_method_does_what_its_function_does(name: str, path: Path, night: Path
 
 def test_every_method_is_typed() -> None:
     """The list of methods is that of the class as type checkers see it."""
-    (cls,) = [one for one in ast.parse(inspect.getsource(opened)).body if isinstance(one, ast.ClassDef)][:1]
+    (cls,) = [
+        one for one in ast.parse(inspect.getsource(opened)).body if isinstance(one, ast.ClassDef)
+    ][:1]
     (typed,) = [one for one in cls.body if isinstance(one, ast.If)]
     names = [ast.unparse(one).split(" = ") for one in typed.body]
     assert names == [[name, f"_{name}"] for name in opened.METHODS]
@@ -102,7 +109,8 @@ def test_every_method_is_typed() -> None:
 @pytest.mark.parametrize("name", opened.METHODS)
 def test_a_method_has_the_parameters_of_its_function(name: str, path: Path) -> None:
     """An editor completes them, and a misspelled one is refused at the call."""
-    method, function = getattr(fastrec.open(path), name), getattr(fastrec, name)
+    method = getattr(fastrec.open(path), name)
+    function = getattr(fastrec, name)
     parameters = list(inspect.signature(function).parameters.values())
     first = 0 if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL else 1
     assert list(inspect.signature(method).parameters.values()) == parameters[first:]
@@ -130,7 +138,9 @@ def read_files(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) ->
     return counts
 
 
-def test_a_corpus_opens_its_files_once(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_opens_its_files_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is asked of it: manifest, summary, and the header of each file of columns."""
     first, second, *_ = fastrec.open(path).models
 
@@ -157,14 +167,21 @@ def test_a_corpus_opens_its_files_once(path: Path, tmp_path: Path, monkeypatch: 
     counts = read_files(monkeypatch, ask)
     parts = len(list(path.glob("*.columns")))
     assert parts > 2
-    assert counts == {"manifest.json": 1, "summary.json": 1} | {f"part-0000{part}.columns": 1 for part in range(parts)}
+    assert counts == {"manifest.json": 1, "summary.json": 1} | {
+        f"part-0000{part}.columns": 1 for part in range(parts)
+    }
     corpus = fastrec.open(path)
     documents = read_files(monkeypatch, lambda: corpus.diff(corpus))  # its tasks read columns
     assert (documents["manifest.json"], documents["summary.json"]) == (0, 1)
-    assert read_files(monkeypatch, lambda: (fastrec.stats(path), fastrec.stats(path)))["summary.json"] == 2
+    assert (
+        read_files(monkeypatch, lambda: (fastrec.stats(path), fastrec.stats(path)))["summary.json"]
+        == 2
+    )
 
 
-def test_filters_and_groups_of_one_call_open_a_corpus_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_and_groups_of_one_call_open_a_corpus_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = read_files(monkeypatch, lambda: fastrec.stats(path, wrong=True, group_by="model_id"))
     assert set(counts.values()) == {1}
     assert counts["manifest.json"] == 1
@@ -172,8 +189,13 @@ def test_filters_and_groups_of_one_call_open_a_corpus_once(path: Path, monkeypat
 
 def test_opening_and_showing_a_corpus_needs_no_numpy(path: Path) -> None:
     """A notebook shows a corpus whenever a cell ends with it, so this takes no time."""
-    script = f"import fastrec, sys; fastrec.open({str(path)!r})._repr_html_(); print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    script = (
+        f"import fastrec, sys; fastrec.open({str(path)!r})._repr_html_(); print('numpy' in "
+        "sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == "False\n"
 
 

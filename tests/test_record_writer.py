@@ -50,31 +50,58 @@ def test_a_shard_has_the_records_in_order(tmp_path: Path, ending: str) -> None:
         assert names(tmp_path) != [f"run{ending}"]
     assert names(tmp_path) == [f"run{ending}"]
     found = list(values(tmp_path, f"run{ending}"))
-    assert [(one["sample_id"], one["output"]["raw"]) for one in found] == [(str(n), [str(n)]) for n in range(20)]
+    assert [(one["sample_id"], one["output"]["raw"]) for one in found] == [
+        (str(n), [str(n)]) for n in range(20)
+    ]
     assert [one["evaluation"] for one in found if one["evaluation"]["is_correct"]] == [
         {"score": 1.0, "is_correct": True}
     ]
 
 
 def test_fields_are_filled_in(tmp_path: Path) -> None:
-    """Kind, turns, calls and the id of the run need not be given; values that are no text become JSON."""
+    """Kind, turns, calls and the id of the run need not be given.
+
+    Values that are no text become JSON.
+    """
     messages = [
         {"role": "user", "content": "2 + 2?"},
-        {"role": "assistant", "tool_calls": [{"id": "a", "name": "add", "arguments": {"x": 2, "y": "2"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "a", "name": "add", "arguments": {"x": 2, "y": "2"}}],
+        },
         {"role": "tool", "tool_call_id": "a", "content": "4"},
     ]
     with writer(tmp_path) as one:
-        one.add(sample_id="a", **ASKED, messages=messages, score=0.5, metric="f1", metadata={"n": [1, "é"], "t": "x"})
+        one.add(
+            sample_id="a",
+            **ASKED,
+            messages=messages,
+            score=0.5,
+            metric="f1",
+            metadata={"n": [1, "é"], "t": "x"},
+        )
         one.add(sample_id="b", **ASKED, messages=messages[:1], score=1)
         one.add(sample_id="c", **ASKED, error="timeout")
     agent, talk, failed = values(tmp_path)
-    assert [one["interaction_type"] for one in (agent, talk, failed)] == ["agentic", "multi_turn", "single_turn"]
-    assert agent["evaluation"] == {"score": 0.5, "is_correct": False, "num_turns": 3, "tool_calls_count": 1}
+    assert [one["interaction_type"] for one in (agent, talk, failed)] == [
+        "agentic",
+        "multi_turn",
+        "single_turn",
+    ]
+    assert agent["evaluation"] == {
+        "score": 0.5,
+        "is_correct": False,
+        "num_turns": 3,
+        "tool_calls_count": 1,
+    }
     assert [turn["turn_idx"] for turn in agent["messages"]] == [0, 1, 2]
     assert agent["messages"][1]["tool_calls"][0]["arguments"] == {"x": "2", "y": "2"}
     assert agent["messages"][2]["tool_call_id"] == ["a"]
     assert agent["metadata"] == {"n": '[1,"é"]', "t": "x"}
-    assert (failed["error"], failed["evaluation"]) == ("timeout", {"score": 0.0, "is_correct": False})
+    assert (failed["error"], failed["evaluation"]) == (
+        "timeout",
+        {"score": 0.0, "is_correct": False},
+    )
     assert agent["evaluation_id"] == talk["evaluation_id"]
     assert agent["evaluation_id"].startswith("sums/org/m/")
 
@@ -88,17 +115,25 @@ def test_fields_are_filled_in(tmp_path: Path) -> None:
         ({"score": float("nan"), "output": "4"}, "json.number", "$.evaluation.score"),
         ({"score": 1, "output": "\ud800"}, "json.surrogate", "$.output.raw[0]"),
         ({"score": 1, "output": "4", "messages": []}, "rule.multi_turn_output", "$.output"),
-        ({"score": 1, "output": "4", "token_usage": {"input_tokens": -1}}, "schema.minimum", "$.token_usage"),
+        (
+            {"score": 1, "output": "4", "token_usage": {"input_tokens": -1}},
+            "schema.minimum",
+            "$.token_usage",
+        ),
         ({"score": 1, "output": "4", "sample_id": True}, "schema.type", "$.sample_id"),
     ],
 )
-def test_a_record_is_judged_at_the_call(tmp_path: Path, fields: dict[str, Any], code: str, path: str) -> None:
+def test_a_record_is_judged_at_the_call(
+    tmp_path: Path, fields: dict[str, Any], code: str, path: str
+) -> None:
     """A record that the schema refuses raises its findings, and leaves the shard as it was."""
     with writer(tmp_path) as one:
         with pytest.raises(fastrec.InvalidRecordError) as caught:
             one.add(**{"sample_id": 1, **ASKED, **fields})
         one.add(sample_id=2, **ASKED, output="4", score=1)
-    assert any(found.code == code and found.path.startswith(path) for found in caught.value.findings), caught.value
+    assert any(
+        found.code == code and found.path.startswith(path) for found in caught.value.findings
+    ), caught.value
     assert [record["sample_id"] for record in values(tmp_path)] == ["2"]
 
 
@@ -124,11 +159,20 @@ def test_a_run_that_raised_is_continued(tmp_path: Path) -> None:
     with partial(tmp_path).open("ab") as file:
         file.write(b'{"schema_version":"0.3')
     with writer(tmp_path) as one:
-        assert [one.count(1), one.count("1", "em"), one.count(1, "other"), one.count(2)] == [2, 1, 0, 0]
+        assert [one.count(1), one.count("1", "em"), one.count(1, "other"), one.count(2)] == [
+            2,
+            1,
+            0,
+            0,
+        ]
         one.add(sample_id=2, **ASKED, output="5", score=0, metric="em")
         assert one.count(2) == 1
     found = list(values(tmp_path))
-    assert [(one["sample_id"], one["evaluation_result_id"]) for one in found] == [("1", "em"), ("1", "f1"), ("2", "em")]
+    assert [(one["sample_id"], one["evaluation_result_id"]) for one in found] == [
+        ("1", "em"),
+        ("1", "f1"),
+        ("2", "em"),
+    ]
     assert {one["evaluation_id"] for one in found} == {first["evaluation_id"]}
 
 
@@ -167,7 +211,10 @@ with fastrec.Writer({str(tmp_path / name)!r}, evaluation="sums", model="org/m") 
 
 
 def test_records_that_stay_after_publishing_are_named(tmp_path: Path) -> None:
-    """The process was killed before it removed them; a run that begins again must not continue with them."""
+    """The process was killed before it removed them.
+
+    A run that begins again must not continue with them.
+    """
     with pytest.raises(ZeroDivisionError), writer(tmp_path) as one:
         one.add(sample_id=1, **ASKED, output="4", score=1)
         raise ZeroDivisionError
@@ -176,7 +223,9 @@ def test_records_that_stay_after_publishing_are_named(tmp_path: Path) -> None:
         pass
     partial(tmp_path).write_bytes(left)
     with (
-        pytest.raises(fastrec.UsageError, match=r"remove it and .*\.run\.jsonl\.zst\.fastrec-partial"),
+        pytest.raises(
+            fastrec.UsageError, match=r"remove it and .*\.run\.jsonl\.zst\.fastrec-partial"
+        ),
         writer(tmp_path),
     ):
         pass
@@ -252,7 +301,9 @@ def test_threads_and_tasks_may_add(tmp_path: Path) -> None:
 
     def add(one: fastrec.Writer, thread: int) -> None:
         for number in range(40):
-            one.add(sample_id=f"{thread}-{number}", input="é" * number, output="x" * number, score=1)
+            one.add(
+                sample_id=f"{thread}-{number}", input="é" * number, output="x" * number, score=1
+            )
 
     async def add_later(one: fastrec.Writer, number: int) -> None:
         await asyncio.sleep(0)
@@ -296,10 +347,14 @@ def test_the_harness_of_the_page_works_with_all_commands(tmp_path: Path) -> None
     blocks = [block for page in PAGES if page.name == "records.md" for block in blocks_of(page)]
     for block in blocks:
         if block.language == "python":
-            exec(compile(block.text.replace('"runs/', f'"{tmp_path}/runs/'), block.name, "exec"), {})
+            exec(
+                compile(block.text.replace('"runs/', f'"{tmp_path}/runs/'), block.name, "exec"), {}
+            )
     summary = fastrec.normalize(tmp_path / "runs", tmp_path / "corpus")
     assert (summary.line_counts.lines, summary.line_counts.kept) == (3, 3)
     stats = fastrec.stats(tmp_path / "corpus")
     assert [one.evaluation_name for one in stats.evaluations] == ["booking", "capitals"]
     with serving(tmp_path / "corpus") as view:
-        assert "What is the capital of Peru?" in Client(view.address).page("/questions?evaluation=capitals")
+        assert "What is the capital of Peru?" in Client(view.address).page(
+            "/questions?evaluation=capitals"
+        )

@@ -9,7 +9,10 @@ import pytest
 from tests.sizes import LONG, chosen, covering
 
 SIZES = {"a": 5, "b": 4, "c": 3}
-CASES = [dict(zip(SIZES, numbers, strict=True)) for numbers in itertools.product(*map(range, SIZES.values()))]
+CASES = [
+    dict(zip(SIZES, numbers, strict=True))
+    for numbers in itertools.product(*map(range, SIZES.values()))
+]
 
 
 @pytest.mark.parametrize(("ways", "most"), [(1, 6), (2, 30), (3, 60)])
@@ -32,7 +35,11 @@ def test_the_name_decides() -> None:
     """The same name gives the same cases, another one gives others."""
     one, same, other = (covering(CASES, 1, name) for name in ("one", "one", "other"))
     assert one == same != other
-    assert chosen(range(100), 10, "one") == chosen(range(100), 10, "one") != chosen(range(100), 10, "other")
+    assert (
+        chosen(range(100), 10, "one")
+        == chosen(range(100), 10, "one")
+        != chosen(range(100), 10, "other")
+    )
 
 
 def test_a_sample_has_both_ends() -> None:
@@ -46,10 +53,16 @@ def test_a_sample_has_both_ends() -> None:
 @pytest.mark.each_value
 @pytest.mark.parametrize("one", range(5))
 @pytest.mark.parametrize(("two", "three"), [(0, 0), (0, 1), (1, 0), (1, 1)])
-def test_a_mark_leaves_out_cases(one: int, two: int, three: int, request: pytest.FixtureRequest) -> None:
+def test_a_mark_leaves_out_cases(
+    one: int, two: int, three: int, request: pytest.FixtureRequest
+) -> None:
     """Names in one `parametrize` are one parameter, so none of their rows is left out."""
     name = request.node.originalname
-    cases = [item.callspec.params for item in request.session.items if getattr(item, "originalname", "") == name]
+    cases = [
+        item.callspec.params
+        for item in request.session.items
+        if getattr(item, "originalname", "") == name
+    ]
     assert {"one": one, "two": two, "three": three} in cases
     if LONG:
         assert len(cases) in (1, 20)

@@ -20,6 +20,9 @@ def processor_seconds(work: Callable[[], object], attempts: int = 2) -> float:
 
 
 def grows_linearly(work: Callable[[int], object], size: int) -> bool:
-    """Whether eight times the size takes less than thirty times as long; quadratic growth would take 64 times."""
+    """Whether eight times the size takes less than thirty times as long.
+
+    Quadratic growth would take 64 times.
+    """
     limit = 30 * processor_seconds(lambda: work(size))
     return any(processor_seconds(lambda: work(8 * size), attempts=1) < limit for _ in range(2))

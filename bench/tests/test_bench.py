@@ -38,8 +38,12 @@ from tests.samples import sample
 HERE = Machine("a processor", 2)
 
 
-def value(relative: float | None, *, better: str = "lower", of: str = "mixed-1", name: str = "figure") -> Value:
-    return Value(name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of)
+def value(
+    relative: float | None, *, better: str = "lower", of: str = "mixed-1", name: str = "figure"
+) -> Value:
+    return Value(
+        name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of
+    )
 
 
 def lines_of(*values: Value, where: Machine = HERE) -> list[HistoryLine]:
@@ -100,7 +104,11 @@ def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
     by_name = {figure.name: figure for figure in FIGURES}
     ten = by_name["ten lines"]
     floor = by_name["normalize / recompression, mixed"]
-    results = {ten.trials[0]: run(seconds=0.3), floor.trials[0]: run(seconds=3.5), floor.trials[1]: run(seconds=2.0)}
+    results = {
+        ten.trials[0]: run(seconds=0.3),
+        floor.trials[0]: run(seconds=3.5),
+        floor.trials[1]: run(seconds=2.0),
+    }
     ten_lines, ratio = trial_values([ten, floor], results, 0.1)
     assert (ten_lines.value, ten_lines.relative) == (0.3, pytest.approx(3.0))
     assert (ratio.value, ratio.relative) == (1.75, 1.75)
@@ -120,8 +128,10 @@ def test_the_error_of_a_failed_peer_replaces_the_figure() -> None:
 
 
 def test_the_better_of_two_runs_of_a_stage_counts() -> None:
-    slow, fast = Stage("split", {"MB/s": 1.0}), Stage("split", {"MB/s": 2.0})
-    dear, cheap = Stage("duplicate_key_check", {"ratio": 0.2}), Stage("duplicate_key_check", {"ratio": 0.1})
+    slow = Stage("split", {"MB/s": 1.0})
+    fast = Stage("split", {"MB/s": 2.0})
+    dear = Stage("duplicate_key_check", {"ratio": 0.2})
+    cheap = Stage("duplicate_key_check", {"ratio": 0.1})
     assert better_stage(slow, fast) == fast
     assert better_stage(dear, cheap) == cheap
 
@@ -149,14 +159,22 @@ def test_the_history_does_not_name_the_machine() -> None:
 
 
 def test_the_shorter_times_and_the_larger_memory_of_two_runs_count() -> None:
-    first, second = run(seconds=2.0, cpu_seconds=3.0, peak_bytes=5), run(seconds=1.0, cpu_seconds=4.0, peak_bytes=4)
+    first = run(seconds=2.0, cpu_seconds=3.0, peak_bytes=5)
+    second = run(seconds=1.0, cpu_seconds=4.0, peak_bytes=4)
     assert better(first, second) == run(seconds=1.0, cpu_seconds=3.0, peak_bytes=5)
 
 
 def test_measurements_include_child_processes() -> None:
-    child = "import time; held = bytearray(100_000_000); time.sleep(1.5)\nwhile time.process_time() < 0.4: pass"
+    child = (
+        "import time; held = bytearray(100_000_000); time.sleep(1.5)\nwhile "
+        "time.process_time() < 0.4: pass"
+    )
     measured = measure(
-        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"]
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])",
+        ]
     )
     assert measured.error is None
     assert measured.cpu_seconds >= 0.4
@@ -177,7 +195,10 @@ def test_a_failure_has_a_short_reason(code: str, reason: str) -> None:
 
 
 def test_a_command_is_killed_after_the_time_limit() -> None:
-    assert measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5).error == "over 0 s"
+    assert (
+        measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5).error
+        == "over 0 s"
+    )
 
 
 def test_only_the_text_between_the_markers_is_replaced() -> None:
@@ -207,19 +228,28 @@ def test_all_values_can_be_plotted(values: list[float]) -> None:
 
 @pytest.mark.parametrize(
     ("each", "unit", "shown"),
-    [(1234.5, "MB/s", "1,234 MB/s"), (1.234, "×", "1.23 ×"), (0.0123, "×", "0.012 ×"), (None, "s", "failed")],
+    [
+        (1234.5, "MB/s", "1,234 MB/s"),
+        (1.234, "×", "1.23 ×"),
+        (0.0123, "×", "0.012 ×"),
+        (None, "s", "failed"),
+    ],
 )
 def test_numbers_are_short(each: float | None, unit: str, shown: str) -> None:
     assert number(each, unit) == shown
 
 
-@pytest.mark.parametrize("line", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": Infinity}', b'"\xff"', b"{"])
+@pytest.mark.parametrize(
+    "line", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": Infinity}', b'"\xff"', b"{"]
+)
 def test_the_parser_of_the_peers_is_strict(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         strict_loads(line)
 
 
-def test_a_corpus_is_cached_until_its_plan_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_is_cached_until_its_plan_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     plan = corpora.CORPORA["ten-lines"]
     first = corpora.corpus("ten-lines")
@@ -237,7 +267,8 @@ SIZES = {"many-evaluations": (700, 30_000), "transcripts": (30_000, 600_000)}
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_have_valid_records_of_the_newest_version(shape: str) -> None:
-    judge, (low, high) = Judge(), SIZES[shape]
+    judge = Judge()
+    (low, high) = SIZES[shape]
     for _, shard in islice(SHAPES[shape](1), 4):
         lines = list(shard)
         batch = judge.judge_chunk(b"\n".join(lines) + b"\n", bytearray())
@@ -272,7 +303,11 @@ REPORT = """\
 
 def test_samples_of_perf_are_counted_by_category() -> None:
     samples = list(parse_report(REPORT))
-    assert samples[0] == (165, "backend_c.cpython-311-aarch64-linux-gnu.so", "ZSTD_compressBlock_doubleFast")
+    assert samples[0] == (
+        165,
+        "backend_c.cpython-311-aarch64-linux-gnu.so",
+        "ZSTD_compressBlock_doubleFast",
+    )
     assert by_category(samples) == {
         "zstd: compress": 165,
         "zstd: decompress": 86,
@@ -286,7 +321,9 @@ def test_samples_of_perf_are_counted_by_category() -> None:
 
 
 def test_the_profile_shows_seconds_and_shares_of_all_commands() -> None:
-    table = profile_table({"bare": {"zstd: compress": 1.0}, "whole": {"zstd: compress": 3.0, "other": 1.0}})
+    table = profile_table(
+        {"bare": {"zstd: compress": 1.0}, "whole": {"zstd: compress": 3.0, "other": 1.0}}
+    )
     assert [line.split() for line in table.splitlines()[2:]] == [
         ["zstd:", "compress", "1.00", "100.0%", "3.00", "75.0%"],
         ["other", "0.00", "0.0%", "1.00", "25.0%"],
@@ -294,7 +331,9 @@ def test_the_profile_shows_seconds_and_shares_of_all_commands() -> None:
     ]
 
 
-def test_there_is_no_profile_without_perf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_profile_without_perf(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(core_seconds.shutil, "which", lambda _: None)
     assert core_seconds.main([]) == 1
     assert "`perf` is not installed" in capsys.readouterr().out
@@ -303,29 +342,47 @@ def test_there_is_no_profile_without_perf(monkeypatch: pytest.MonkeyPatch, capsy
 def test_trials_in_no_figure_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Trial] = []
     monkeypatch.setattr(trials, "_run", lambda trial: ran.append(trial) or run())
-    often, seldom = Trial("a", "ten-lines"), Trial("b", "ten-lines")
+    often = Trial("a", "ten-lines")
+    seldom = Trial("b", "ten-lines")
     run_trials([often, seldom], rounds=5, notify=lambda _: None, twice={seldom})
     assert ran == [often, seldom] * 2 + [often] * 3
 
 
-def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The large one runs at 20 MB/s; real-x10 takes 10, 20, 10 and 20 s, of which the mean counts."""
-    figure = next(one for one in FIGURES if one.name == "MB/s of normalize / real-x10, shuffled-20GB")
+def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The large one runs at 20 MB/s.
+
+    Real-x10 takes 10, 20, 10 and 20 s, of which the mean counts.
+    """
+    figure = next(
+        one for one in FIGURES if one.name == "MB/s of normalize / real-x10, shuffled-20GB"
+    )
     sizes = {"real-x10": 300_000_000, "shuffled-20GB": 2_000_000_000}
     monkeypatch.setattr(trials, "corpus", lambda _: corpora.Corpus("", "", (), 1, 1, 1))
-    monkeypatch.setattr(large_figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1))
-    monkeypatch.setattr(trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0)))
+    monkeypatch.setattr(
+        large_figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
+    )
+    monkeypatch.setattr(
+        trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0))
+    )
     ran: list[Trial] = []
     seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
     results = run_trials(figure.trials, rounds=2, notify=lambda _: None)
     assert [(trial.corpus, trial.group) for trial in ran] == [
-        (name, "shuffled-20GB") for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
+        (name, "shuffled-20GB")
+        for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
     ]
-    assert figure.value([results[trial] for trial in figure.trials]) == pytest.approx(20 / (300 / 15))
+    assert figure.value([results[trial] for trial in figure.trials]) == pytest.approx(
+        20 / (300 / 15)
+    )
 
 
 def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
-    assert len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")}) == 4
+    assert (
+        len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")})
+        == 4
+    )
 
 
 def test_the_pages_say_how_peers_were_measured() -> None:
@@ -333,7 +390,10 @@ def test_the_pages_say_how_peers_were_measured() -> None:
     sheet = Sheet("", "", "", "", [], {})
     for name in ("README.md", "docs/benchmarks.md"):
         text = (ROOT / name).read_text()
-        assert "240 models, of which 24 are real and 216 were made from them" in peer_tables._DESCRIPTIONS["real-x10"]
+        assert (
+            "240 models, of which 24 are real and 216 were made from them"
+            in peer_tables._DESCRIPTIONS["real-x10"]
+        )
         assert peer_tables._DESCRIPTIONS["real-x10"] in text
         assert peer_tables._conditions(sheet).partition("Each tool ran")[2] in text
     assert "such as DuckDB, has no memory limit" in peer_tables._conditions(sheet)
@@ -342,12 +402,18 @@ def test_the_pages_say_how_peers_were_measured() -> None:
 def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
     """One contender has the limit that fastrec has, and its name says so."""
     label = "DuckDB, 512 MiB per job"
-    write(tmp_path / "a.jsonl", [json.dumps(sample(sample_id=number)).encode() for number in range(3)])
+    write(
+        tmp_path / "a.jsonl", [json.dumps(sample(sample_id=number)).encode() for number in range(3)]
+    )
     connected: list[Any] = []
     duckdb = pytest.importorskip("duckdb")
     connect = duckdb.connect
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(duckdb, "connect", lambda **options: connected.append(connect(**options)) or connected[0])
+        patched.setattr(
+            duckdb,
+            "connect",
+            lambda **options: connected.append(connect(**options)) or connected[0],
+        )
         folder = str(tmp_path)
         CONTENDERS[label].run(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
     assert connected[0].execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
@@ -355,11 +421,27 @@ def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
-    trials = [Trial("fastrec normalize", "mixed"), Trial("DuckDB", "mixed"), Trial("Polars", "mixed")]
-    results = [run(seconds=2.0), run(seconds=5.0), msgspec.structs.replace(run(), error="ComputeError")]
+    trials = [
+        Trial("fastrec normalize", "mixed"),
+        Trial("DuckDB", "mixed"),
+        Trial("Polars", "mixed"),
+    ]
+    results = [
+        run(seconds=2.0),
+        run(seconds=5.0),
+        msgspec.structs.replace(run(), error="ComputeError"),
+    ]
     rows = [Row(trial, result, 100_000_000) for trial, result in zip(trials, results, strict=True)]
-    sheet = Sheet("2026-11-15", "a processor", "3.13.0", "abc", rows, {"mixed": CorpusSize(10, 2, 100_000_000, 1)})
-    short, full = short_table(sheet), full_tables(sheet)
+    sheet = Sheet(
+        "2026-11-15",
+        "a processor",
+        "3.13.0",
+        "abc",
+        rows,
+        {"mixed": CorpusSize(10, 2, 100_000_000, 1)},
+    )
+    short = short_table(sheet)
+    full = full_tables(sheet)
     assert "| **fastrec normalize** | 2.00 s | 0 MB | 0 MB | nothing |" in short
     assert "| DuckDB | 5.00 s | 20 | 0.40 |" in full
     assert "| Polars | fails: ComputeError |" in short

@@ -54,7 +54,9 @@ def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: P
     assert sum(log.samples for log in result.logs) == samples
     assert not result.bad_logs
     assert not any(log.errors or log.disagreements for log in result.logs)
-    assert all(log.comparisons or kind == "table" for log in result.logs)  # a table states no figures
+    assert all(
+        log.comparisons or kind == "table" for log in result.logs
+    )  # a table states no figures
     if kind != "inspect":
         assert size == sum(map(len, content(tmp_path / "log").values()))
 

@@ -1,4 +1,7 @@
-"""The benchmark of incremental nights: piles, snapshots, comparison with full runs, figures. No test measures time."""
+"""The benchmark of incremental nights: piles, snapshots, comparison with full runs, figures.
+
+No test measures time.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +41,34 @@ def stock(tmp_path: Path) -> Stock:
     folder.mkdir()
     paths = []
     for version in range(2):
-        for model, evaluation, records in (("a", "large", RECORDS), ("b", "large", RECORDS), ("c", "small", 2)):
+        for model, evaluation, records in (
+            ("a", "large", RECORDS),
+            ("b", "large", RECORDS),
+            ("c", "small", 2),
+        ):
             lines = [
-                json.dumps(sample(evaluation_name=evaluation, model_id=f"v{version}-{model}", sample_id=str(number)))
+                json.dumps(
+                    sample(
+                        evaluation_name=evaluation,
+                        model_id=f"v{version}-{model}",
+                        sample_id=str(number),
+                    )
+                )
                 for number in range(records)
             ]
             paths.append(folder / f"v{version}-{model}.jsonl.zst")
-            paths[-1].write_bytes(zstandard.compress("".join(f"{line}\n" for line in lines).encode()))
+            paths[-1].write_bytes(
+                zstandard.compress("".join(f"{line}\n" for line in lines).encode())
+            )
     size = sum(len(line) + 1 for path in paths for line in shard_lines(path))
     return Stock(paths, tmp_path / "stock", size)
 
 
 def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
     """What fastrec compares of every file in a directory."""
-    about = {str(path.relative_to(folder)): path.stat() for path in folder.rglob("*") if path.is_file()}
+    about = {
+        str(path.relative_to(folder)): path.stat() for path in folder.rglob("*") if path.is_file()
+    }
     return {name: (each.st_size, each.st_mtime_ns, each.st_ino) for name, each in about.items()}
 
 
@@ -75,7 +92,9 @@ def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job],
     return execute
 
 
-def test_a_pile_can_be_laid_out_again_with_the_same_inodes_and_times(stock: Stock, tmp_path: Path) -> None:
+def test_a_pile_can_be_laid_out_again_with_the_same_inodes_and_times(
+    stock: Stock, tmp_path: Path
+) -> None:
     pile = tmp_path / "pile"
     lay_out(stock.base, pile)
     before = seen(pile)
@@ -119,9 +138,12 @@ def test_new_shards_are_other_records(stock: Stock) -> None:
 
 
 def test_ten_times_the_records_are_in_as_many_shards(stock: Stock) -> None:
-    one, joined = stock.first_versions(), stock.joined_versions()
+    one = stock.first_versions()
+    joined = stock.joined_versions()
     assert len(one) == len(joined) == 3
-    assert [sum(len(list(shard_lines(path))) for path in pile.values()) for pile in (one, joined)] == [42, 84]
+    assert [
+        sum(len(list(shard_lines(path))) for path in pile.values()) for pile in (one, joined)
+    ] == [42, 84]
 
 
 def test_a_snapshot_restores_inodes_times_and_files_written_in_place(tmp_path: Path) -> None:
@@ -147,7 +169,13 @@ def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> Non
     right = run_nights(stock, tmp_path / "right", rounds=2, notify=quiet, execute=sorting())
     assert list(right) == [FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES]
     assert all(run.error is None for run in right.values())
-    wrong = run_nights(stock, tmp_path / "wrong", rounds=2, notify=quiet, execute=sorting(lambda number: number == 4))
+    wrong = run_nights(
+        stock,
+        tmp_path / "wrong",
+        rounds=2,
+        notify=quiet,
+        execute=sorting(lambda number: number == 4),
+    )
     failed = {name: run.error for name, run in wrong.items() if run.error}
     assert failed == {list(NIGHTS)[2]: "differs from a full run: part-00000.jsonl"}
     values = {value.name: value for value in night_values(wrong, 100)}
@@ -162,13 +190,17 @@ def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> 
     assert [night.day for night in week] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
     assert week_value(week).value == 1.0
     assert "1 removed shard" in week_plot(week, 100)
-    failed = msgspec.structs.replace(week[3], full=msgspec.structs.replace(week[3].full, error="killed"))
+    failed = msgspec.structs.replace(
+        week[3], full=msgspec.structs.replace(week[3].full, error="killed")
+    )
     assert week_plot([*week[:3], failed], 100) == ""
     assert week_value([failed]).error == "killed"
 
 
 def test_the_bars_are_self_contained() -> None:
-    drawn = bar_plot("a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])], unit="s")
+    drawn = bar_plot(
+        "a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])], unit="s"
+    )
     assert drawn.count("<rect") == 1 + 2 + 2
     assert "a &lt;title&gt;" in drawn
     assert "2.0 s" in drawn

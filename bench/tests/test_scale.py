@@ -55,8 +55,12 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
 
 def test_costs_grow_linearly() -> None:
     """Four times the records take four times the requests and the memory, though runs × parts grow 16-fold."""
-    one, four = simulated(40_000), simulated(160_000)
-    held, held_by_four = measured(15_000)[1], measured(60_000)[1]  # measuring takes five times longer
+    one = simulated(40_000)
+    four = simulated(160_000)
+    held, held_by_four = (
+        measured(15_000)[1],
+        measured(60_000)[1],
+    )  # measuring takes five times longer
     assert len(one.merges) == len(four.merges) == 2
     assert four.runs * four.parts > 12 * one.runs * one.parts
     assert four.slices <= 4.2 * one.slices
@@ -74,7 +78,10 @@ def test_resuming_takes_no_more_memory() -> None:
 
 
 def test_a_night_makes_only_what_changed() -> None:
-    """If a shard with few questions changes, few parts are made; most requests are those that check kept files."""
+    """If a shard with few questions changes, few parts are made.
+
+    Most requests are those that check kept files.
+    """
     first, unchanged, changed = use_limits(SMALL_LIMITS)(simulate_nights)(80_000, OPTIONS, **SIZES)
     assert first.made == first.parts > 80
     assert (unchanged.made, unchanged.regions, unchanged.tasks) == (0, 0, 0)
@@ -94,18 +101,28 @@ def test_pieces_that_are_gone_are_found_by_part() -> None:
     cuts = [b"%06d" % number for number in range(10, 100_000, 10)]
     written = Written(0, "", 0, "")
     parts = tuple(
-        Part(number, "", low, written, 1, b"", b"", {}, (), "", "") for number, low in enumerate([None, *cuts])
+        Part(number, "", low, written, 1, b"", b"", {}, (), "", "")
+        for number, low in enumerate([None, *cuts])
     )
     piece = Piece(0, 0, "", Slice(Shard("", 0, Format.PLAIN)))
-    spans = [(start := rng.randrange(100_000), start + rng.choice([0, 5, 40, 90_000])) for _ in range(300)]
+    spans = [
+        (start := rng.randrange(100_000), start + rng.choice([0, 5, 40, 90_000]))
+        for _ in range(300)
+    ]
     gone = tuple(
         PieceCounts(piece=replace(piece, number=number), first=b"%06d" % low, last=b"%06d" % high)
         for number, (low, high) in enumerate(spans)
     )
-    base = Base(changes=Changes({}, [], [], []), parts=parts, gone=(*gone, PieceCounts(piece=piece)))
+    base = Base(
+        changes=Changes({}, [], [], []), parts=parts, gone=(*gone, PieceCounts(piece=piece))
+    )
     for number in (0, 1, 1_023, 1_024, 5_000, len(parts) - 1):
         low, high = 10 * number, 10 * number + 10
-        expected = [at for at, (first, last) in enumerate(spans) if last >= low and (first < high or high >= 100_000)]
+        expected = [
+            at
+            for at, (first, last) in enumerate(spans)
+            if last >= low and (first < high or high >= 100_000)
+        ]
         assert list(base.removed(number)) == expected
 
 
@@ -116,16 +133,27 @@ def test_without_merging_requests_grow_quadratically() -> None:
     assert four.slices >= 14 * one.slices
 
 
-def test_the_simulation_counts_reads_correctly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulation_counts_reads_correctly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gathering parts from merged runs takes about as many reads as the simulation counts."""
-    pile = [[(b"%06d" % (number * 8 + run), b"x" * 199 + b"\n") for number in range(2_000)] for run in range(8)]
+    pile = [
+        [(b"%06d" % (number * 8 + run), b"x" * 199 + b"\n") for number in range(2_000)]
+        for run in range(8)
+    ]
     cuts = [b"%06d" % (number * 1_000) for number in range(1, 16)]
     runs = spilled(str(tmp_path), pile, 16)
     calls: list[int] = []
     read = LOCAL.read_range
-    monkeypatch.setattr(LOCAL, "read_range", lambda path, size, offset: calls.append(size) or read(path, size, offset))
+    monkeypatch.setattr(
+        LOCAL,
+        "read_range",
+        lambda path, size, offset: calls.append(size) or read(path, size, offset),
+    )
     slices = list(map(whole_run, runs))
-    merged = [merge_runs(f"{tmp_path}/merged-{half}", slices[half::2], 100_000, cuts) for half in range(2)]
+    merged = [
+        merge_runs(f"{tmp_path}/merged-{half}", slices[half::2], 100_000, cuts) for half in range(2)
+    ]
     check(slices[::2] + slices[1::2], 100_000 * 2 // 3 // 4, len(calls))
     for window_bytes in (10_000, 100_000, 300_000):
         for part in range(16):

@@ -37,11 +37,15 @@ class CodedColumn(NamedTuple):
 class Columns(Mapping[str, Any]):
     """Columns of some records, in the order of the corpus: by name, an array, or codes with their values.
 
-    An array has the nearest number to an integer that it cannot hold. `exact` has the integer itself.
+    An array has the nearest number to an integer that it cannot hold. `exact` has the integer
+    itself.
     """
 
     def __init__(
-        self, columns: Mapping[str, Array | CodedColumn], number: Array, exact: Mapping[str, dict[int, int]]
+        self,
+        columns: Mapping[str, Array | CodedColumn],
+        number: Array,
+        exact: Mapping[str, dict[int, int]],
     ) -> None:
         self._columns = columns
         self.number = number
@@ -62,10 +66,16 @@ class Columns(Mapping[str, Any]):
         return f"Columns of {len(self.number):,} records: {', '.join(self)}"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row for each record; its index is `number`. Columns with codes of texts become categories."""
+        """A row for each record; its index is `number`.
+
+        Columns with codes of texts become categories.
+        """
         import pandas as pd  # noqa: PLC0415 - an optional package
 
-        found = {name: _categories(one) if isinstance(one, CodedColumn) else one for name, one in self.items()}
+        found = {
+            name: _categories(one) if isinstance(one, CodedColumn) else one
+            for name, one in self.items()
+        }
         return pd.DataFrame(found, index=self.number)
 
 
@@ -81,18 +91,23 @@ def _categories(column: CodedColumn) -> Any:
     return pd.Categorical.from_codes(codes[column.codes], list(known.values()))
 
 
-def read_columns(selection: Selection, names: Sequence[str], parts: Iterable[int] | None) -> Columns:
+def read_columns(
+    selection: Selection, names: Sequence[str], parts: Iterable[int] | None
+) -> Columns:
     """Read columns of the selected records: some by name or all, of some parts or all.
 
     Raises:
-        UsageError: There is no such column or part, or a part has too many values of a key of metadata for a column.
+        UsageError: There is no such column or part, or a part has too many values of a key of
+            metadata for a column.
         CorpusError: A file of the corpus is damaged.
     """
     numbers = range(len(selection.parts))
     wanted_parts = set(numbers if parts is None else parts)
     for part in wanted_parts:
         if part not in numbers:
-            raise UsageError(f"there is no part {part!r}; the corpus has {len(numbers):,} parts, from 0 on")
+            raise UsageError(
+                f"there is no part {part!r}; the corpus has {len(numbers):,} parts, from 0 on"
+            )
     known = {part: _chosen(selection, part) for part in sorted(wanted_parts)}
     chosen = {part: positions for part, positions in known.items() if len(positions)}
     opened = [selection.columns(part) for part in chosen]
@@ -106,7 +121,10 @@ def read_columns(selection: Selection, names: Sequence[str], parts: Iterable[int
             found[name] = _numbers(selection, name, chosen)
             exact[name] = _exact(selection, name, chosen)
         else:
-            raise UsageError(f"there is no column {name!r}; the columns are {listed(list(COLUMNS))}, metadata.KEY")
+            raise UsageError(
+                f"there is no column {name!r}; the columns are {listed(list(COLUMNS))}, "
+                "metadata.KEY"
+            )
     starts = [positions + selection.starts[part] for part, positions in chosen.items()]
     number = np.concatenate([np.array([], dtype=np.int64), *starts])
     return Columns(found, number, {name: some for name, some in exact.items() if some})
@@ -152,17 +170,24 @@ def _exact(selection: Selection, name: str, chosen: _Chosen) -> dict[int, int]:
 
 
 def _coded(selection: Selection, name: str, chosen: _Chosen) -> CodedColumn:
-    numbers: dict[Any, int] = {}  # of values; those of metadata as they are spelled, because 1, 1.0 and true are equal
+    numbers: dict[
+        Any, int
+    ] = {}  # of values; those of metadata as they are spelled, because 1, 1.0 and true are equal
     found = [np.array([], dtype=np.int32)]
     for part, positions in chosen.items():
         columns = selection.columns(part)
         values = _values(columns, name)
         if values is None:
             raise UsageError(
-                f"{selection.parts[part].path}: {name} has too many values, or too long ones, for a column; "
+                f"{selection.parts[part].path}: {name} has too many values, or too long ones, for "
+                "a column; "
                 "choose other parts, or read the lines"
             )
-        codes = columns.numbers(name)[positions] if name in columns.frames else np.zeros(len(positions), np.uint8)
+        codes = (
+            columns.numbers(name)[positions]
+            if name in columns.frames
+            else np.zeros(len(positions), np.uint8)
+        )
         new = np.zeros(len(values), dtype=np.int32)
         for code in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
             new[code] = numbers.setdefault(values[code], len(numbers))
@@ -172,11 +197,19 @@ def _coded(selection: Selection, name: str, chosen: _Chosen) -> CodedColumn:
 
 
 def _values(columns: PartColumns, name: str) -> Sequence[Any] | None:
-    """What the codes of a column stand for; None if the part has a key of metadata without a column."""
+    """What the codes of a column stand for.
+
+    None if the part has a key of metadata without a column.
+    """
     if not name.startswith(METADATA):
         return columns.values(name)
     if name in columns.frames:
-        return list(map(bytes, msgspec.json.decode(columns.content(f"values.{name}"), type=list[msgspec.Raw])))
+        return list(
+            map(
+                bytes,
+                msgspec.json.decode(columns.content(f"values.{name}"), type=list[msgspec.Raw]),
+            )
+        )
     return [b"null"] if columns.lacks(name.removeprefix(METADATA)) else None
 
 

@@ -1,6 +1,7 @@
 """Count the selected records of a corpus: the same results that `normalize` has in its summary, from columns.
 
-    `Records` of a run of scopes ──▶ `ModelTally` of each scope and model, `QuestionCounts` of each scope ──▶ summaries
+    `Records` of a run of scopes ──▶ `ModelTally` of each scope and model, `QuestionCounts` of each
+    scope ──▶ summaries
 
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
@@ -27,7 +28,10 @@ from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, sco
 
 
 def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
-    """Count what the selected records say about each evaluation and metric; those of all records are known."""
+    """Count what the selected records say about each evaluation and metric.
+
+    Those of all records are known.
+    """
     if selection.is_whole:
         return selection.summary.evaluations
     found: list[EvaluationSummary] = []
@@ -52,7 +56,9 @@ class CountedScope(msgspec.Struct):
 
 def count_run(records: Records, chosen: Array) -> Iterator[CountedScope]:
     """Count the chosen ones of some records, scope by scope."""
-    results = joint_codes((records.scope, records.scopes.stop), (records.model, len(records.models)))[chosen]
+    results = joint_codes(
+        (records.scope, records.scopes.stop), (records.model, len(records.models))
+    )[chosen]
     distinct, of_record = np.unique(results, return_inverse=True)
     tallies = _tallies(records, chosen, of_record, len(distinct))
     by_scope: dict[int, dict[tuple[bytes, bytes], ModelTally]] = {}
@@ -91,12 +97,19 @@ def _tallies(records: Records, chosen: Array, groups: Array, count: int) -> list
         fields[name] = _sums(records.gather(name)[chosen], groups, count, exact_values.of(name))
     exact_scores = exact_values.of("score")
     everything = np.ones(len(groups), dtype=np.bool_)
-    fields["score"], fields["score_squared"] = _score_sums(score, groups, count, exact_scores, everything)
+    fields["score"], fields["score_squared"] = _score_sums(
+        score, groups, count, exact_scores, everything
+    )
     errors = _score_sums(score, groups, count, exact_scores, is_error)
     fields["error_score"], fields["error_score_squared"] = errors
-    fields["latency"] = _latencies(records.gather("latency_ms")[chosen], groups, count, exact_values.of("latency_ms"))
+    fields["latency"] = _latencies(
+        records.gather("latency_ms")[chosen], groups, count, exact_values.of("latency_ms")
+    )
     fields["first"], fields["last"] = _ends(records, chosen, groups, count)
-    return [ModelTally(**dict(zip(fields, values, strict=True))) for values in zip(*fields.values(), strict=True)]
+    return [
+        ModelTally(**dict(zip(fields, values, strict=True)))
+        for values in zip(*fields.values(), strict=True)
+    ]
 
 
 class _Exact:
@@ -112,10 +125,14 @@ class _Exact:
         parts = np.unique(np.searchsorted(selection.starts, self._numbers, side="right") - 1)
         for part in parts.tolist():
             start = int(selection.starts[part])
-            apart |= {start + at: value for at, value in selection.columns(part).exact(name).items()}
+            apart |= {
+                start + at: value for at, value in selection.columns(part).exact(name).items()
+            }
         if not apart:
             return {}
-        return {at: apart[number] for at, number in enumerate(self._numbers.tolist()) if number in apart}
+        return {
+            at: apart[number] for at, number in enumerate(self._numbers.tolist()) if number in apart
+        }
 
 
 def _notes(notes: Array, groups: Array, count: int) -> list[int]:
@@ -127,11 +144,19 @@ def _notes(notes: Array, groups: Array, count: int) -> list[int]:
 
 
 def _sums(numbers: Array, groups: Array, count: int, exact_numbers: dict[int, int]) -> list[int]:
-    """The sum of the numbers of each group. The halves of 64-bit integers are added up apart, so that it is exact."""
+    """The sum of the numbers of each group.
+
+    The halves of 64-bit integers are added up apart, so that it is exact.
+    """
     wide = numbers.astype(np.uint64)
-    low = np.bincount(groups, weights=(wide & np.uint64(0xFFFFFFFF)).astype(np.float64), minlength=count)
+    low = np.bincount(
+        groups, weights=(wide & np.uint64(0xFFFFFFFF)).astype(np.float64), minlength=count
+    )
     high = np.bincount(groups, weights=(wide >> np.uint64(32)).astype(np.float64), minlength=count)
-    found = [int(one) + (int(other) << 32) for one, other in zip(low.tolist(), high.tolist(), strict=True)]
+    found = [
+        int(one) + (int(other) << 32)
+        for one, other in zip(low.tolist(), high.tolist(), strict=True)
+    ]
     for place, value in exact_numbers.items():
         found[int(groups[place])] += value - int(numbers[place])
     return found
@@ -148,7 +173,10 @@ def _score_sums(
     places = places[np.argsort(groups[places], kind="stable")]
     values = scores[places].tolist()
     if exact_scores:
-        values = [exact_scores.get(place, value) for place, value in zip(places.tolist(), values, strict=True)]
+        values = [
+            exact_scores.get(place, value)
+            for place, value in zip(places.tolist(), values, strict=True)
+        ]
     bounds = np.searchsorted(groups[places], np.arange(count + 1)).tolist()
     for group, (begin, end) in enumerate(pairwise(bounds)):
         if begin < end:
@@ -158,7 +186,9 @@ def _score_sums(
     return sums, squares
 
 
-def _latencies(latencies: Array, groups: Array, count: int, exact_latencies: dict[int, int]) -> list[Counter[int]]:
+def _latencies(
+    latencies: Array, groups: Array, count: int, exact_latencies: dict[int, int]
+) -> list[Counter[int]]:
     """The number of records of each group by latency bucket (`rows.bucket_of`)."""
     known = ~np.isnan(latencies)
     known[list(exact_latencies)] = False
@@ -169,7 +199,9 @@ def _latencies(latencies: Array, groups: Array, count: int, exact_latencies: dic
     buckets = (exponent.astype(np.int64) + FIRST_EXPONENT) * BUCKETS_PER_POWER + steps
     buckets[values == 0] = 0
     bound = int(buckets.max(initial=0)) + 1
-    pairs, numbers = np.unique(joint_codes((groups[known], count), (buckets, bound)), return_counts=True)
+    pairs, numbers = np.unique(
+        joint_codes((groups[known], count), (buckets, bound)), return_counts=True
+    )
     for pair, number in zip(pairs.tolist(), numbers.tolist(), strict=True):
         group, bucket = divmod(pair, bound)
         found[group][bucket] = number
@@ -178,7 +210,9 @@ def _latencies(latencies: Array, groups: Array, count: int, exact_latencies: dic
     return found
 
 
-def _ends(records: Records, chosen: Array, groups: Array, count: int) -> tuple[list[bytes], list[bytes]]:
+def _ends(
+    records: Records, chosen: Array, groups: Array, count: int
+) -> tuple[list[bytes], list[bytes]]:
     """The lowest and the highest sample_id of each group, encoded as in sort keys."""
     encoded = list(map(encode_sample_id, records.sample_ids))
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
@@ -193,7 +227,9 @@ def _ends(records: Records, chosen: Array, groups: Array, count: int) -> tuple[l
     return first, [encoded[order[rank]] for rank in highest.tolist()]
 
 
-def _questions(records: Records, chosen: Array, models: Sequence[bytes]) -> dict[int, QuestionCounts]:
+def _questions(
+    records: Records, chosen: Array, models: Sequence[bytes]
+) -> dict[int, QuestionCounts]:
     """Count the questions of each scope."""
     found = {scope: QuestionCounts() for scope in records.scopes}
     question = records.question[chosen]
@@ -211,7 +247,9 @@ def _questions(records: Records, chosen: Array, models: Sequence[bytes]) -> dict
 
     bound = len(records.models)
     cells = joint_codes((question, len(records.first)), (records.model[chosen], bound))
-    distinct, first, of_record, sizes = np.unique(cells, return_index=True, return_inverse=True, return_counts=True)
+    distinct, first, of_record, sizes = np.unique(
+        cells, return_index=True, return_inverse=True, return_counts=True
+    )
     is_answer = (records.flag[chosen] & ANSWERS) > 0
     answers = np.bincount(of_record[is_answer], minlength=len(distinct))
     cell_question = question[first]
@@ -267,12 +305,16 @@ def _add_repeats(
     flags = records.flag[chosen][places].tolist()
     scores = [
         exact_scores.get(place, score)
-        for place, score in zip(places.tolist(), records.score[chosen][places].tolist(), strict=True)
+        for place, score in zip(
+            places.tolist(), records.score[chosen][places].tolist(), strict=True
+        )
     ]
     correct = records.gather("correct")[chosen][places].tolist()
     scopes = records.scope[chosen][places].tolist()
     of_models = records.model[chosen][places].tolist()
     for begin, end in zip(bounds, [*bounds[1:], len(flags)], strict=True):
         model = models[of_models[begin]]
-        outcomes = [(model, (bool(correct[at]), scores[at], flags[at] == ERROR)) for at in range(begin, end)]
+        outcomes = [
+            (model, (bool(correct[at]), scores[at], flags[at] == ERROR)) for at in range(begin, end)
+        ]
         add_repeats(found[scopes[begin]].repeats, outcomes)

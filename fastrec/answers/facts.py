@@ -1,7 +1,8 @@
 """Facts about questions: what some models made of each, as arrays with a value for each question.
 
-A model with several answers counts with their mean. Sums are rounded once, whatever the order of models: most questions
-have only right and wrong answers, so all that is needed of them are two numbers, and few pairs of these are different.
+A model with several answers counts with their mean. Sums are rounded once, whatever the order of
+models: most questions have only right and wrong answers, so all that is needed of them are two
+numbers, and few pairs of these are different.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Facts(NamedTuple):
 
     kinds: Array  # `RIGHT`, `WRONG` and `ERROR` of all their records, added up
     models: Array  # models with an answer
-    right: Array  # how many of them have it right; a model with several answers counts with its share
+    right: (
+        Array  # how many of them have it right; a model with several answers counts with its share
+    )
     score: Array  # the mean over models of their mean scores; NaN without answers
     spread: Array  # twice the standard deviation over models; NaN without answers
     errors: Array  # models with nothing but errors
@@ -55,7 +58,8 @@ def facts_of(table: ScopeRecords, models: Array | None, *, graded: bool) -> Fact
     bounds = np.searchsorted(question, np.arange(count + 1))
     for number in np.flatnonzero(has_other).tolist():
         some = slice(bounds[number], bounds[number + 1])
-        shares, scores = share[some].tolist(), score[some].tolist()
+        shares = share[some].tolist()
+        scores = score[some].tolist()
         right[number] = math.fsum(shares)
         mean[number] = mean_of_doubles(scores)
         spread[number] = _spread(scores if graded else shares)
@@ -101,12 +105,17 @@ def spread_range(table: ScopeRecords) -> float:
 
 
 def mean_lengths(table: ScopeRecords, models: Array | None) -> Array:
-    """By question: the mean over models of the mean length of their answers; NaN without answers."""
+    """By question: the mean over models of the mean length of their answers.
+
+    NaN without answers.
+    """
     cells = table.cells
     is_answer = table.flag & ANSWERS > 0
     lengths = table.gather("response_characters")
     counts = np.bincount(cells.place[is_answer], minlength=len(cells.question))
-    sums = np.bincount(cells.place[is_answer], weights=lengths[is_answer], minlength=len(cells.question))
+    sums = np.bincount(
+        cells.place[is_answer], weights=lengths[is_answer], minlength=len(cells.question)
+    )
     wanted = counts > 0
     if models is not None:
         wanted &= models[cells.model]
@@ -115,7 +124,9 @@ def mean_lengths(table: ScopeRecords, models: Array | None) -> Array:
     answers = np.bincount(question, minlength=table.questions)
     if (counts > 1).any():  # means of several answers are rounded
         bounds = np.searchsorted(question, np.arange(table.questions + 1)).tolist()
-        total = np.array([math.fsum(means[bounds[at] : bounds[at + 1]]) for at in range(table.questions)])
+        total = np.array(
+            [math.fsum(means[bounds[at] : bounds[at + 1]]) for at in range(table.questions)]
+        )
     else:
         total = np.bincount(question, weights=means, minlength=table.questions)
     with np.errstate(invalid="ignore"):

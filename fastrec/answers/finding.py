@@ -10,19 +10,32 @@ import numpy as np
 from fastrec.answers.selection import Array, Selection
 
 
-def find_questions(selection: Selection, text: str, shortest: int, limit: int) -> Iterator[tuple[int, Array]]:
+def find_questions(
+    selection: Selection, text: str, shortest: int, limit: int
+) -> Iterator[tuple[int, Array]]:
     """Yield scopes, and the numbers of records in them that have a hash, or else a `sample_id`, or else a prefix.
 
-    The beginning of a hash needs at least `shortest` characters. Of each scope and hash, the first `limit` are found.
+    The beginning of a hash needs at least `shortest` characters. Of each scope and hash, the first
+    `limit` are found.
     """
-    by_kind: list[list[tuple[Array, Array]]] = [[], [], []]  # numbers and scopes, by hash, by id and by prefix
+    by_kind: list[list[tuple[Array, Array]]] = [
+        [],
+        [],
+        [],
+    ]  # numbers and scopes, by hash, by id and by prefix
     for part in range(len(selection.parts)) if text else ():
         columns = selection.columns(part)
         hashes = columns.values("hash")
         exact = [code for code, value in enumerate(hashes) if value == text]
-        alike = [code for code, value in enumerate(hashes) if value.startswith(text)] if len(text) >= shortest else []
+        alike = (
+            [code for code, value in enumerate(hashes) if value.startswith(text)]
+            if len(text) >= shortest
+            else []
+        )
         ids = [code for code, value in enumerate(columns.values("sample_id")) if str(value) == text]
-        for found, name, codes in zip(by_kind, ("hash", "sample_id", "hash"), (exact, ids, alike), strict=True):
+        for found, name, codes in zip(
+            by_kind, ("hash", "sample_id", "hash"), (exact, ids, alike), strict=True
+        ):
             if codes:
                 scopes = selection.scope_codes(part)
                 places = np.flatnonzero(np.isin(columns.numbers(name), codes) & (scopes >= 0))
@@ -55,7 +68,9 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
     before = dict.fromkeys(wanted, "")  # the nearest other hashes in order
     after: dict[str, str] = {}
     starts = {one[:shortest] for one in wanted}
-    with_id: dict[str, set[str]] = {}  # hashes by `sample_id`, of ids that begin as a wanted hash does
+    with_id: dict[
+        str, set[str]
+    ] = {}  # hashes by `sample_id`, of ids that begin as a wanted hash does
     for part in range(len(selection.parts)):
         columns = selection.columns(part)
         values = columns.values("hash")
@@ -70,7 +85,9 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
         for code, value in enumerate(map(str, columns.values("sample_id"))):
             if value[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]
-                with_id.setdefault(value, set()).update(values[at] for at in np.unique(of_id).tolist())
+                with_id.setdefault(value, set()).update(
+                    values[at] for at in np.unique(of_id).tolist()
+                )
     return {one: _prefix(one, shortest, before[one], after.get(one, ""), with_id) for one in wanted}
 
 

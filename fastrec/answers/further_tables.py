@@ -10,11 +10,12 @@ Prices are in a file:
 
 An exact name decides before a pattern, then the first pattern that matches.
 
-The confidence of answers is in a field of their records, or it is the score that another metric gives them.
+The confidence of answers is in a field of their records, or it is the score that another metric
+gives them.
 
-Names of models are compared without their organisation, in lower case, with - for _ and spaces. Whether the answers are
-the same is told by their outputs, verdicts and scores on common questions. Of several spellings, the others get the
-name of the model with the most records.
+Names of models are compared without their organisation, in lower case, with - for _ and spaces.
+Whether the answers are the same is told by their outputs, verdicts and scores on common questions.
+Of several spellings, the others get the name of the model with the most records.
 """
 
 from __future__ import annotations
@@ -90,9 +91,12 @@ def find_costs(
 ) -> list[ModelCost]:
     """Add up what the chosen models cost, by evaluation and model.
 
-    `metrics` has the metric of each evaluation. Records of its other metrics are about the same answers.
+    `metrics` has the metric of each evaluation. Records of its other metrics are about the same
+    answers.
     """
-    found: dict[tuple[str, str], list[int]] = {}  # answers, with tokens, right, input, cached, output, reasoning
+    found: dict[
+        tuple[str, str], list[int]
+    ] = {}  # answers, with tokens, right, input, cached, output, reasoning
     for scope in index.scopes:
         chosen = tuple(model for model in scope.models if model in models)
         if not chosen or metrics.get(scope.evaluation_name, "") != scope.metric:
@@ -105,7 +109,12 @@ def find_costs(
             if usage := record.token_usage:
                 cached = min(usage.input_tokens_cache_read or 0, usage.input_tokens)
                 reasoning = min(usage.reasoning_tokens or 0, usage.output_tokens)
-                used = usage.input_tokens - cached, cached, usage.output_tokens - reasoning, reasoning
+                used = (
+                    usage.input_tokens - cached,
+                    cached,
+                    usage.output_tokens - reasoning,
+                    reasoning,
+                )
                 right = record.evaluation.is_correct and not record.error
                 for at, number in enumerate((1, right, *used), start=1):
                     sums[at] += number
@@ -151,15 +160,29 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
         by_model.setdefault(one.model_id, []).append(one)
     rows: list[tuple[float, list[str]]] = []
     for model, some in sorted(by_model.items()):
-        answers, unknown, right = (sum(getattr(one, name) for one in some) for name in ("answers", "unknown", "right"))
+        answers, unknown, right = (
+            sum(getattr(one, name) for one in some) for name in ("answers", "unknown", "right")
+        )
         known = [one.cost for one in some if one.cost is not None]
         cost = math.fsum(known) if known else None
-        each = [None if cost is None or not number else cost / number for number in (answers - unknown, right)]
+        each = [
+            None if cost is None or not number else cost / number
+            for number in (answers - unknown, right)
+        ]
         evaluations = f"{len(known)} of {len(some)}"
         spelled = [cost_text(cost) if some[0].priced else "no price", *map(cost_text, each)]
         cells = [model, evaluations, f"{answers:,}", f"{unknown:,}", f"{right:,}", *spelled]
         rows.append((math.inf if each[1] is None else each[1], cells))
-    names = ["model", "evaluations", "records", "no tokens", "right", "cost", "per answer", "per right answer"]
+    names = [
+        "model",
+        "evaluations",
+        "records",
+        "no tokens",
+        "right",
+        "cost",
+        "per answer",
+        "per right answer",
+    ]
     notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
     if unpriced := [model for model, some in by_model.items() if not some[0].priced]:
         notes.append(f"no price for {counted(len(unpriced), 'model')}: {listed(sorted(unpriced))}")
@@ -175,7 +198,10 @@ def find_calibration(index: Index, field: str, filters: Filters) -> list[Calibra
     found: dict[tuple[str, str | None, str], list[tuple[float | None, bool]]] = {}
     for name, answer in (_by_metric if is_metric else _by_field)(index, field, filters):
         found.setdefault(name, []).append(answer)
-    made = [calibrate(name, found[name]) for name in sorted(found, key=lambda name: (name[0], name[1] or "", name[2]))]
+    made = [
+        calibrate(name, found[name])
+        for name in sorted(found, key=lambda name: (name[0], name[1] or "", name[2]))
+    ]
     if not any(one.answers for one in made):
         raise NoMatchError(f"no answer has the field or metric {field!r} with a number from 0 to 1")
     return made
@@ -187,13 +213,18 @@ def _by_metric(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
             stated = Query(evaluation_name=scope.evaluation_name, metric=field)
             for _, model, answer, confidence in index.pairs(query, stated):
                 if answer and confidence and ERROR not in (answer.flag, confidence.flag):
-                    yield (scope.evaluation_name, scope.metric, model), (confidence.score, answer.flag == RIGHT)
+                    yield (
+                        (scope.evaluation_name, scope.metric, model),
+                        (confidence.score, answer.flag == RIGHT),
+                    )
 
 
 def _by_field(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
     path = parse_path(field)
     for scope, query in choose_scopes(index.scopes, filters):
-        every = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=query.models)
+        every = Query(
+            evaluation_name=scope.evaluation_name, metric=scope.metric, models=query.models
+        )
         for line in index.selection.lines(index.numbers_of(every)):
             record = decoded(line)
             if not record.get("error"):
@@ -218,12 +249,19 @@ def similar_pairs(names: Iterable[str], *, probable: bool = False) -> list[tuple
         groups.setdefault(spelling(name), []).append(name)
     pairs = [pair for some in groups.values() for pair in combinations(some, 2)]
     if probable:
-        pairs = [pair for pair in pairs if len({spelling(name.rpartition("/")[0]) for name in pair} - {""}) < 2]
+        pairs = [
+            pair
+            for pair in pairs
+            if len({spelling(name.rpartition("/")[0]) for name in pair} - {""}) < 2
+        ]
     return pairs
 
 
 def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels]:
-    """Compare the answers of models with similar names; `records` has the number of records of each chosen model."""
+    """Compare the answers of models with similar names.
+
+    `records` has the number of records of each chosen model.
+    """
 
     def order(name: str) -> tuple[int, str]:
         return -records[name], name
@@ -240,15 +278,21 @@ def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels
         for found in index.records(query).values():
             for one, other in inside:
                 both = (found.get(name, ()) for name in (one, other))
-                mine, theirs = ([trial[:4] for trial in some if trial.flag & ANSWERS] for some in both)
+                mine, theirs = (
+                    [trial[:4] for trial in some if trial.flag & ANSWERS] for some in both
+                )
                 if mine and theirs:
                     counts[one, other][0] += 1
                     counts[one, other][1] += mine == theirs
     similar: list[SimilarModels] = []
     renamed: set[str] = set()
     for (name, other), (common, same) in counts.items():
-        plain = "*" not in name + other and (name + other).isprintable()  # in a map, a * stands for any text
+        plain = (
+            "*" not in name + other and (name + other).isprintable()
+        )  # in a map, a * stands for any text
         rename = 0 < common == same and not {name, other} & renamed and plain
         renamed |= {other} if rename else set()
-        similar.append(SimilarModels(name=name, other=other, common=common, same=same, rename=rename))
+        similar.append(
+            SimilarModels(name=name, other=other, common=common, same=same, rename=rename)
+        )
     return similar

@@ -1,9 +1,11 @@
 """The questions of a selection of records, and what models made of them.
 
-    `Selection` ──▶ `ScopeRecords` of a scope ──▶ facts about each question, for all models or some ──▶ rows, values
+    `Selection` ──▶ `ScopeRecords` of a scope ──▶ facts about each question, for all models or some
+    ──▶ rows, values
 
-Everything follows from columns, except the texts that are shown: those are read when a row or an answer is asked for.
-The facts about a choice of models and the questions of the last queries are kept, so that the next page is quick.
+Everything follows from columns, except the texts that are shown: those are read when a row or an
+answer is asked for. The facts about a choice of models and the questions of the last queries are
+kept, so that the next page is quick.
 """
 
 from __future__ import annotations
@@ -92,7 +94,9 @@ class Index:
         """The results of the selected records, as they are in a summary."""
         self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(self.evaluations)}
+        self._numbers = {
+            (one.evaluation_name, one.metric): number for number, one in enumerate(self.evaluations)
+        }
         self._lock = threading.RLock()
         self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
         self._ids: _Kept[Query, Array] = _Kept()
@@ -100,7 +104,10 @@ class Index:
         """By text and evaluation: the numbers of records with this text, and where it is."""
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
-        """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
+        """Set the directions of metrics that `--lower-is-better` names.
+
+        Their questions are sorted accordingly.
+        """
         self.scopes[:] = with_directions(self.scopes, lower_is_better)
 
     def scope(self, query: Query) -> Scope | None:
@@ -129,7 +136,10 @@ class Index:
             return self._facts.get_or_make(key, make)
 
     def _positions(self, scope: Scope, models: Sequence[str]) -> Array | None:
-        """Whether each model of a scope is one of some models; None if there are none, which stands for all."""
+        """Whether each model of a scope is one of some models.
+
+        None if there are none, which stands for all.
+        """
         if not models:
             return None
         wanted = set(models)
@@ -145,7 +155,8 @@ class Index:
     def _choose(self, query: Query) -> Array:
         scope = self.scope(query)
         assert scope is not None
-        facts, table = self.facts(query), self.table(query)
+        facts = self.facts(query)
+        table = self.table(query)
         chosen = facts.kinds > 0
         if query.which == "all-wrong":
             chosen &= facts.kinds & ANSWERS == WRONG
@@ -173,7 +184,10 @@ class Index:
         if query.sample_ids:
             chosen &= self._has_sample_id(table, query.sample_ids)
         if query.hashes:
-            matching = [matches_any(table.hash_of(number), query.hashes) for number in range(table.questions)]
+            matching = [
+                matches_any(table.hash_of(number), query.hashes)
+                for number in range(table.questions)
+            ]
             chosen &= np.array(matching, dtype=np.bool_)
         order = self._order(query, scope, facts)
         return order[chosen[order]]
@@ -219,12 +233,15 @@ class Index:
 
     def _metrics_differ(self, query: Query) -> Array:
         """Whether another metric of the same models has another outcome of a model on each question."""
-        scope, table = self.scope(query), self.table(query)
+        scope = self.scope(query)
+        table = self.table(query)
         assert scope is not None
         found = np.zeros(table.questions, dtype=np.bool_)
         mine = _flags_by_question(table)
         for other in self.scopes:
-            is_same = other.evaluation_name == scope.evaluation_name and other.models == scope.models
+            is_same = (
+                other.evaluation_name == scope.evaluation_name and other.models == scope.models
+            )
             if is_same and other.metric != scope.metric:
                 others = self.table(query_of(other))
                 for name, flags in zip(others.names, _flags_by_question(others), strict=True):
@@ -239,13 +256,22 @@ class Index:
         return found
 
     def _output_chars(self, query: Query) -> Array:
-        """By question: the mean over models of the mean length of their answers; NaN without answers."""
-        scope, table = self.scope(query), self.table(query)
+        """By question: the mean over models of the mean length of their answers.
+
+        NaN without answers.
+        """
+        scope = self.scope(query)
+        table = self.table(query)
         assert scope is not None
         return mean_lengths(table, self._positions(scope, query.models))
 
     def search(
-        self, text: str, evaluation: str | None = None, *, jobs: int = 1, progress: Progress | None = None
+        self,
+        text: str,
+        evaluation: str | None = None,
+        *,
+        jobs: int = 1,
+        progress: Progress | None = None,
     ) -> None:
         """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
         with self._lock:
@@ -260,16 +286,22 @@ class Index:
     def _hits(self, query: Query) -> tuple[Array, Array]:
         """By question: whether its input has the text of a query, and how many answers of chosen models have it."""
         self.search(query.text, query.evaluation_name)
-        scope, table = self.scope(query), self.table(query)
+        scope = self.scope(query)
+        table = self.table(query)
         assert scope is not None
-        key = (query.text, None) if (query.text, None) in self._found else (query.text, query.evaluation_name)
+        key = (
+            (query.text, None)
+            if (query.text, None) in self._found
+            else (query.text, query.evaluation_name)
+        )
         numbers, places = self._found[key]
         order = np.argsort(table.number, kind="stable")
         at = np.searchsorted(table.number[order], numbers)
         at[at == len(order)] = 0
         there = order[at] if len(order) else at
         is_own = table.number[there] == numbers if len(order) else np.zeros(len(at), dtype=np.bool_)
-        records, places = there[is_own], places[is_own]
+        records = there[is_own]
+        places = places[is_own]
         in_input = np.zeros(table.questions, dtype=np.bool_)
         in_input[table.question[records[places & 1 > 0]]] = True
         positions = self._positions(scope, query.models)
@@ -279,7 +311,10 @@ class Index:
         return in_input, np.bincount(table.question[records[in_answer]], minlength=table.questions)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
-        """Some of the questions that a query chooses, in its order; none if there is no such scope."""
+        """Some of the questions that a query chooses, in its order.
+
+        None if there is no such scope.
+        """
         ids = self.ids(query)
         return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit].tolist()))
 
@@ -311,7 +346,9 @@ class Index:
         """The same without texts."""
         if not ids:
             return []
-        scope, table, facts = self.scope(query), self.table(query), self.facts(query)
+        scope = self.scope(query)
+        table = self.table(query)
+        facts = self.facts(query)
         assert scope is not None
         input_chars = self._input_chars(query)
         output_chars = self._output_chars(query)
@@ -319,7 +356,8 @@ class Index:
         hits = self._hits(query) if query.text else None
         found = []
         for number in ids:
-            models, right = int(facts.models[number]), float(facts.right[number])
+            models = int(facts.models[number])
+            right = float(facts.right[number])
             spread = _or_none(facts.spread[number])
             found.append(
                 QuestionRow(
@@ -349,7 +387,8 @@ class Index:
     def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
         """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
 
-        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
+        A question is listed once per metric. The beginning of a hash needs at least `shortest`
+        characters.
         """
         found: list[tuple[int, Scope, int]] = []
         for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
@@ -359,7 +398,11 @@ class Index:
             questions = np.unique(table.question[places]).tolist()
             found += [(int(table.number[table.first[one]]), scope, one) for one in questions]
         found.sort(key=lambda one: one[0])
-        rows = [row for _, scope, question in found[:limit] for row in self._rows(query_of(scope), [question])]
+        rows = [
+            row
+            for _, scope, question in found[:limit]
+            for row in self._rows(query_of(scope), [question])
+        ]
         self._add_texts(rows)
         return rows
 
@@ -372,7 +415,10 @@ class Index:
         if self.scope(query) is None:
             return None
         table = self.table(query)
-        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]  # a hash may have a slash
+        starts = [
+            name,
+            *(name[:at] for at, char in enumerate(name) if char == "/"),
+        ]  # a hash may have a slash
         whole = [number for one in starts if (number := table.numbers.get(one)) is not None]
         split = (
             number
@@ -392,7 +438,9 @@ class Index:
     def neighbours(
         self, query: Query, name: str, model: str | None = None
     ) -> tuple[QuestionRow | None, QuestionRow | None]:
-        """The questions before and after one, in the order of the query; None if there is none, or it is not chosen.
+        """The questions before and after one, in the order of the query.
+
+        None if there is none, or it is not chosen.
 
         With a model, the nearest questions that it has a record of.
         """
@@ -411,7 +459,10 @@ class Index:
         return self._one(query, int(ids[0])) if len(ids) else None
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
-        """The next question on which the models disagree; the first one if the query does not choose the question."""
+        """The next question on which the models disagree.
+
+        The first one if the query does not choose the question.
+        """
         ids, at = self._position(query, name)
         following = ids[0 if at is None else at + 1 :]
         if not len(following):
@@ -420,7 +471,8 @@ class Index:
         return self._one(query, int(disputed[0])) if len(disputed) else None
 
     def _position(self, query: Query, name: str) -> tuple[Array, int | None]:
-        ids, number = self.ids(query), self.number_of(query, name)
+        ids = self.ids(query)
+        number = self.number_of(query, name)
         if number is None:
             return ids, None
         places = np.flatnonzero(ids == number)
@@ -428,7 +480,8 @@ class Index:
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question: the best first, in the end those without an answer."""
-        scope, number = self.scope(query), self.number_of(query, name)
+        scope = self.scope(query)
+        number = self.number_of(query, name)
         if scope is None or number is None:
             return {}
         table = self.table(query)
@@ -437,7 +490,9 @@ class Index:
         values = (cells.score if scope.graded else cells.share)[places].tolist()
         sign = 1 if scope.lower_is_better else -1
         known = {}
-        for model, flags, value in zip(cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True):
+        for model, flags, value in zip(
+            cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True
+        ):
             known[model] = flags, value if flags & ANSWERS else None
 
         def order(model: int) -> tuple[bool, bool, float]:
@@ -445,7 +500,9 @@ class Index:
             return not flags, value is None, sign * (value or 0)
 
         ordered = sorted(range(len(scope.models)), key=order)
-        return {scope.models[model]: OUTCOMES_BY_FLAGS[known.get(model, (0,))[0]] for model in ordered}
+        return {
+            scope.models[model]: OUTCOMES_BY_FLAGS[known.get(model, (0,))[0]] for model in ordered
+        }
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
@@ -463,9 +520,17 @@ class Index:
         }
 
     def _trials_of(
-        self, table: ScopeRecords, places: Array, models: Collection[str] | None = None, *, texts: bool = True
+        self,
+        table: ScopeRecords,
+        places: Array,
+        models: Collection[str] | None = None,
+        *,
+        texts: bool = True,
     ) -> dict[tuple[int, str], list[Trial]]:
-        """The records at some places by question and model; in the order of trials, if their texts are read."""
+        """The records at some places by question and model.
+
+        In the order of trials, if their texts are read.
+        """
         if models is not None:
             wanted = np.array([model in models for model in table.models], dtype=np.bool_)
             places = places[wanted[table.model[places]]]
@@ -473,12 +538,20 @@ class Index:
         return read_trials(self.selection, table, places, texts=texts)
 
     def values(
-        self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
+        self,
+        query: Query,
+        models: Sequence[str],
+        *,
+        graded: bool | None = None,
+        repeats: RepeatsAs = MEAN,
     ) -> dict[str, tuple[Value, ...]]:
-        """By name (`QuestionRow.name`), the value of each of some models on a question; None without an answer.
+        """By name (`QuestionRow.name`), the value of each of some models on a question.
 
-        The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
-        the same in several corpora. Several answers become one value, an exact one, as `repeats` says.
+        None without an answer.
+
+        The value is the share of right answers, or the score if the metric is graded; `graded` says
+        so if it must be the same in several corpora. Several answers become one value, an exact
+        one, as `repeats` says.
         """
         scope = self.scope(query)
         if scope is None:
@@ -513,9 +586,13 @@ class Index:
             trials = self._trials_of(table, of_several, texts=repeats.kind in ("majority", "first"))
             for (question, model), some in trials.items():
                 rows[row_of[question]][column_of[model]] = repeats.value(some, graded=by_score)
-        return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
+        return {
+            table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)
+        }
 
-    def blocks(self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False) -> Iterator[Array]:
+    def blocks(
+        self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
+    ) -> Iterator[Array]:
         """Yield the values of some models, many questions at a time: questions × models, NaN without an answer.
 
         With `common`, only questions that all of them have answered.
@@ -525,7 +602,8 @@ class Index:
         column_of = {model: column for column, model in enumerate(models)}
         columns = np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
         is_wanted = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
-        question, column = cells.question[is_wanted], columns[cells.model[is_wanted]]
+        question = cells.question[is_wanted]
+        column = columns[cells.model[is_wanted]]
         values = (cells.score if graded else cells.share)[is_wanted]
         step = max(_CELLS // max(len(models), 1), 1)
         for start in range(0, table.questions, step):
@@ -534,11 +612,13 @@ class Index:
             block[question[begin:end] - start, column[begin:end]] = values[begin:end]
             yield block[~np.isnan(block).any(axis=1)] if common else block
 
-    def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+    def pairs(
+        self, first: Query, second: Query
+    ) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
         """The verdicts of two metrics on the same answers (`match_trials`), with the names of question and model.
 
-        An answer that only one of them judged has None for the other. If the queries choose questions by outcome, those
-        that only one of them chooses are left out.
+        An answer that only one of them judged has None for the other. If the queries choose
+        questions by outcome, those that only one of them chooses are left out.
         """
         others = self.records(second)
         alone: dict[str, dict[str, list[Trial]]] = {}
@@ -576,7 +656,9 @@ class Index:
         ids = self.ids(query)
         places = np.flatnonzero(np.isin(table.question, ids))
         trials = self._trials_of(table, places, query.models or None)
-        found: dict[str, dict[str, list[Trial]]] = {table.names[number]: {} for number in ids.tolist()}
+        found: dict[str, dict[str, list[Trial]]] = {
+            table.names[number]: {} for number in ids.tolist()
+        }
         for (number, model), some in trials.items():
             found[table.names[number]][model] = some
         return found
@@ -591,7 +673,9 @@ class Index:
         answers = np.bincount(cells.place[is_answer], minlength=len(cells.question))
         counts = is_answer & (answers[cells.place] >= repeats.k)
         number = np.bincount(table.model[counts], minlength=len(table.models)).tolist()
-        right = np.bincount(table.model[counts & (table.flag == RIGHT)], minlength=len(table.models)).tolist()
+        right = np.bincount(
+            table.model[counts & (table.flag == RIGHT)], minlength=len(table.models)
+        ).tolist()
         return dict(zip(table.models, zip(number, right, strict=True), strict=True))
 
     def numbers_of(self, query: Query) -> Array:
@@ -606,14 +690,19 @@ class Index:
             is_wanted &= positions[table.model]
         return np.sort(table.number[is_wanted])
 
-    def answers(self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None) -> list[Answer]:
-        """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all.
+    def answers(
+        self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None
+    ) -> list[Answer]:
+        """Read the answers to a question from the parts, in the order of the corpus.
+
+        Of some models, or of all.
 
         Raises:
             UsageError: There are more than `most` of them.
         """
         query = Query(evaluation_name=row.evaluation_name, metric=row.metric)
-        scope, table = self.scope(query), self.table(query)
+        scope = self.scope(query)
+        table = self.table(query)
         assert scope is not None
         is_wanted = table.question == row.number
         positions = self._positions(scope, models)
@@ -638,7 +727,11 @@ class Index:
                 records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
                 values = columns.values(METADATA + key)
                 known = zip(values[1:], records[1:], strict=False)
-                short = {text_of(value): number for value, number in known if is_short(msgspec.json.encode(value))}
+                short = {
+                    text_of(value): number
+                    for value, number in known
+                    if is_short(msgspec.json.encode(value))
+                }
                 counts.setdefault(key, Counter()).update(short)
         few = {key: some for key, some in counts.items() if 2 <= len(some) <= _MOST_VALUES}
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
@@ -683,7 +776,10 @@ def open_index(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Index:
-    """Open the questions of a corpus: of all records, or of those that match; with groups, each is an evaluation."""
+    """Open the questions of a corpus: of all records, or of those that match.
+
+    With groups, each is an evaluation.
+    """
     check_jobs(jobs)
     return Index(select(corpus, filters, groups, jobs=jobs, progress=progress))
 
@@ -726,34 +822,52 @@ def reduce_repeats(index: Index, repeats: RepeatsAs) -> list[EvaluationSummary]:
         models: list[ModelSummary] = []
         while some := one.by_model[len(models) :][: max(_REDUCED_CELLS // one.questions, 1)]:
             names = [model.model_id for model in some]
-            values = (index.values(query, names, graded=by_score, repeats=repeats) for by_score in (False, graded))
+            values = (
+                index.values(query, names, graded=by_score, repeats=repeats)
+                for by_score in (False, graded)
+            )
             shares, scores = (zip(*found.values(), strict=True) for found in values)
-            for model, share, score in zip(some, map(mean_of, shares), map(mean_of, scores), strict=True):
+            for model, share, score in zip(
+                some, map(mean_of, shares), map(mean_of, scores), strict=True
+            ):
                 means: dict[str, Any] = dict(zip(_MEANS, (*share[1:], *score[1:]), strict=True))
                 with_errors = msgspec.structs.replace(model.errors_as_wrong, **means)
-                means |= {"questions": share[0], "questions_answered": share[0], "errors_as_wrong": with_errors}
+                means |= {
+                    "questions": share[0],
+                    "questions_answered": share[0],
+                    "errors_as_wrong": with_errors,
+                }
                 means |= dict(zip(("answers", "correct"), counts[model.model_id], strict=True))
                 models.append(msgspec.structs.replace(model, **means))
         reduced.append(msgspec.structs.replace(one, graded=graded, by_model=models))
     if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
-        raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
+        raise NoMatchError(
+            f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs"
+        )
     return reduced
 
 
-def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:
+def choose_scopes(
+    scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements"
+) -> list[tuple[Scope, Query]]:
     """Choose the scopes that match some filters, each with a query for the questions and models that do.
 
-    An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
+    An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen
+    model.
     """
     chosen = []
     for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
         query = Query(
             evaluation_name=scope.evaluation_name,
             metric=scope.metric,
-            models=() if len(models) == len(scope.models) else tuple(filter(models.__contains__, scope.models)),
+            models=()
+            if len(models) == len(scope.models)
+            else tuple(filter(models.__contains__, scope.models)),
             sample_ids=filters.sample_id,
             hashes=filters.hash,
-            outcomes=tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)),
+            outcomes=tuple(
+                outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)
+            ),
         )
         chosen.append((scope, query))
     return chosen
@@ -761,7 +875,11 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "jud
 
 def other_metrics(index: Index, chosen: Sequence[tuple[Scope, Query]], filters: Filters) -> int:
     """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
-    return len(choose_scopes(index.scopes, filters, "all")) - len(chosen) if len(chosen) < len(index.scopes) else 0
+    return (
+        len(choose_scopes(index.scopes, filters, "all")) - len(chosen)
+        if len(chosen) < len(index.scopes)
+        else 0
+    )
 
 
 def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
@@ -773,12 +891,18 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
         if index.page(msgspec.structs.replace(query, outcomes=()), limit=1).total:
             return
         first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
-        examples |= {str(row.sample_id)[:_LONGEST]: row.sample_hash for row in index.page(first, limit=_EXAMPLES).rows}
+        examples |= {
+            str(row.sample_id)[:_LONGEST]: row.sample_hash
+            for row in index.page(first, limit=_EXAMPLES).rows
+        }
     asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
     if filters.sample_id:
         there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …"
     else:
-        there_are = f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the beginning of a hash"
+        there_are = (
+            f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the "
+            "beginning of a hash"
+        )
     raise NoMatchError(f"no question matches {asked}; {there_are}")
 
 
@@ -788,5 +912,7 @@ def choose_model(pattern: str, models: Collection[str]) -> str:
     found = [model for model in models if matches_any(model, [pattern])]
     check_patterns("model", [pattern], models)
     if len(found) > 1:
-        raise UsageError(f"{pattern!r} matches {len(found):,} models: {listed(sorted(found))}. Name one of them")
+        raise UsageError(
+            f"{pattern!r} matches {len(found):,} models: {listed(sorted(found))}. Name one of them"
+        )
     return found[0]

@@ -1,16 +1,19 @@
 """The leaderboard: all models on the primary metrics of several evaluations, and what their means rest on.
 
 1. Choose the primary metric of each evaluation, and count who answered how many of its questions.
-2. Group models by the evaluations that they have answered. Only models of one group are compared with each other.
-3. Cut the groups into batches of `compared_models`, which bounds memory. For each batch, evaluation by evaluation:
-   - Add up values question by question: pair sums for the tests (`ranks`), and bundles for the bootstrap. A bundle is
-     one question; of more than 10,000 questions, they are dealt to 10,000 bundles in turns, so that time is bounded.
-   - Draw as many bundles as there are, with replacement, within each evaluation; 1,000 times, from a fixed seed. All
-     models of an evaluation get the same draws.
+2. Group models by the evaluations that they have answered. Only models of one group are compared
+   with each other.
+3. Cut the groups into batches of `compared_models`, which bounds memory. For each batch, evaluation
+   by evaluation:
+   - Add up values question by question: pair sums for the tests (`ranks`), and bundles for the
+     bootstrap. A bundle is one question; of more than 10,000 questions, they are dealt to 10,000
+     bundles in turns, so that time is bounded.
+   - Draw as many bundles as there are, with replacement, within each evaluation; 1,000 times, from
+     a fixed seed. All models of an evaluation get the same draws.
    - Add the draws and the pair sums to those of the groups.
 
-Models of a group are compared with each other only within their batch: of a group of more models, the first ones by
-mean have ranks, and none has a mean rank or wins.
+Models of a group are compared with each other only within their batch: of a group of more models,
+the first ones by mean have ranks, and none has a mean rank or wins.
 """
 
 from __future__ import annotations
@@ -35,7 +38,14 @@ from fastrec.notebook import Tabular
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
-from fastrec.statistics.ranks import MeanTest, PairSums, count_wins, pair_sums, rank_ranges, significant
+from fastrec.statistics.ranks import (
+    MeanTest,
+    PairSums,
+    count_wins,
+    pair_sums,
+    rank_ranges,
+    significant,
+)
 from fastrec.summary.document import ModelSummary, ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
@@ -46,7 +56,8 @@ _NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
     "table{border-collapse:collapse}.wide{overflow-x:auto}"
-    "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}.num{text-align:right}.soft{opacity:.7}"
+    "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid "
+    "#8884}.num{text-align:right}.soft{opacity:.7}"
 )
 
 
@@ -127,12 +138,18 @@ class Leaderboard(Tabular, kw_only=True):
         """A row for each model, with a column for each number."""
         found = []
         for model in self.models:
-            row: dict[str, Any] = {"group": model.group, "rank_best": model.rank_best, "rank_worst": model.rank_worst}
+            row: dict[str, Any] = {
+                "group": model.group,
+                "rank_best": model.rank_best,
+                "rank_worst": model.rank_worst,
+            }
             row["model_id"] = model.model_id
             for name in ("mean", "mean_rank", "win_share"):
                 row |= _flat(name, getattr(model, name))
             for one, cell in zip(self.evaluations, model.cells, strict=True):
-                row |= _flat(one.title, cell) | {f"{one.title}.questions": cell.questions if cell else None}
+                row |= _flat(one.title, cell) | {
+                    f"{one.title}.questions": cell.questions if cell else None
+                }
             found.append(row)
         return found
 
@@ -145,37 +162,74 @@ class Leaderboard(Tabular, kw_only=True):
             "mean rank": [_estimate(model.mean_rank, 1, "") for model in models],
             "wins": [_estimate(model.win_share, 100, "%") for model in models],
         }
-        used = [at for at, _ in enumerate(self.evaluations) if any(model.cells[at] for model in models)]
-        cells = [_cell_texts(self.evaluations[at], [model.cells[at] for model in models]) for at in used]
+        used = [
+            at for at, _ in enumerate(self.evaluations) if any(model.cells[at] for model in models)
+        ]
+        cells = [
+            _cell_texts(self.evaluations[at], [model.cells[at] for model in models]) for at in used
+        ]
         names = [name for name, column in columns.items() if any(column)]
         heads = names + [self.evaluations[at].title for at in used]
-        return heads, [list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)]
+        return heads, [
+            list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)
+        ]
 
-    def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False) -> Html:
-        """The tables as HTML; `link` has the address of a cell's questions. The script of `report` sorts `sortable`."""
+    def to_html(
+        self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False
+    ) -> Html:
+        """The tables as HTML; `link` has the address of a cell's questions.
+
+        The script of `report` sorts `sortable`.
+        """
         used = {one.title: one for one in self.evaluations}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
             is_linked = head in used and text != NONE
-            shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
-            return tag("td", tag("span", shown)) if head in _NAMES else tag("td", shown, class_="num")
+            shown = (
+                tag("a", text, href=link(used[head], model.model_id))
+                if link and is_linked
+                else text
+            )
+            return (
+                tag("td", tag("span", shown)) if head in _NAMES else tag("td", shown, class_="num")
+            )
 
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
-            head = [tag("th", name, scope="col", class_=None if name in _NAMES else "num") for name in heads]
-            body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
+            head = [
+                tag("th", name, scope="col", class_=None if name in _NAMES else "num")
+                for name in heads
+            ]
+            body = [
+                tag("tr", *map(partial(cell, model), heads, row))
+                for model, row in zip(models, rows, strict=True)
+            ]
             plain = tag(
                 "div",
-                tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="list board"),
+                tag(
+                    "table",
+                    tag("thead", tag("tr", *head)),
+                    tag("tbody", *body),
+                    class_="list board",
+                ),
                 class_="wide",
             )
-            made.append(table(title, heads, body, class_="board") if sortable else joined(tag("h3", title), plain))
+            made.append(
+                table(title, heads, body, class_="board")
+                if sortable
+                else joined(tag("h3", title), plain)
+            )
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
-        head = joined(tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE))
-        return Html("<!doctype html>" + tag("html", tag("head", head), tag("body", self.to_html()), lang="en"))
+        head = joined(
+            tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE)
+        )
+        return Html(
+            "<!doctype html>"
+            + tag("html", tag("head", head), tag("body", self.to_html()), lang="en")
+        )
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -184,31 +238,51 @@ class Leaderboard(Tabular, kw_only=True):
         by_number: dict[int, list[BoardModel]] = {}
         for model in self.models:
             by_number.setdefault(model.group, []).append(model)
-        return [(f"{counted(len(some), 'model')} {self._about(some[0])}", some) for some in by_number.values()]
+        return [
+            (f"{counted(len(some), 'model')} {self._about(some[0])}", some)
+            for some in by_number.values()
+        ]
 
     def _about(self, model: BoardModel) -> str:
         if number := sum(bool(cell and cell.counts) for cell in model.cells):
             return f"with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
-        return f"without answers to {self.min_coverage:g}% of the questions of any evaluation: not ranked"
+        return (
+            f"without answers to {self.min_coverage:g}% of the questions of any evaluation: "
+            "not ranked"
+        )
 
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""
         lines = [
             f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
-            "rank: the ranks by mean that paired tests allow (Holm). Models are compared within their table only.",
-            "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
+            (
+                "rank: the ranks by mean that paired tests allow (Holm). Models are compared within "
+                "their table only."
+            ),
+            (
+                "mean rank and wins: over evaluations; wins is the share of the other models that a "
+                "model is ahead of."
+            ),
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
             least = f"{self.min_coverage:g}% of the questions"
             lines.append(f"(in brackets): answers to less than {least}; does not count.")
         most = current_limits().compared_models
-        if any(number and size > most for number, size in Counter(model.group for model in self.models).items()):
-            lines.append(f"tables of more than {most:,} models: ranks of the first {most:,}; no mean rank and wins.")
+        if any(
+            number and size > most
+            for number, size in Counter(model.group for model in self.models).items()
+        ):
+            lines.append(
+                f"tables of more than {most:,} models: ranks of the first {most:,}; no mean rank "
+                "and wins."
+            )
         if self.left_out:
             left = counted(self.left_out, "evaluation")
             lines.append(f"{left} with fewer questions left out; `fastrec leaderboard` has all.")
         if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
-            lines.append(f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}")
+            lines.append(
+                f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}"
+            )
         return lines
 
 
@@ -220,15 +294,26 @@ def _flat(name: str, one: Estimate | BoardCell | None) -> dict[str, float | None
 
 
 def _estimate(one: Estimate | None, scale: float, unit: str) -> str:
-    return f"{scale * one.value:.1f}{unit} [{scale * one.low:.1f}–{scale * one.high:.1f}]" if one else ""
+    return (
+        f"{scale * one.value:.1f}{unit} [{scale * one.low:.1f}–{scale * one.high:.1f}]"
+        if one
+        else ""
+    )
 
 
 def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
     """The cells of a column, with the same number of decimals."""
     values = [cell.value if cell else None for cell in cells]
     is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
-    texts = even_scores(values) if is_large else [value_text(value, graded=evaluation.graded) for value in values]
-    return [f"({text})" if cell and not cell.counts else text for cell, text in zip(cells, texts, strict=True)]
+    texts = (
+        even_scores(values)
+        if is_large
+        else [value_text(value, graded=evaluation.graded) for value in values]
+    )
+    return [
+        f"({text})" if cell and not cell.counts else text
+        for cell, text in zip(cells, texts, strict=True)
+    ]
 
 
 class _Column(NamedTuple):
@@ -260,12 +345,17 @@ def choose_primary(scopes: Sequence[Scope], primary: Sequence[str]) -> list[Scop
     by_name: dict[str, list[Scope]] = {}
     for one in scopes:
         by_name.setdefault(one.evaluation_name, []).append(one)
-    chosen = {name: next((one for one in some if one.primary), some[0]) for name, some in by_name.items()}
+    chosen = {
+        name: next((one for one in some if one.primary), some[0]) for name, some in by_name.items()
+    }
     for choice in primary:
         evaluation, equals, metric = choice.rpartition("=")
         names = [name for name in by_name if matches_any(name, [evaluation])]
         found = {
-            name: one for name in names for one in reversed(by_name[name]) if matches_any(one.metric or "", [metric])
+            name: one
+            for name in names
+            for one in reversed(by_name[name])
+            if matches_any(one.metric or "", [metric])
         }
         if not equals or not evaluation or not found:
             raise UsageError(f"--primary {choice!r} is no EVALUATION=METRIC of this corpus")
@@ -287,18 +377,23 @@ def make_leaderboard(
 ) -> Leaderboard:
     """Compare the models on the primary metrics of evaluations, as far as their names match filters.
 
-    `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations, those with the most
-    questions.
+    `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations,
+    those with the most questions.
 
     Raises:
         UsageError: An argument is wrong, or there are too many evaluations and models.
     """
     chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
-    models_of = {(scope.evaluation_name, scope.metric): query.models or scope.models for scope, query in chosen}
+    models_of = {
+        (scope.evaluation_name, scope.metric): query.models or scope.models
+        for scope, query in chosen
+    }
     scopes = choose_primary([scope for scope, _ in chosen], primary)
     known = sorted(name_of(one.evaluation_name) for one in scopes)
     if unknown := sorted((weights or {}).keys() - set(known)):
-        raise UsageError(f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}")
+        raise UsageError(
+            f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}"
+        )
     means = _means_of(index)
     models = {model for one in scopes for model in models_of[one.evaluation_name, one.metric]}
     columns_left = _most_columns(len(scopes), len(models), most)
@@ -306,12 +401,16 @@ def make_leaderboard(
     left_out = len(scopes) - len(largest)
     scopes = [scopes[at] for at in sorted(largest)]
     numbers = metrics_of(scope for scope, _ in chosen)
-    columns, evaluations = [], []
+    columns = []
+    evaluations = []
     for scope in scopes:
         some = models_of[scope.evaluation_name, scope.metric]
         columns.append(_look(index, scope, some, means, min_coverage, keep=_CELLS // len(scopes)))
-        name, several = name_of(scope.evaluation_name), numbers[scope.evaluation_name]
-        weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
+        name = name_of(scope.evaluation_name)
+        several = numbers[scope.evaluation_name]
+        weight = (
+            float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
+        )
         weight = weight if columns[-1].in_unit and not scope.lower_is_better else 0.0
         title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
         names = {"evaluation_name": name, "title": title}
@@ -336,24 +435,35 @@ def make_leaderboard(
     ]
     order = {group: at for at, group in enumerate(dict.fromkeys(batch.group for batch in batches))}
     rows.sort(key=lambda row: (order[row.group], *_place(row)))
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, left_out=left_out)
+    return Leaderboard(
+        evaluations=evaluations, models=rows, min_coverage=min_coverage, left_out=left_out
+    )
 
 
 def _most_columns(evaluations: int, models: int, most: int | None) -> int:
-    """How many evaluations to show. With `most`, there are as many as fit; otherwise all of them must fit."""
+    """How many evaluations to show.
+
+    With `most`, there are as many as fit; otherwise all of them must fit.
+    """
     limits = current_limits()
     fitting = min(limits.board_columns, max(limits.board_cells // max(models, 1), 1))
     if most is None and evaluations > fitting:
         raise UsageError(
-            f"{counted(evaluations, 'evaluation')} of {counted(models, 'model')} are too many for a leaderboard: "
-            f"it has up to {limits.board_columns:,} evaluations, and {limits.board_cells:,} cells. Choose some with "
+            f"{counted(evaluations, 'evaluation')} of {counted(models, 'model')} are too many for "
+            "a leaderboard: "
+            f"it has up to {limits.board_columns:,} evaluations, and {limits.board_cells:,} "
+            "cells. Choose some with "
             "--evaluation and --model, or group by a field with fewer values"
         )
     return fitting if most is None else min(most, fitting)
 
 
 def _place(row: BoardModel) -> tuple[float, float, str]:
-    return -row.mean.value if row.mean else 0.0, row.mean_rank.value if row.mean_rank else 0, row.model_id
+    return (
+        -row.mean.value if row.mean else 0.0,
+        row.mean_rank.value if row.mean_rank else 0,
+        row.model_id,
+    )
 
 
 _Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metric and model
@@ -362,12 +472,20 @@ _Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metri
 def _means_of(index: Index) -> _Means:
     """The exact means of the summary, rounded once: equal means are equal numbers, and those of all commands."""
     return {
-        (one.evaluation_name, one.metric, model.model_id): model for one in index.evaluations for model in one.by_model
+        (one.evaluation_name, one.metric, model.model_id): model
+        for one in index.evaluations
+        for model in one.by_model
     }
 
 
 def _look(
-    index: Index, scope: Scope, models: Sequence[str], means: _Means, min_coverage: float, *, keep: int
+    index: Index,
+    scope: Scope,
+    models: Sequence[str],
+    means: _Means,
+    min_coverage: float,
+    *,
+    keep: int,
 ) -> _Column:
     """Look at all values of an evaluation, and keep them if they are not more than `keep`.
 
@@ -379,7 +497,8 @@ def _look(
     at_once = current_limits().compared_models
     for start in range(0, len(models), at_once):
         some = column.models[start : start + at_once]
-        total, answered = np.zeros(len(some)), np.zeros(len(some))
+        total = np.zeros(len(some))
+        answered = np.zeros(len(some))
         for block in column.blocks(index, some):
             known = ~np.isnan(block)
             values = block[known]
@@ -388,13 +507,19 @@ def _look(
             answered += known.sum(axis=0)
             if len(models) <= at_once and scope.questions * len(models) <= keep:
                 kept.append(block)
-        found = [(model, value, int(n)) for model, value, n in zip(some, total.tolist(), answered, strict=True) if n]
+        found = [
+            (model, value, int(n))
+            for model, value, n in zip(some, total.tolist(), answered, strict=True)
+            if n
+        ]
         for model, value, n in found:
             summed = means[scope.evaluation_name, scope.metric, model]
             mean = summed.mean_score if scope.graded else summed.accuracy
             column.means[model] = value / n if mean is None else mean
         column.answered.update({model: n for model, _, n in found})
-    column.enough.extend(model for model, n in column.answered.items() if 100 * n >= min_coverage * scope.questions)
+    column.enough.extend(
+        model for model, n in column.answered.items() if 100 * n >= min_coverage * scope.questions
+    )
     return column._replace(in_unit=bool(low >= 0 and high <= 1), kept=kept)
 
 
@@ -420,7 +545,9 @@ class _Batch:
         if share:
             self._mean = self._mean + float(share) * both
             values = map(exact_mean, both[0].tolist())
-            self._exact = [total + share * value for total, value in zip(self._exact, values, strict=True)]
+            self._exact = [
+                total + share * value for total, value in zip(self._exact, values, strict=True)
+            ]
         if self.is_whole:
             self._wins = self._wins + count_wins(-both if scope.lower_is_better else both)
         if sums is None or not share:
@@ -469,7 +596,9 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
         shares = {at: weight / total if total else Fraction() for at, weight in exact.items()}
         if len(models) > most:  # the best are tested
             parts = [(columns[at].means, float(share)) for at, share in shares.items() if share]
-            models.sort(key=lambda model: (-sum(share * means[model] for means, share in parts), model))
+            models.sort(
+                key=lambda model: (-sum(share * means[model] for means, share in parts), model)
+            )
         cut = [models[at : at + most] for at in range(0, len(models), most)]
         made = [_Batch(number if places else 0, some, shares) for some in cut]
         made[0].is_tested = len(models) > 1
@@ -492,7 +621,10 @@ def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _estimate_cells(
-    index: Index, columns: Sequence[_Column], batches: Sequence[_Batch], cells: list[dict[str, BoardCell]]
+    index: Index,
+    columns: Sequence[_Column],
+    batches: Sequence[_Batch],
+    cells: list[dict[str, BoardCell]],
 ) -> None:
     """Estimate the cells of some batches of models, and add their evaluations to them."""
     wanted = {model for batch in batches for model in batch.models}
@@ -504,7 +636,9 @@ def _estimate_cells(
         ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         enough = set(column.enough)
-        for place, (model, low, high) in enumerate(zip(models, *interval_ends(both[1:]).tolist(), strict=True)):
+        for place, (model, low, high) in enumerate(
+            zip(models, *interval_ends(both[1:]).tolist(), strict=True)
+        ):
             of_column[model] = BoardCell(
                 value=float(both[0, place]),
                 low=low,
@@ -532,7 +666,8 @@ def _rank_cells(index: Index, column: _Column, cells: dict[str, BoardCell]) -> N
 def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> None:
     ranges = rank_ranges(significant(sums, lower=column.scope.lower_is_better))
     for model, (best, worst) in zip(column.enough, ranges, strict=True):
-        cells[model].rank_best, cells[model].rank_worst = best, worst
+        cells[model].rank_best = best
+        cells[model].rank_worst = worst
 
 
 def _draw_models(
@@ -541,7 +676,8 @@ def _draw_models(
     """The means of some models in an evaluation, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
     rows = min(scope.questions, BUNDLES)
-    sums, counts = np.zeros((rows, len(models))), np.zeros((rows, len(models)))
+    sums = np.zeros((rows, len(models)))
+    counts = np.zeros((rows, len(models)))
     at = 0
 
     def blocks() -> Iterator[Array]:
@@ -561,10 +697,15 @@ def _draw_models(
         values = sums.sum(axis=0) / counts.sum(axis=0)
     for place, model in enumerate(models):
         values[place] = column.means.get(model, values[place])
-    draws = draw_means(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
+    draws = draw_means(
+        sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode())
+    )
     return np.vstack([values, draws]), pairs
 
 
 def _estimates(rows: Array) -> list[Estimate]:
     """The estimates of all models: the first row has the values, the others are draws."""
-    return [Estimate(*numbers) for numbers in zip(rows[0].tolist(), *interval_ends(rows[1:]).tolist(), strict=True)]
+    return [
+        Estimate(*numbers)
+        for numbers in zip(rows[0].tolist(), *interval_ends(rows[1:]).tolist(), strict=True)
+    ]

@@ -11,7 +11,9 @@ from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
 from fastrec.summary.present_ranking import EvaluationStats
 
 
-def add_ranks(evaluations: Sequence[EvaluationStats], index: Index, *, common: bool = False) -> None:
+def add_ranks(
+    evaluations: Sequence[EvaluationStats], index: Index, *, common: bool = False
+) -> None:
     """Add rank ranges to the models that are not `unranked`."""
     most = current_limits().compared_models
     for one in evaluations:
@@ -24,4 +26,5 @@ def add_ranks(evaluations: Sequence[EvaluationStats], index: Index, *, common: b
         sums = pair_sums(index.blocks(query, names, graded=graded, common=common), len(names))
         ranges = rank_ranges(significant(sums, lower=graded and one.lower_is_better))
         for model, (best, worst) in zip(ranked, ranges, strict=False):
-            model.rank_best, model.rank_worst = best, worst
+            model.rank_best = best
+            model.rank_worst = worst

@@ -2,9 +2,10 @@
 
 Of the answers to a question, only parts that have some are read, and only as far as needed.
 
-A phrase is found in inputs and answers, whatever its case. The input is `input.raw` with its references; the answer is
-everything that the model said (`where.said`). All of it is read, so nothing has to be kept for it. Lines that may have
-the phrase are found as bytes, and only these are decoded.
+A phrase is found in inputs and answers, whatever its case. The input is `input.raw` with its
+references; the answer is everything that the model said (`where.said`). All of it is read, so
+nothing has to be kept for it. Lines that may have the phrase are found as bytes, and only these are
+decoded.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def read_answers(
     """
     if most is not None and len(numbers) > most:
         raise UsageError(
-            f"this question has more than {most:,} answers, too many to show; choose some with --model, "
+            f"this question has more than {most:,} answers, too many to show; choose some with "
+            "--model, "
             f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
         )
     decode = msgspec.json.Decoder(schema.record).decode
@@ -85,7 +87,11 @@ def read_answers(
             if head.sample_hash != sample_hash:
                 reason = f"has other records than its columns say; {VERIFY_HINT}"
                 raise CorpusError(selection.part_of(int(numbers[len(answers)])).path, reason)
-            answers.append(_answer(line, head.metric(), head.decoded_sample_id(), _record(line, decode, schema)))
+            answers.append(
+                _answer(
+                    line, head.metric(), head.decoded_sample_id(), _record(line, decode, schema)
+                )
+            )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         path = selection.part_of(int(numbers[len(answers)])).path
         raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
@@ -121,7 +127,9 @@ class _Asked(msgspec.Struct, gc=False):
 
 
 _EXCERPT_CHARS: Final = 200
-_SHORT: Final = re.compile(rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}')  # metadata: texts, numbers, true, false
+_SHORT: Final = re.compile(
+    rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}'
+)  # metadata: texts, numbers, true, false
 _decode_asked = msgspec.json.Decoder(_Asked).decode
 
 
@@ -135,7 +143,11 @@ def read_excerpts(selection: Selection, numbers: Array) -> Iterator[Excerpt]:
     for line in selection.lines(numbers):
         asked = _decode_asked(line)
         known = {key: bytes(value) for key, value in (asked.metadata or {}).items()}
-        short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if is_short(value)}
+        short = {
+            key: text_of(msgspec.json.decode(value))
+            for key, value in known.items()
+            if is_short(value)
+        }
         excerpt = " ".join(asked.input.raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
         yield Excerpt(decode_sample_id(asked.sample_id), excerpt, short)
 
@@ -152,7 +164,9 @@ def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
 
 
 def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) -> Answer:
-    outcome: Outcome = "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
+    outcome: Outcome = (
+        "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
+    )
     latency = record.performance.latency_ms if record.performance else None
     return filled(
         Answer,
@@ -187,7 +201,9 @@ def find_phrase(
     selection: Selection, parts: Sequence[int], phrase: str, *, jobs: int, progress: Progress | None
 ) -> tuple[Array, Array]:
     """Find the records of some parts that have a phrase: their numbers, and where it is."""
-    found: list[tuple[Array, Array]] = [(np.array([], dtype=np.int64), np.array([], dtype=np.uint8))]
+    found: list[tuple[Array, Array]] = [
+        (np.array([], dtype=np.int64), np.array([], dtype=np.uint8))
+    ]
     try:
         phrase.encode()
     except UnicodeEncodeError:  # no record has such text
@@ -196,14 +212,19 @@ def find_phrase(
     size = sum(part.entry.text_bytes for part in files)
     tasks = [_Task(part, phrase.casefold()) for part in files]
     done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
-    for part, (positions, places) in zip(parts, with_progress(done, files, progress, "search"), strict=True):
+    for part, (positions, places) in zip(
+        parts, with_progress(done, files, progress, "search"), strict=True
+    ):
         numbers = np.frombuffer(positions, dtype=np.int64) + selection.starts[part]
         found.append((numbers, np.frombuffer(places, dtype=np.uint8)))
     return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
 
 def _search_part(task: _Task) -> tuple[bytes, bytes]:
-    """Find the records of a part that have a phrase: their positions, and where it is. Runs in a worker."""
+    """Find the records of a part that have a phrase: their positions, and where it is.
+
+    Runs in a worker.
+    """
     positions = array("q")
     places = bytearray()
     try:
@@ -224,11 +245,14 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
         text = bytes(memoryview(data)[:end])
         wanted = [spelled] if text.isascii() else [spelled, *folded]
         counted = position = 0
-        for first, beyond in lines_with(text.lower(), wanted, end):  # ASCII letters become lower case
+        for first, beyond in lines_with(
+            text.lower(), wanted, end
+        ):  # ASCII letters become lower case
             position += text.count(b"\n", counted, first)
             counted = first
             record = decoded(text[first:beyond])
-            asked, references = record["input"]["raw"], record["input"]["reference"]
+            asked = record["input"]["raw"]
+            references = record["input"]["reference"]
             texts = [asked, references] if isinstance(references, str) else [asked, *references]
             place = IN_INPUT * any(phrase in one.casefold() for one in texts)
             place |= IN_ANSWER * any(phrase in one.casefold() for one in said(record))
@@ -241,13 +265,15 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
 def needles(phrase: str) -> tuple[bytes, tuple[bytes, ...]]:
     r"""What a line with a phrase contains, given without case: the phrase as JSON spells it, or a special character.
 
-    ASCII letters of the line must be in lower case. Special characters become a letter of the phrase, or several, if
-    case is removed: other capital letters, and characters such as `ß`.
+    ASCII letters of the line must be in lower case. Special characters become a letter of the
+    phrase, or several, if case is removed: other capital letters, and characters such as `ß`.
 
     >>> needles("é")
     (b'\xc3\xa9', (b'\xc3\x89',))
     """
     letters = set(phrase)
     chars = ((char, char.casefold()) for char in map(chr, range(0x80, _LAST_CASED)))
-    special = tuple(char.encode() for char, folded in chars if folded != char and not letters.isdisjoint(folded))
+    special = tuple(
+        char.encode() for char, folded in chars if folded != char and not letters.isdisjoint(folded)
+    )
     return msgspec.json.encode(phrase)[1:-1].lower(), special

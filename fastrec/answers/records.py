@@ -2,11 +2,12 @@
 
     scope codes and columns of parts ──▶ `Records` of a run of scopes ──▶ `ScopeRecords` ──▶ `Cells`
 
-Neighbouring scopes are loaded together, as many as `_RECORDS` allows, so that a corpus with many small scopes is not
-read once for each, and one with many records is never in memory as a whole. A scope with more records is loaded alone.
+Neighbouring scopes are loaded together, as many as `_RECORDS` allows, so that a corpus with many
+small scopes is not read once for each, and one with many records is never in memory as a whole. A
+scope with more records is loaded alone.
 
-A question is a `sample_hash` within a scope, or a `sample_id` of it if the hash is split (`keys.is_split`). Questions
-are in the order of their first records.
+A question is a `sample_hash` within a scope, or a `sample_id` of it if the hash is split
+(`keys.is_split`). Questions are in the order of their first records.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Values:
     def add(self, values: Sequence[Any]) -> Array:
         """The number of each of some values."""
         numbers = self.numbers
-        return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+        return np.array(
+            [numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64
+        )
 
     def list(self) -> list[Any]:
         return list(self.numbers)
@@ -67,7 +70,10 @@ def joint_codes(*columns: tuple[Array, int]) -> Array:
 
 
 def dense_in_order(codes: Array) -> tuple[Array, Array]:
-    """Number codes in the order in which they come first; also return the place where each comes first."""
+    """Number codes in the order in which they come first.
+
+    Also return the place where each comes first.
+    """
     _, first, places = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     new = np.empty(len(order), dtype=np.int64)
@@ -78,13 +84,17 @@ def dense_in_order(codes: Array) -> tuple[Array, Array]:
 class Records:
     """All records of a run of scopes, scope by scope, in the order of the corpus."""
 
-    def __init__(self, selection: Selection, scopes: range, parts: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, selection: Selection, scopes: range, parts: Sequence[int] | None = None
+    ) -> None:
         """Load the records of some scopes; with `parts`, only those in these parts."""
         self.selection = selection
         self.scopes = scopes
         self._models = Values()
         self._hashes = Values()
-        columns: dict[str, list[Array]] = {name: [] for name in ("number", "scope", "model", "hash", "flag", "score")}
+        columns: dict[str, list[Array]] = {
+            name: [] for name in ("number", "scope", "model", "hash", "flag", "score")
+        }
         for part in self._parts() if parts is None else parts:
             codes = selection.scope_codes(part)
             chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))
@@ -93,8 +103,12 @@ class Records:
             found = selection.columns(part)
             columns["number"].append(chosen + selection.starts[part])
             columns["scope"].append(codes[chosen])
-            columns["model"].append(self._models.add(found.values("model"))[found.numbers("model")[chosen]])
-            columns["hash"].append(self._hashes.add(found.values("hash"))[found.numbers("hash")[chosen]])
+            columns["model"].append(
+                self._models.add(found.values("model"))[found.numbers("model")[chosen]]
+            )
+            columns["hash"].append(
+                self._hashes.add(found.values("hash"))[found.numbers("hash")[chosen]]
+            )
             outcome = found.numbers("correct")[chosen] + 2 * found.numbers("error")[chosen]
             columns["flag"].append(_FLAGS[outcome])
             columns["score"].append(found.numbers("score")[chosen])
@@ -141,7 +155,9 @@ class Records:
         by_run = (*hashes, (self.model, len(self.models)), (run, len(runs)))
         _, hash_codes = np.unique(by_hash, return_inverse=True)
         _, first_of_run = np.unique(joint_codes(*by_run), return_index=True)
-        _, first_of_sample = np.unique(joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True)
+        _, first_of_sample = np.unique(
+            joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True
+        )
         distinct_runs = np.bincount(hash_codes[first_of_run], minlength=1)
         distinct_samples = np.bincount(hash_codes[first_of_sample], minlength=len(distinct_runs))
         return (distinct_samples > distinct_runs)[hash_codes] if len(hash_codes) else nothing
@@ -151,7 +167,10 @@ class Records:
         return gather(self.selection, name, self.number)
 
     def codes(self, name: str) -> tuple[Array, list[Any]]:
-        """The codes of another column of these records, and their values; equal values of all parts have one code."""
+        """The codes of another column of these records, and their values.
+
+        Equal values of all parts have one code.
+        """
         values = Values()
         selection = self.selection
         order = np.argsort(self.number, kind="stable")
@@ -276,16 +295,22 @@ class ScopeRecords:
         is_answer = (self.flag & ANSWERS) > 0
         is_right = self.flag == RIGHT
         for kind, has_kind in ((RIGHT, is_right), (WRONG, self.flag == WRONG), (ERROR, ~is_answer)):
-            flags |= np.where(np.bincount(place[has_kind], minlength=count) > 0, kind, 0).astype(np.uint8)
+            flags |= np.where(np.bincount(place[has_kind], minlength=count) > 0, kind, 0).astype(
+                np.uint8
+            )
         answers = np.bincount(place[is_answer], minlength=count)
         share = np.bincount(place[is_right], minlength=count) / np.maximum(answers, 1)
         score = np.zeros(count)
         score[place[is_answer]] = self.score[is_answer]
         if len(place) > count:
             several = np.flatnonzero(answers > 1)
-            for cell, scores in zip(several.tolist(), self._grouped(several, place, is_answer), strict=True):
+            for cell, scores in zip(
+                several.tolist(), self._grouped(several, place, is_answer), strict=True
+            ):
                 score[cell] = mean_of_doubles(scores)
-        return Cells(question, model, flags, share, score, np.bincount(place, minlength=count), place)
+        return Cells(
+            question, model, flags, share, score, np.bincount(place, minlength=count), place
+        )
 
     def _grouped(self, cells: Array, place: Array, wanted: Array) -> list[list[float]]:
         """The scores of the wanted records of some cells."""
@@ -299,7 +324,9 @@ class ScopeRecords:
         """Check that the models are those of the summary."""
         if tuple(models) != self.models:
             path = self.records.selection.corpus
-            raise CorpusError(path, f"its columns have other models than its summary; {VERIFY_HINT}")
+            raise CorpusError(
+                path, f"its columns have other models than its summary; {VERIFY_HINT}"
+            )
 
 
 def mean_of_doubles(values: Sequence[float]) -> float:
@@ -311,7 +338,10 @@ def mean_of_doubles(values: Sequence[float]) -> float:
 
 
 class RecordsOfScopes:
-    """Loads the records of scopes as they are asked for, and keeps the last ones. May be used by several threads."""
+    """Loads the records of scopes as they are asked for, and keeps the last ones.
+
+    May be used by several threads.
+    """
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection

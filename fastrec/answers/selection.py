@@ -1,10 +1,12 @@
 """Which records of a corpus count, and the scope of each: all records, those that match filters, or groups of them.
 
-    columns of a part ──▶ a mask of the records that match ──▶ the scope of each: evaluation, metric and group
+    columns of a part ──▶ a mask of the records that match ──▶ the scope of each: evaluation, metric
+    and group
 
-Filters and groups are evaluated on columns, once for each distinct value. What has no column is read from the text, but
-only of records that match everything else. With groups, each group is an evaluation, whose name has the group
-(`where.grouped_name`), so all that is asked of evaluations can be asked of groups.
+Filters and groups are evaluated on columns, once for each distinct value. What has no column is
+read from the text, but only of records that match everything else. With groups, each group is an
+evaluation, whose name has the group (`where.grouped_name`), so all that is asked of evaluations can
+be asked of groups.
 
 A record is identified by its number: its position in the corpus, over all parts.
 """
@@ -62,9 +64,13 @@ class Selection:
         self.parts = self.reader.parts
         self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
         """The number of the first record of each part, and of one after the last record."""
-        self.scopes: list[ScopeName] = [(one.evaluation_name, one.metric) for one in self.summary.evaluations]
+        self.scopes: list[ScopeName] = [
+            (one.evaluation_name, one.metric) for one in self.summary.evaluations
+        ]
         self.is_whole = True
-        self._codes: list[Array] = []  # by part, the scope of each record, or -1; empty if all records count
+        self._codes: list[
+            Array
+        ] = []  # by part, the scope of each record, or -1; empty if all records count
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -78,7 +84,9 @@ class Selection:
         columns = self.columns(part)
         evaluations = columns.values("evaluation")
         metrics = columns.values("metric")
-        joint = columns.numbers("evaluation").astype(np.int64) * len(metrics) + columns.numbers("metric")
+        joint = columns.numbers("evaluation").astype(np.int64) * len(metrics) + columns.numbers(
+            "metric"
+        )
         distinct, places = np.unique(joint, return_inverse=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
         pairs = (divmod(one, len(metrics)) for one in distinct.tolist())
@@ -90,7 +98,12 @@ class Selection:
         return np.array(found, dtype=np.int32)[places]
 
     def filtered(
-        self, filters: Filters, *, jobs: int = 1, progress: Progress | None = None, allow_empty: bool = False
+        self,
+        filters: Filters,
+        *,
+        jobs: int = 1,
+        progress: Progress | None = None,
+        allow_empty: bool = False,
     ) -> Selection:
         """Select the records that match some filters.
 
@@ -106,8 +119,12 @@ class Selection:
         masks: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
-            positions = None if self.is_whole else np.flatnonzero(self.scope_codes(part) >= 0).tolist()
-            found = ColumnFilter(self.columns(part), filters, positions, has_metrics=self._has_metrics)
+            positions = (
+                None if self.is_whole else np.flatnonzero(self.scope_codes(part) >= 0).tolist()
+            )
+            found = ColumnFilter(
+                self.columns(part), filters, positions, has_metrics=self._has_metrics
+            )
             masks.append(_mask(found.positions, self.parts[part].entry.records))
             to_read.append(_mask(found.to_read, self.parts[part].entry.records))
         for part, read in self._read(to_read, filters, [()] * len(masks), jobs, progress):
@@ -119,7 +136,9 @@ class Selection:
         made._number_scopes(self.scopes, codes)
         return made
 
-    def grouped(self, groups: Groups, *, jobs: int = 1, progress: Progress | None = None) -> Selection:
+    def grouped(
+        self, groups: Groups, *, jobs: int = 1, progress: Progress | None = None
+    ) -> Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
@@ -148,15 +167,22 @@ class Selection:
             codes.append(of_part)
             models |= self._models_of(part, of_part)
             _check_groups(groups, len(models))
-        scopes = [(grouped_name(self.scopes[number][0], key), self.scopes[number][1]) for number, *key in names]
+        scopes = [
+            (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
+            for number, *key in names
+        ]
         made._number_scopes(scopes, codes)
         return made
 
-    def count_numbers(self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None) -> Counter[Any]:
+    def count_numbers(
+        self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None
+    ) -> Counter[Any]:
         """Count the numbers of the field of a group."""
         counts: Counter[Any] = Counter()
         for part, (field,) in self._fields((group,), jobs, progress):
-            records = np.bincount(field.codes[self.scope_codes(part) >= 0], minlength=len(field.values))
+            records = np.bincount(
+                field.codes[self.scope_codes(part) >= 0], minlength=len(field.values)
+            )
             for found, count in zip(field.values, records.tolist(), strict=True):
                 number = number_of(found) if count else None
                 if number is not None:
@@ -189,13 +215,18 @@ class Selection:
         """The values of a column in some records, given their numbers in ascending order."""
         bounds = np.searchsorted(numbers, self.starts)
         found = [
-            self.columns(part).numbers(name)[numbers[bounds[part] : bounds[part + 1]] - self.starts[part]]
+            self.columns(part).numbers(name)[
+                numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
+            ]
             for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist()
         ]
         return np.concatenate(found) if found else np.array([], dtype=np.int64)
 
     def _number_scopes(self, scopes: Sequence[ScopeName], codes: list[Array]) -> None:
-        """Set the scope of each record; scopes without records are left out, the others are in order."""
+        """Set the scope of each record.
+
+        Scopes without records are left out, the others are in order.
+        """
         used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
         for some in codes:
             used[some] = True
@@ -207,14 +238,19 @@ class Selection:
             new[number] = position
         self._codes = [new[some] for some in codes]
 
-    def _fields(self, groups: Groups, jobs: int, progress: Progress | None) -> Iterator[tuple[int, list[Field]]]:
+    def _fields(
+        self, groups: Groups, jobs: int, progress: Progress | None
+    ) -> Iterator[tuple[int, list[Field]]]:
         """Yield the number of each part, and the values of the field of each group in its records."""
         known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
         unread = [
-            tuple(group for group, field in zip(groups, fields, strict=True) if field is None) for fields in known
+            tuple(group for group, field in zip(groups, fields, strict=True) if field is None)
+            for fields in known
         ]
         masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        to_read = [mask if some else np.zeros_like(mask) for mask, some in zip(masks, unread, strict=True)]
+        to_read = [
+            mask if some else np.zeros_like(mask) for mask, some in zip(masks, unread, strict=True)
+        ]
         read = self._read(to_read, Filters(), unread, jobs, progress)
         for part, fields in enumerate(known):
             if unread[part] and to_read[part].any():
@@ -225,7 +261,10 @@ class Selection:
             yield part, [field or nothing for field in fields]
 
     def _field(self, part: int, group: GroupBy) -> Field | None:
-        """The values of the field of a group; None if lines have to be read, because of how values are spelled."""
+        """The values of the field of a group.
+
+        None if lines have to be read, because of how values are spelled.
+        """
         found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
         if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
             return None
@@ -262,7 +301,9 @@ class Selection:
         parts = [task.part for task in tasks]
         size = sum(part.entry.text_bytes for part in parts)
         results = run_in_order(_read_fields, tasks, text_bytes=size, jobs=jobs)
-        for task, result in zip(tasks, with_progress(results, parts, progress, "read"), strict=True):
+        for task, result in zip(
+            tasks, with_progress(results, parts, progress, "read"), strict=True
+        ):
             yield task.number, result
 
     def _models_of(self, part: int, codes: Array) -> set[tuple[int, str]]:
@@ -288,7 +329,11 @@ class Selection:
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
     name, metric = scope
-    return name.encode(errors="surrogatepass"), metric is not None, (metric or "").encode(errors="surrogatepass")
+    return (
+        name.encode(errors="surrogatepass"),
+        metric is not None,
+        (metric or "").encode(errors="surrogatepass"),
+    )
 
 
 def parse_groups(fields: Strings) -> Groups:
@@ -324,7 +369,9 @@ def select_same_bins(
     for number, corpus in enumerate(corpora, 1):
         may_be_empty = number < len(corpora) or any(one.scopes for one in found)
         selection = Selection(corpus)
-        found.append(selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty))
+        found.append(
+            selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
+        )
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
@@ -335,12 +382,17 @@ def select_same_bins(
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
-    """The numbers of some records as an array; UsageError if they are not those of records, in ascending order."""
+    """The numbers of some records as an array.
+
+    UsageError if they are not those of records, in ascending order.
+    """
     found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
     if not found.size:
         return np.array([], dtype=np.int64)
     if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= selection.starts[-1]:
-        raise UsageError(f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}")
+        raise UsageError(
+            f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}"
+        )
     if (found[1:] < found[:-1]).any():
         raise UsageError("the numbers of records must be in ascending order")
     return found.astype(np.int64)
@@ -388,7 +440,9 @@ def _read_fields(task: _ReadTask) -> _Read:
     try:
         for line in lines_of(part, columns, np.flatnonzero(bits)):
             record = decoded(line)
-            matches.append(filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record))
+            matches.append(
+                filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
+            )
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = next((spell(value) for value in values_of(record, path)), b"null")
                 codes.append(values.setdefault(spelled, len(values)))
@@ -419,13 +473,19 @@ def _check_groups(groups: Groups, results: int) -> None:
     if results > most:
         fields = ", ".join(group.field for group in groups)
         raise UsageError(
-            f"{fields} has too many values to group by: there are more than {most:,} results, each of a group, "
-            "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer records"
+            f"{fields} has too many values to group by: there are more than {most:,} results, "
+            "each of a group, "
+            "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer "
+            "records"
         )
 
 
-def _check_fields(parts: Sequence[PartFile], filters: Filters, *, nothing_matches: bool = False) -> None:
+def _check_fields(
+    parts: Sequence[PartFile], filters: Filters, *, nothing_matches: bool = False
+) -> None:
     if filters.where:
         from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
 
-        check_fields([shard_at(part.path) for part in parts], filters.where, nothing_matches=nothing_matches)
+        check_fields(
+            [shard_at(part.path) for part in parts], filters.where, nothing_matches=nothing_matches
+        )

@@ -1,7 +1,7 @@
 """A question with its answers as a document: what `show` prints, and the examples of `compare`.
 
-A record is one answer judged by one metric. Records of several metrics that have the same conversation are shown as one
-answer with several verdicts.
+A record is one answer judged by one metric. Records of several metrics that have the same
+conversation are shown as one answer with several verdicts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """
     common = {(name, value) for name, value in (trials[0] if trials else {}).items()
               if all(one.get(name) == value for one in trials)}  # fmt: skip
-    return [{name: value for name, value in one.items() if (name, value) not in common} for one in trials]
+    return [
+        {name: value for name, value in one.items() if (name, value) not in common}
+        for one in trials
+    ]
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -169,10 +172,12 @@ def read_question(
     *,
     most: int | None = None,
 ) -> ShownQuestion | None:
-    """Read a question and its answers; None if the queries, one for each metric of an evaluation, do not have it.
+    """Read a question and its answers.
 
-    `name` is a `QuestionRow.name`. Of the filters, those by sample_id and outcome count. Without `models`, the models
-    of the queries are shown.
+    None if the queries, one for each metric of an evaluation, do not have it.
+
+    `name` is a `QuestionRow.name`. Of the filters, those by sample_id and outcome count. Without
+    `models`, the models of the queries are shown.
 
     Raises:
         UsageError: There are more than `most` answers by one metric.
@@ -198,13 +203,17 @@ def read_question(
         numbered = sorted(answers.values(), key=lambda one: one.model_id)
         for _, group in groupby(numbered, key=lambda one: one.model_id):
             same = list(group)
-            for at, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
+            for at, (one, trial) in enumerate(
+                zip(same, tell_apart([one.trial for one in same]), strict=True), start=1
+            ):
                 one.number, one.total, one.trial = at, len(same), trial
         for answer in numbered:
             answer.verdicts = [
                 one
                 for one in answer.verdicts
-                if filters.accepts_outcome(is_correct=one.outcome == "right", has_error=one.outcome == "error")
+                if filters.accepts_outcome(
+                    is_correct=one.outcome == "right", has_error=one.outcome == "error"
+                )
             ]
         shown.answers = [answer for answer in numbered if answer.verdicts]
     return shown
@@ -230,7 +239,16 @@ def _add(
         choices=found.choices if found.choices != question.choices else None,
         turns=found.turns,
     )
-    same = spell((shown.model_id, shown.evaluation_id, shown.sample_id, shown.prompt, shown.choices, shown.turns))
+    same = spell(
+        (
+            shown.model_id,
+            shown.evaluation_id,
+            shown.sample_id,
+            shown.prompt,
+            shown.choices,
+            shown.turns,
+        )
+    )
     # Repeats have the same metric, so they stay apart even if their conversations are the same.
     number = repeats[same, answer.metric]
     repeats[same, answer.metric] += 1

@@ -1,7 +1,7 @@
 """The table of questions: which questions a query chooses, in which order, and what is known about each.
 
-A question is counted once per metric. A model that answered a question several times counts with the mean of its
-answers. Records with an error are no answers.
+A question is counted once per metric. A model that answered a question several times counts with
+the mean of its answers. Records with an error are no answers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,30 @@ from fastrec.summary.document import Kind
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
 """What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
+OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = (
+    "none",
+    "right",
+    "wrong",
+    "mixed",
+    "error",
+    "right",
+    "wrong",
+    "mixed",
+)
 """By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a sum of these."""
 OutcomeFilter = Literal["right", "wrong", "error"]
-OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {"right": "right", "wrong": "wrong", "errors": "error"}
+OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
+    "right": "right",
+    "wrong": "wrong",
+    "errors": "error",
+}
 """The outcome of a record by the name of its filter."""
 Which = Literal["all", "all-wrong", "all-right", "disagreement", "metrics-differ", "errors"]
 """Questions that all models with an answer get wrong, or right; questions on which they differ; on which another metric
 of the same models gives another verdict; with an error."""
-Sort = Literal["order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"]
+Sort = Literal[
+    "order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"
+]
 """The order of questions; `order` is that of the corpus."""
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 
@@ -89,7 +104,8 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """The mean over models of their mean scores; null without answers."""
     disagreement: float | None
     """Twice the standard deviation over models, of the share of right answers, or of the score if the metric is graded,
-    as a share of its range: 0 if all models agree, 1 if half of them are right; null without answers."""
+    as a share of its range: 0 if all models agree, 1 if half of them are right; null without
+    answers."""
     errors: int
     """Models with nothing but errors."""
     input_chars: int

@@ -1,7 +1,8 @@
 """The conversation in a record: who said what, with reasoning, tool calls and their results.
 
-All schema versions and interaction types have this one form. A single turn is the input, then the output. What the
-schema does not know stays: unknown keys are in `other`, next to what they belong to.
+All schema versions and interaction types have this one form. A single turn is the input, then the
+output. What the schema does not know stays: unknown keys are in `other`, next to what they belong
+to.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _STATUS_KEYS: Final = ("status", "status_code", "statusCode")
 def is_failure(result: str) -> bool:
     """Return whether the result of a tool says that it is an error.
 
-    It does if it begins with the word `Error`, with the name of an exception and a colon, with a traceback or with an
-    HTTP status of 400 to 599, or if it is a JSON object with one of these:
+    It does if it begins with the word `Error`, with the name of an exception and a colon, with a
+    traceback or with an HTTP status of 400 to 599, or if it is a JSON object with one of these:
 
     - `error`, `errors`, `is_error` or `isError` that is not empty, 0, false or null
     - `status`, `status_code` or `statusCode` that is "error" or a number from 400 to 599
@@ -49,12 +50,16 @@ def is_failure(result: str) -> bool:
         document: Any = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
-    return any(map(document.get, _ERROR_KEYS)) or any(map(_is_failed_status, map(document.get, _STATUS_KEYS)))
+    return any(map(document.get, _ERROR_KEYS)) or any(
+        map(_is_failed_status, map(document.get, _STATUS_KEYS))
+    )
 
 
 def _is_failed_status(status: object) -> bool:
     if isinstance(status, str):
-        return status.lower() == "error" or (status.isascii() and status.isdigit() and 400 <= int(status[:9]) < 600)
+        return status.lower() == "error" or (
+            status.isascii() and status.isdigit() and 400 <= int(status[:9]) < 600
+        )
     return isinstance(status, int) and 400 <= status < 600
 
 
@@ -127,25 +132,33 @@ _TURNS: Final = ("interactions", "messages")
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     section: frozenset(names.split())
     for section, names in {
-        "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id sample_hash"
-        " interaction_type input output interactions messages answer_attribution evaluation token_usage performance"
+        "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id "
+        "sample_hash"
+        " interaction_type input output interactions messages answer_attribution evaluation "
+        "token_usage performance"
         " error metadata",
         "input": "raw formatted reference choices",
         "output": "raw reasoning_trace",
         "evaluation": "score is_correct num_turns tool_calls_count",
-        "token_usage": "input_tokens output_tokens total_tokens input_tokens_cache_write input_tokens_cache_read"
+        "token_usage": "input_tokens output_tokens total_tokens input_tokens_cache_write "
+        "input_tokens_cache_read"
         " reasoning_tokens",
         "performance": "latency_ms time_to_first_token_ms generation_time_ms",
     }.items()
 }
-_TURN_KEYS: Final = frozenset({"turn_idx", "role", "content", "reasoning_trace", "tool_calls", "tool_call_id"})
+_TURN_KEYS: Final = frozenset(
+    {"turn_idx", "role", "content", "reasoning_trace", "tool_calls", "tool_call_id"}
+)
 _CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
 
 
 def decoded(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):  # an integer with too many digits for msgspec, or many levels
+    except (
+        msgspec.DecodeError,
+        RecursionError,
+    ):  # an integer with too many digits for msgspec, or many levels
         return parse(line)[0]
 
 
@@ -156,10 +169,16 @@ def transcript_of(record: Any) -> Transcript:
     Results of tools are matched with their calls (`_match_results`).
     """
     record = decoded(record) if isinstance(record, bytes) else record
-    values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
+    values: dict[str, Any] = (
+        msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
+    )
     asked = values["input"]
-    turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
-    _match_results(turns, [turn.get("tool_call_id") for key in _TURNS for turn in values.get(key) or ()])
+    turns = [
+        _turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())
+    ]
+    _match_results(
+        turns, [turn.get("tool_call_id") for key in _TURNS for turn in values.get(key) or ()]
+    )
     turns.extend(_outputs(values.get("output") or {}, after_turns=bool(turns)))
     return Transcript(
         question=_text(asked["raw"]),
@@ -167,7 +186,9 @@ def transcript_of(record: Any) -> Transcript:
         references=_texts(asked["reference"]),
         choices=_texts(asked.get("choices")),
         turns=turns,
-        extracted=[_text(one.get("extracted_value")) for one in values.get("answer_attribution") or ()],
+        extracted=[
+            _text(one.get("extracted_value")) for one in values.get("answer_attribution") or ()
+        ],
         metadata=_all_texts(values.get("metadata") or {}),
         other=dict(_unknown(values)),
     )
@@ -197,7 +218,8 @@ def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
 
     A conversation has its output in its turns already, so there an empty one is left out.
     """
-    texts, reasoning = _texts(output.get("raw")), _texts(output.get("reasoning_trace"))
+    texts = _texts(output.get("raw"))
+    reasoning = _texts(output.get("reasoning_trace"))
     for number in range(max(len(texts), len(reasoning))):
         text, thought = (some[number] if number < len(some) else "" for some in (texts, reasoning))
         if text or thought or not after_turns:
@@ -207,9 +229,10 @@ def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
 def _match_results(turns: list[Turn], ids: list[Any]) -> None:
     """Give each call its result, and each result the ids of its calls.
 
-    Calls that follow each other without a result in between are a group. A result belongs to the first open call of
-    the last group that has one with its id. A result without an id belongs to the first open call of the last group
-    that has one. So repeated ids, and calls that were never answered, do not shift the results after them.
+    Calls that follow each other without a result in between are a group. A result belongs to the
+    first open call of the last group that has one with its id. A result without an id belongs to
+    the first open call of the last group that has one. So repeated ids, and calls that were never
+    answered, do not shift the results after them.
     """
     groups: list[list[Call]] = [[]]  # open calls
     for position, (turn, named) in enumerate(zip(turns, ids, strict=True)):
@@ -218,11 +241,18 @@ def _match_results(turns: list[Turn], ids: list[Any]) -> None:
             turn.answers_call = ", ".join(wanted) or None
             turn.failed = is_failure(turn.text)
             for wanted_id in wanted or [""]:
-                fitting = ((group, call) for group in reversed(groups) for call in group if wanted_id in ("", call.id))
+                fitting = (
+                    (group, call)
+                    for group in reversed(groups)
+                    for call in group
+                    if wanted_id in ("", call.id)
+                )
                 group, call = next(fitting, (None, None))
                 if group and call:
                     group.remove(call)
-                    call.result, call.result_turn, call.failed = turn.text, position, turn.failed
+                    call.result = turn.text
+                    call.result_turn = position
+                    call.failed = turn.failed
                     turn.is_result = True
                     turn.answers_call = turn.answers_call or call.id or None
             if groups[-1]:
@@ -243,7 +273,13 @@ def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset())
 
 
 def _texts(value: Any) -> list[str]:
-    return [] if value is None else [_text(one) for one in value] if isinstance(value, list) else [_text(value)]
+    return (
+        []
+        if value is None
+        else [_text(one) for one in value]
+        if isinstance(value, list)
+        else [_text(value)]
+    )
 
 
 def _text(value: Any) -> str:

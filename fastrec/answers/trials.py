@@ -15,7 +15,9 @@ from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
 
-_ANSWER_FIELDS: Final = tuple(name for name in TRIAL_FIELDS if name != "filter")  # a filter reads an answer in its way
+_ANSWER_FIELDS: Final = tuple(
+    name for name in TRIAL_FIELDS if name != "filter"
+)  # a filter reads an answer in its way
 
 
 def read_trials(
@@ -23,8 +25,9 @@ def read_trials(
 ) -> dict[tuple[int, str], list[Trial]]:
     """The records at some places, in ascending order of their numbers, by question and model.
 
-    With `texts`, lines are read: several trials are in the order of their number, such as the epoch, and those without
-    a number in the order of the corpus. Then a trial also has fingerprints of its output and of the extracted answer.
+    With `texts`, lines are read: several trials are in the order of their number, such as the
+    epoch, and those without a number in the order of the corpus. Then a trial also has fingerprints
+    of its output and of the extracted answer.
     """
     questions = table.question[places].tolist()
     models = table.model[places].tolist()
@@ -33,12 +36,16 @@ def read_trials(
     keys = list(zip(questions, models, strict=True))
     found: dict[tuple[int, int], list[tuple[Any, Trial]]] = {key: [] for key in keys}
     if texts:
-        for key, flag, score, line in zip(keys, flags, scores, selection.lines(table.number[places]), strict=True):
+        for key, flag, score, line in zip(
+            keys, flags, scores, selection.lines(table.number[places]), strict=True
+        ):
             record = decoded(line)
             output = fingerprint(list(said(record)))
             extracted = [one["extracted_value"] for one in record.get("answer_attribution") or ()]
             answer = fingerprint(extracted) if any(extracted) else output
-            found[key].append((_order(record), Trial(flag, score, answer, output, trial_of(record))))
+            found[key].append(
+                (_order(record), Trial(flag, score, answer, output, trial_of(record)))
+            )
     else:
         for key, flag, score in zip(keys, flags, scores, strict=True):
             found[key].append((0, Trial(flag, score, 0, 0)))

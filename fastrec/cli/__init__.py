@@ -1,9 +1,12 @@
-"""The command line: the only place that prints or exits. Each command imports its implementation when it runs.
+"""The command line: the only place that prints or exits.
 
-Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the
-current directory. A table has the settings of one command; settings outside of tables are for every command that has
-the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings. A file
-that the user has not named may come with somebody else's directory, so it cannot choose where the work is done.
+Each command imports its implementation when it runs.
+
+Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under
+`[tool.fastrec]`, in the current directory. A table has the settings of one command; settings
+outside of tables are for every command that has the option. The command line overrides the
+environment (FASTREC_JOBS and others), which overrides the settings. A file that the user has not
+named may come with somebody else's directory, so it cannot choose where the work is done.
 """
 
 from __future__ import annotations
@@ -29,26 +32,36 @@ from fastrec.errors import NO_MEMORY, FastrecError, UsageError, is_out_of_memory
 
 
 def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
-    """Read the settings; return for each command the values of its parameters, as click expects its defaults."""
+    """Read the settings.
+
+    Return for each command the values of its parameters, as click expects its defaults.
+    """
     file, found = _find(path)
     if not found:  # the commands need not be imported
         return {}
     group = context.command
     assert isinstance(group, click.Group)
-    options = {name: _options(group.get_command(context, name)) for name in group.list_commands(context)}
+    options = {
+        name: _options(group.get_command(context, name)) for name in group.list_commands(context)
+    }
     tables = {key: value for key, value in found.items() if isinstance(value, dict)}
     shared = {key: value for key, value in found.items() if key not in tables}
     if path is None:
         for table in (shared, *tables.values()):
             _check_trust(file, table)
     _check(file, tables, options, "there is no command")
-    _check(file, shared, {key for some in options.values() for key in some}, "no command has an option")
+    _check(
+        file, shared, {key for some in options.values() for key in some}, "no command has an option"
+    )
     for command, table in tables.items():
         _check(file, table, options[command], f"`fastrec {command}` has no option")
     return {
         command: {
             some[key].name or "": _value(location, key, value, some[key])
-            for location, table in ((file, shared), (f"{file}: [{command}]", tables.get(command, {})))
+            for location, table in (
+                (file, shared),
+                (f"{file}: [{command}]", tables.get(command, {})),
+            )
             for key, value in table.items()
             if key in some
         }
@@ -67,13 +80,17 @@ def _check_trust(file: str, names: Collection[str]) -> None:
     for name in ("engine", "scheduler"):
         if name in names:
             raise UsageError(
-                f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}, or name a "
+                f"{file}: a directory cannot choose the {name}: give --{name}, set "
+                f"FASTREC_{name.upper()}, or name a "
                 "settings file with --config"
             )
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message that suggests a known word with a similar spelling; empty if there is none."""
+    """Return the end of a message that suggests a known word with a similar spelling.
+
+    Empty if there is none.
+    """
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(known), n=1)
@@ -104,7 +121,9 @@ def _read(path: str) -> dict[str, Any]:
 
 def _options(command: click.Command | None) -> dict[str, click.Option]:
     """Return the options of a command by long name, without dashes."""
-    options = [option for option in command.params if isinstance(option, click.Option)] if command else []
+    options = (
+        [option for option in command.params if isinstance(option, click.Option)] if command else []
+    )
     return {name[2:]: option for option in options for name in option.opts if name.startswith("--")}
 
 
@@ -150,7 +169,9 @@ def python_name(command: str) -> str:
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
     """
-    return "import_logs" if command == "import" else command.replace("-", "_")  # `import` is a keyword of Python
+    return (
+        "import_logs" if command == "import" else command.replace("-", "_")
+    )  # `import` is a keyword of Python
 
 
 @contextlib.contextmanager
@@ -169,7 +190,10 @@ def _handle_broken_pipes() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """The commands in the order of the help. Each is a module that is imported when needed: the start is fast."""
+    """The commands in the order of the help.
+
+    Each is a module that is imported when needed: the start is fast.
+    """
 
     make_context = _handle_broken_pipes()(click.Group.make_context)
     invoke = _handle_broken_pipes()(click.Group.invoke)
@@ -181,7 +205,9 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         name = python_name(cmd_name)
-        command: click.Command = getattr(import_module(f"fastrec.cli.{_MODULES.get(name, name)}"), name)
+        command: click.Command = getattr(
+            import_module(f"fastrec.cli.{_MODULES.get(name, name)}"), name
+        )
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -191,7 +217,10 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="fastrec")
 @click.option("--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
               show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="Settings file.")  # fmt: skip
@@ -244,7 +273,10 @@ def cli(context: click.Context, config: str | None) -> None:
 
 
 class _WithoutPandas:
-    """Keeps pyarrow from importing pandas where it is installed, which takes half a second. No command needs it."""
+    """Keeps pyarrow from importing pandas where it is installed, which takes half a second.
+
+    No command needs it.
+    """
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -255,11 +287,13 @@ class _WithoutPandas:
 def script() -> None:
     """Run the command line as a program of its own, and end the process.
 
-    It ends without freeing all objects one by one, which takes as long as importing click. What modules have
-    registered to be done at exit is done.
+    It ends without freeing all objects one by one, which takes as long as importing click. What
+    modules have registered to be done at exit is done.
     """
     _open_closed_streams()
-    gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
+    gc.set_threshold(
+        50_000
+    )  # allocations between two collections; with 700, they take 10 % of the start
     sys.meta_path.insert(0, _WithoutPandas)
     try:
         main()
@@ -280,26 +314,35 @@ def script() -> None:
 def _open_closed_streams() -> None:
     """Open the standard streams that are closed (`2>&-`), so that no other file gets their numbers.
 
-    The first two have the wrong direction: reading from a closed stdin, and printing a result to a closed stdout, is an
-    error. Messages to a closed stderr are lost.
+    The first two have the wrong direction: reading from a closed stdin, and printing a result to a
+    closed stdout, is an error. Messages to a closed stderr are lost.
     """
     for name, mode in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, mode)  # the lowest free number, which is that of the stream
+            number = os.open(
+                os.devnull, mode
+            )  # the lowest free number, which is that of the stream
             os.set_inheritable(number, True)
             direction = "r" if name == "stdin" else "w"
             setattr(sys, name, open(number, direction, encoding="utf-8"))  # noqa: PTH123, SIM115 - it is no path
 
 
 def main() -> None:
-    """Run the command line. This is the only place that turns errors into messages and exit codes."""
-    os.environ["RUST_BACKTRACE"] = "0"  # a panic that runs out of memory while it prints a backtrace waits for ever
+    """Run the command line.
+
+    This is the only place that turns errors into messages and exit codes.
+    """
+    os.environ["RUST_BACKTRACE"] = (
+        "0"  # a panic that runs out of memory while it prints a backtrace waits for ever
+    )
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # the terminal may not support all characters
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # the terminal may not support all characters
     try:
         code = cli(standalone_mode=False) or 0
     except click.ClickException as exc:
@@ -341,7 +384,8 @@ def _problem(exc: Exception) -> str:
 
 def _fail(code: int, problem: str, error: BaseException) -> int:
     if _received:  # an interrupt can surface as another error, for example while a lock is taken
-        code, problem = 128 + _received[0], "interrupted" if _received[0] == signal.SIGINT else "terminated"
+        code = 128 + _received[0]
+        problem = "interrupted" if _received[0] == signal.SIGINT else "terminated"
     _set_signal_handlers(signal.SIG_DFL)
     print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
@@ -352,7 +396,9 @@ def _print_usage_error(exc: click.ClickException) -> int:
     text = io.StringIO()
     exc.show(text)
     usage, found, problem = text.getvalue().rstrip("\n").rpartition("Error: ")
-    for line in (usage if found else problem).splitlines():  # without arguments click shows only the help
+    for line in (
+        usage if found else problem
+    ).splitlines():  # without arguments click shows only the help
         print_stderr(safe(line))
     if found:
         print_error(problem.replace("\n\t", "\n  "))
@@ -372,7 +418,10 @@ class _Interrupted(KeyboardInterrupt):
 
 
 class _Terminated(SystemExit):
-    """Raised by SIGTERM. It runs every `finally` and `with`, which remove temporary files and stop workers."""
+    """Raised by SIGTERM.
+
+    It runs every `finally` and `with`, which remove temporary files and stop workers.
+    """
 
 
 def _stop(signum: int, _frame: object) -> None:

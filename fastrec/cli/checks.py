@@ -21,7 +21,16 @@ from fastrec.cli.console import (
     print_stderr,
     safe,
 )
-from fastrec.cli.options import Count, choice_option, command, flag, format_option, option, prepare_reading, shared
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    flag,
+    format_option,
+    option,
+    prepare_reading,
+    shared,
+)
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import print_findings, print_groups
 from fastrec.errors import counted, shown
@@ -37,23 +46,31 @@ if TYPE_CHECKING:
          failure="a shard could not be read completely, or the log could not be written")  # fmt: skip
 @shared("paths", "jobs", "findings_format")
 @option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
-@option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
+@option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 "
+"errors).",
         type=click.Path(dir_okay=False), metavar="FILE")  # fmt: skip
 @choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
-               "Judge every record by this schema version; auto: by the version that its shape is of.")  # fmt: skip
-@flag("--upgrade-report", "List what an upgrade to the newest schema version would lose or may confuse.")
+               "Judge every record by this schema version; auto: by the version that its shape is "
+"of.")  # fmt: skip
+@flag(
+    "--upgrade-report",
+    "List what an upgrade to the newest schema version would lose or may confuse.",
+)
 @flag("--strict", "Exit 1 for warnings too.")
 @shared("reading")
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
 @shared("repair", "no_progress")
-def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
+def validate(
+    paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any
+) -> None:
     """Check every record of shards against the schema.
 
-    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
-    bz2 and xz files are recognized by their first bytes.
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input.
+    Plain, zstd, gzip, bz2 and xz files are recognized by their first bytes.
 
-    Findings are counted by code and field, each with one example: the first message, and the first three locations.
-    Errors are those of the schema version that the record comes closest to ("judged as"), or that --schema names.
+    Findings are counted by code and field, each with one example: the first message, and the first
+    three locations. Errors are those of the schema version that the record comes closest to
+    ("judged as"), or that --schema names.
 
     \b
     Examples:
@@ -72,12 +89,18 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
     with allow_broken_pipe():
         print_notice(*report.notices)
         for bad in report.bad_shards:
-            print_error(f"{bad}. Its records do not count; if it is damaged, download it again, or leave it out")
+            print_error(
+                f"{bad}. Its records do not count; if it is damaged, download it again, or leave "
+                "it out"
+            )
         print_findings(report, output_format, "--json-log FILE")
         if output_format != "json":
             _print_upgrade(report.upgrade)
             if len(report.versions) > 1:
-                click.echo("versions: " + ", ".join(f"{name} ({count:,})" for name, count in report.versions.items()))
+                click.echo(
+                    "versions: "
+                    + ", ".join(f"{name} ({count:,})" for name, count in report.versions.items())
+                )
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
         if report.repairable:
             by_code = report.repairable_by_code
@@ -89,7 +112,9 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
 def _print_upgrade(upgrade: UpgradeReport | None) -> None:
     if upgrade is None:
         return
-    click.echo(f"upgrade to {upgrade.target}: {counted(upgrade.records, 'record')} of earlier versions")
+    click.echo(
+        f"upgrade to {upgrade.target}: {counted(upgrade.records, 'record')} of earlier versions"
+    )
     for step in upgrade.steps:
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in step.locations)
         click.echo(f"  {click.style(step.code, fg='cyan')}  {step.count:,} ×")
@@ -100,13 +125,23 @@ def _print_upgrade(upgrade: UpgradeReport | None) -> None:
 def _verdict(report: Validation, *, good: bool) -> str:
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     repaired = f" ({report.repaired:,} repaired)" if report.repaired else ""
-    counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
+    counts = (
+        f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, "
+        f"{report.invalid:,} invalid"
+    )
     blank = f", {report.blank:,} blank" if report.blank else ""
-    bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
+    bad = (
+        f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable"
+        if report.bad_shards
+        else ""
+    )
     timing = format_timing(report.text_bytes, report.seconds)
     schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
     early = "; stopped at --max-errors" if report.stopped_early else ""
-    return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"
+    return (
+        f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} "
+        f"({timing}){early}"
+    )
 
 
 @command("Check aggregates against their samples files.", ok="no findings", check="there are findings",
@@ -114,18 +149,23 @@ def _verdict(report: Validation, *, good: bool) -> str:
          failure="a file could not be read completely")  # fmt: skip
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 @shared("jobs", "findings_format", "no_progress")
-def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool) -> None:
+def check_pairs(
+    directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool
+) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
-    DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or `flat/objects/`, or a copy of a
-    part of one. Samples files may be compressed with zstd, gzip, bz2 or xz. Other JSON files are ignored and counted.
+    DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or
+    `flat/objects/`, or a copy of a part of one. Samples files may be compressed with zstd, gzip,
+    bz2 or xz. Other JSON files are ignored and counted.
 
-    Each aggregate has its samples file and each samples file its aggregate; path, format, checksum and number of rows
-    are as stated; all rows are valid records with the ids of the aggregate and of one of its results; their mean is the
-    score of that result, within rounding, and its standard error that of the mean. Scores are within their bounds. The
-    names of files and folders follow the rule.
+    Each aggregate has its samples file and each samples file its aggregate; path, format, checksum
+    and number of rows are as stated; all rows are valid records with the ids of the aggregate and
+    of one of its results; their mean is the score of that result, within rounding, and its standard
+    error that of the mean. Scores are within their bounds. The names of files and folders follow
+    the rule.
 
-    Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are counted.
+    Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are
+    counted.
 
     \b
     Examples:
@@ -150,7 +190,8 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
         raise click.exceptions.Exit(3 if report.bad_files else 1)
     if not report.aggregates and not report.samples:
         print_error(
-            "there is nothing to check: no aggregates (<uuid>.json) and no samples files (<uuid>_samples.jsonl)"
+            "there is nothing to check: no aggregates (<uuid>.json) and no samples files "
+            "(<uuid>_samples.jsonl)"
         )
         raise click.exceptions.Exit(2)
 
@@ -158,13 +199,22 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
 def _print_counts(report: PairCheck) -> None:
     if report.results:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.not_compared.items())
-        others = f", {sum(report.not_compared.values()):,} not compared ({reasons})" if reasons else ""
+        others = (
+            f", {sum(report.not_compared.values()):,} not compared ({reasons})" if reasons else ""
+        )
         counts = f"{report.reproduced:,} reproduced by the rows, {report.different:,} different"
         click.echo(f"scores of {counted(report.results, 'result')}: {counts}{others}")
-    for count, what in ((report.without_checksum, "checksum"), (report.without_total_rows, "number of rows")):
+    for count, what in (
+        (report.without_checksum, "checksum"),
+        (report.without_total_rows, "number of rows"),
+    ):
         if count:
-            click.echo(f"{count:,} of {counted(report.pairs, 'pair')}: the aggregate states no {what}")
-    word = click.style("OK" if report.ok else "not OK", fg="green" if report.ok else "red", bold=True)
+            click.echo(
+                f"{count:,} of {counted(report.pairs, 'pair')}: the aggregate states no {what}"
+            )
+    word = click.style(
+        "OK" if report.ok else "not OK", fg="green" if report.ok else "red", bold=True
+    )
     findings = f"{counted(sum(report.codes.values()), 'finding')}; " if report.codes else ""
     counts = (
         f"{counted(report.pairs, 'pair')}, {counted(report.aggregates, 'aggregate')}, "
@@ -172,23 +222,34 @@ def _print_counts(report: PairCheck) -> None:
     )
     ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
     bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({format_timing(report.text_bytes, report.seconds)})")
+    click.echo(
+        f"{word}: {findings}{counts}{ignored}{bad} "
+        f"({format_timing(report.text_bytes, report.seconds)})"
+    )
 
 
-@command("List rejected lines, or extract them.", usage="the command line is wrong, or CORPUS is not a corpus",
+@command("List rejected lines, or extract them.", usage="the command line is wrong, or CORPUS is "
+"not a corpus",
          failure="the rejected lines could not be read or written")  # fmt: skip
 @shared("corpus")
-@option("--code", "Only lines whose first error has this code; may be repeated.", multiple=True, metavar="CODE")
+@option(
+    "--code",
+    "Only lines whose first error has this code; may be repeated.",
+    multiple=True,
+    metavar="CODE",
+)
 @format_option("text", "json", text="Output format of the list.")
-@option("--extract", "Write the rejected lines to this new file (- for stdout) instead of listing them.",
+@option("--extract", "Write the rejected lines to this new file (- for stdout) instead of listing "
+"them.",
         type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE")  # fmt: skip
 def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
-    Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
-    `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
-    lines are the exact bytes of the input. Correct them in their places, and give the file to `fastrec normalize
-    --fixes`; the file beside it, FILE.places.jsonl, says which line of which shard each one was.
+    Each line is listed under its first error, which is also how the summary counts it, with the
+    number of lines that `fastrec normalize --repair` would keep. The other errors of these lines
+    follow, up to ten in all. Extracted lines are the exact bytes of the input. Correct them in
+    their places, and give the file to `fastrec normalize --fixes`; the file beside it,
+    FILE.places.jsonl, says which line of which shard each one was.
 
     \b
     Examples:
@@ -212,7 +273,12 @@ def _print_rejects(found: Rejects, code: tuple[str, ...]) -> None:
     if not found.lines:
         click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
         return
-    print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", _about_rejects)
+    print_groups(
+        found.groups,
+        found.lines,
+        "lines with other errors; --code CODE lists one code",
+        _about_rejects,
+    )
     if found.repairable:
         click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
     counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
@@ -223,7 +289,8 @@ def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
     """Say how many lines of a group repairs would keep, and describe the other errors of these lines."""
     kept = "all" if group.repairable == group.count else f"{group.repairable:,}"
     lines = [
-        f"also {one.path}: {one.message} [{one.code}]" + (f"  {one.count:,} ×" if group.count > 1 else "")
+        f"also {one.path}: {one.message} [{one.code}]"
+        + (f"  {one.count:,} ×" if group.count > 1 else "")
         for one in group.further
     ]
     if group.unlisted:
@@ -243,11 +310,16 @@ def _print_extracted(found: Rejects, target: str) -> None:
     where = "" if target == "-" else f" written to {shown(target)}"
     sys.stdout.buffer.flush()
     for line in found.truncated:
-        print_notice(f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in its shard")
+        print_notice(
+            f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in "
+            "its shard"
+        )
     lines = found.lines - len(found.truncated)
     print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
     if lines and where:
-        print_notice(f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}")
+        print_notice(
+            f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}"
+        )
 
 
 @command("Check that a corpus is intact.", ok="the corpus is OK", check="the corpus is damaged",
@@ -259,7 +331,8 @@ def _print_extracted(found: Rejects, target: str) -> None:
 def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
     """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
-    Every problem is printed on a line of its own, with the file and, if there is one, the line number.
+    Every problem is printed on a line of its own, with the file and, if there is one, the line
+    number.
 
     \b
     Examples:
@@ -272,7 +345,9 @@ def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
     prepare_reading(jobs)
     with make_progress("check", quiet=no_progress) as progress:
         found = run(corpus, jobs=jobs, progress=progress)
-    word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
+    word = click.style(
+        "OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True
+    )
     counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
     timing = format_timing(found.text_bytes, found.seconds)
     with allow_broken_pipe():
@@ -281,9 +356,18 @@ def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
             print_json(found)
         else:
             for problem in found.problems:
-                location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+                location = (
+                    problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+                )
                 click.echo(f"{safe(location)}: {safe(problem.message)} [{problem.kind}]")
             problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
-            click.echo("\n".join([f"{word}: {problems}{counts} ({timing})", *map(safe, skipped_lines(found.skipped))]))
+            click.echo(
+                "\n".join(
+                    [
+                        f"{word}: {problems}{counts} ({timing})",
+                        *map(safe, skipped_lines(found.skipped)),
+                    ]
+                )
+            )
     if not found.ok:
         raise click.exceptions.Exit(1)

@@ -1,4 +1,6 @@
-"""Printing for people: documents, messages and numbers. Text from input never reaches a terminal unescaped.
+"""Printing for people: documents, messages and numbers.
+
+Text from input never reaches a terminal unescaped.
 
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
@@ -67,7 +69,9 @@ def format_p(p: float | None) -> str:
     return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
-def format_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
+def format_repairable(
+    lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected"
+) -> str:
     """Say how many of some rejected lines repairs would keep, with the three most frequent codes.
 
     >>> format_repairable(1_205, {"repair.nan_score": 7, "repair.null": 1_200}, 2_000)
@@ -75,14 +79,19 @@ def format_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str
     """
     rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
     codes = [f"{count:,} {code}" for code, count in rows[:3]] + ["…"] * (len(rows) > 3)
-    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({', '.join(codes)})"
+    return (
+        f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({', '.join(codes)})"
+    )
 
 
 _WORDS = re.compile(r" *[^ ]+| +")
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal; None if stdout is no terminal, where lines may have any length."""
+    """Return the width of the terminal.
+
+    None if stdout is no terminal, where lines may have any length.
+    """
     return max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
 
 
@@ -131,10 +140,13 @@ def wrap(line: str, width: int | None) -> list[str]:
     """
     if width is None or width_of(line) <= width:
         return [line]
-    lines, current, used = [], "", 0
+    lines = []
+    current = ""
+    used = 0
     for word in _WORDS.findall(line):
         if used + (size := width_of(word)) <= width:
-            current, used = current + word, used + size
+            current = current + word
+            used = used + size
             continue
         if current.strip():
             lines.append(current.rstrip())
@@ -152,12 +164,15 @@ def _pieces(text: str, width: int) -> Iterator[str]:
         columns = _columns(char)
         if used + columns > width and position > start:
             yield text[start:position]
-            start, used = position, 0
+            start = position
+            used = 0
         used += columns
     yield text[start:]
 
 
-_status_lines: list[Callable[[], None]] = []  # functions that erase a line that is drawn again and again
+_status_lines: list[
+    Callable[[], None]
+] = []  # functions that erase a line that is drawn again and again
 
 
 def print_json(document: object) -> None:
@@ -180,7 +195,10 @@ def print_found(found: object, output_format: str, **printers: Callable[[], None
 
 
 def print_exactly(lines: bytes) -> None:
-    """Print lines byte for byte; on a terminal, with escapes for characters that could control it: the same JSON."""
+    """Print lines byte for byte.
+
+    On a terminal, with escapes for characters that could control it: the same JSON.
+    """
     if sys.stdout.isatty():
         lines = _escape_json(lines.decode(errors="backslashreplace")).encode()
     click.echo(lines, nl=False)
@@ -213,7 +231,10 @@ def _silence(*streams: TextIO) -> None:
 
 
 def print_stderr(text: str) -> None:
-    """Print a line on stderr. If stderr cannot be written, for example because a disk is full, work continues."""
+    """Print a line on stderr.
+
+    If stderr cannot be written, for example because a disk is full, work continues.
+    """
     for erase in _status_lines:
         erase()
     try:
@@ -235,15 +256,23 @@ def print_notice(*messages: str) -> None:
 
 
 def print_warning(lines: Sequence[str]) -> None:
-    """Print a message of any number of lines on stderr; the first begins with a word and a colon."""
+    """Print a message of any number of lines on stderr.
+
+    The first begins with a word and a colon.
+    """
     for number, line in enumerate(map(safe, lines)):
         word, colon, rest = line.partition(":")
-        print_stderr(line if number else f"{click.style(word + colon, fg='yellow', bold=True)}{rest}")
+        print_stderr(
+            line if number else f"{click.style(word + colon, fg='yellow', bold=True)}{rest}"
+        )
 
 
 @contextlib.contextmanager
 def status_line(erase: Callable[[], None]) -> Iterator[None]:
-    """Draw on the last line of stderr in this block; `erase` is called before anything else is printed, and at last."""
+    """Draw on the last line of stderr in this block.
+
+    `erase` is called before anything else is printed, and at last.
+    """
     _status_lines.append(erase)
     try:
         yield
@@ -262,8 +291,15 @@ def explain_damage(*corpora: str) -> Iterator[None]:
         yield
     except (ShardError, CorpusError) as exc:
         is_damage = not isinstance(exc, ShardLimitError)
-        if is_damage and "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
+        if (
+            is_damage
+            and "fastrec verify" not in str(exc)
+            and "this version of fastrec reads" not in str(exc)
+        ):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
             corpus = shown((inside or corpora)[0])
-            exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")
+            exc.add_note(
+                f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all "
+                "problems."
+            )
         raise

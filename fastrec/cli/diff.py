@@ -10,8 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import explain_damage, format_p, format_timing, print_found, print_notice, print_stderr, safe
-from fastrec.cli.options import Count, Number, choice_option, command, flag, format_option, option, shared
+from fastrec.cli.console import (
+    explain_damage,
+    format_p,
+    format_timing,
+    print_found,
+    print_notice,
+    print_stderr,
+    safe,
+)
+from fastrec.cli.options import (
+    Count,
+    Number,
+    choice_option,
+    command,
+    flag,
+    format_option,
+    option,
+    shared,
+)
 from fastrec.cli.tables import (
     Section,
     Table,
@@ -37,7 +54,10 @@ _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
 _OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
 _WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
-_REMARKS: Final = {"compared": "", "unanswered": "no answers in OLD"}  # the other names are words already
+_REMARKS: Final = {
+    "compared": "",
+    "unanswered": "no answers in OLD",
+}  # the other names are words already
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
     "t": "paired t-test over questions, because some have several answers",
@@ -48,19 +68,32 @@ _SCORE_TESTS: Final = _TESTS | {"t": "paired t-test over scores"}
 def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
     """Sort the worst first: regressed, missing and incomplete models, then by the loss."""
     ranks = {"missing": 0, "incomplete": 1}
-    return sorted(models, key=lambda m: (not m.regressed, ranks.get(m.status, 2), m.points is None, m.points or 0))
+    return sorted(
+        models,
+        key=lambda m: (not m.regressed, ranks.get(m.status, 2), m.points is None, m.points or 0),
+    )
 
 
 def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
     """Return the cells of a model; `errors` says whether there is a column for them."""
     if model.status in ("missing", "new"):
-        numbers = (f"{model.old_errors:,} → –" if model.status == "missing" else f"– → {model.new_errors:,}",)
+        numbers = (
+            f"{model.old_errors:,} → –"
+            if model.status == "missing"
+            else f"– → {model.new_errors:,}",
+        )
         return ("–",) * len(_HEAD) + numbers * errors
-    numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
+    numbers = (
+        f"{model.old_errors:,} → {model.new_errors:,}"
+        if model.old_errors or model.new_errors
+        else "0",
+    )
     of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
-    means, spelling = (model.old_accuracy, model.new_accuracy), "{:.1%}"
+    means = (model.old_accuracy, model.new_accuracy)
+    spelling = "{:.1%}"
     if model.measure == "score":
-        means, spelling = (model.old_score, model.new_score), "{:.4g}"
+        means = (model.old_score, model.new_score)
+        spelling = "{:.4g}"
     return (
         f"{model.questions:,}{of}",
         *("–" if mean is None else spelling.format(mean) for mean in means),
@@ -91,7 +124,11 @@ def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
 
 
 def _power_lines(models: Sequence[ModelDifference]) -> list[str]:
-    tested = [(model.detectable, model.points, model.questions_needed) for model in models if model.p is not None]
+    tested = [
+        (model.detectable, model.points, model.questions_needed)
+        for model in models
+        if model.p is not None
+    ]
     return [power_text(tested)] if tested else []
 
 
@@ -111,9 +148,15 @@ def _legend(found: Difference) -> Iterator[str]:
     if "score" in measures:
         yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
         titles = _titles(found)
-        if lower := {titles[model.evaluation_name, model.metric] for model in found.models if model.lower_is_better}:
+        if lower := {
+            titles[model.evaluation_name, model.metric]
+            for model in found.models
+            if model.lower_is_better
+        }:
             yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
-    used = Counter((_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test)
+    used = Counter(
+        (_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test
+    )
     tests = [
         f"{text} ({counted(used[text], 'model')})" if len(used) > 1 else text
         for text in dict.fromkeys((*_TESTS.values(), *_SCORE_TESTS.values()))
@@ -129,7 +172,9 @@ def _legend(found: Difference) -> Iterator[str]:
 def _print_tables(found: Difference) -> None:
     hidden: list[str] = []
     titles = _titles(found)
-    for name, group in groupby(found.models, key=lambda model: titles[model.evaluation_name, model.metric]):
+    for name, group in groupby(
+        found.models, key=lambda model: titles[model.evaluation_name, model.metric]
+    ):
         models = _ranked(list(group))
         errors, head = _columns(models)
         rows = [(m.model_id, *_cells(m, errors=errors), _remark(m)) for m in models[:_MOST_MODELS]]
@@ -162,14 +207,23 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
     titles = _titles(found)
     flips = []
     for m in found.models:
-        title, spell = titles[m.evaluation_name, m.metric], ("{:.4g}" if m.measure == "score" else "{:.0%}").format
-        flips += [(title, m.model_id, str(flip.sample_id), spell(flip.old), spell(flip.new)) for flip in m.flips]
+        title = titles[m.evaluation_name, m.metric]
+        spell = ("{:.4g}" if m.measure == "score" else "{:.0%}").format
+        flips += [
+            (title, m.model_id, str(flip.sample_id), spell(flip.old), spell(flip.new))
+            for flip in m.flips
+        ]
     if flips:
         yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
     for kind in ("added", "removed", "changed", "relabelled", "repeats"):
         if records := getattr(found.examples, kind):
             rows = [
-                (titles[name.evaluation_name, name.metric], name.model_id, str(name.sample_id), name.evaluation_id)
+                (
+                    titles[name.evaluation_name, name.metric],
+                    name.model_id,
+                    str(name.sample_id),
+                    name.evaluation_id,
+                )
                 for name in records
             ]
             yield kind, ("evaluation", "model", "sample_id", "run"), rows
@@ -179,7 +233,10 @@ def _counts(found: Difference) -> str:
     counts = found.counts
     pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
     relabelled = f" ({counts.relabelled:,} relabelled)" if counts.relabelled else ""
-    text = f"{pairs}, {counts.changed:,} changed{relabelled}; {counts.added:,} added, {counts.removed:,} removed"
+    text = (
+        f"{pairs}, {counts.changed:,} changed{relabelled}; {counts.added:,} added, "
+        f"{counts.removed:,} removed"
+    )
     if counts.repeats_old or counts.repeats_new:
         text += f"; {counts.repeats_old:,} of OLD and {counts.repeats_new:,} of NEW are repeats without a pair"
     return text
@@ -189,22 +246,33 @@ def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, st
     """Return the result as a word and a sentence; `spell` escapes names."""
     titles = _titles(found)
     of = Counter(model.status for model in found.models)
-    numbers = f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
+    numbers = (
+        f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, "
+        f"{of['incomplete']:,} incomplete"
+    )
     if of["unanswered"]:
         numbers += f", {of['unanswered']:,} without answers in OLD"
     p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
     per_metric = " and metric" if len(titles) > len({name for name, _ in titles}) else ""
     if found.fail_on is None:
-        ps = [(m.points or 0, m.p_adjusted if found.p_adjust == "bh" else m.p) for m in found.models]
+        ps = [
+            (m.points or 0, m.p_adjusted if found.p_adjust == "bh" else m.p) for m in found.models
+        ]
         sure = [points for points, p in ps if p is not None and p < found.p]
         worse = sum(points < 0 for points in sure)
         changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
         return "compared", f"{changes}; {numbers} (counted per evaluation{per_metric})"
     if not found.failed:
-        return "no regression", f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}"
+        return (
+            "no regression",
+            f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}",
+        )
     reasons = []
     for message, group in groupby(found.failures, key=lambda failure: failure.message):
-        names = [f"{spell(one.model_id)} on {spell(titles[one.evaluation_name, one.metric])}" for one in group]
+        names = [
+            f"{spell(one.model_id)} on {spell(titles[one.evaluation_name, one.metric])}"
+            for one in group
+        ]
         if len(names) > 1:
             verb, rest = message.split(" ", 1)
             message = " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
@@ -230,20 +298,29 @@ def _markdown_of(found: Difference) -> Iterator[str]:
         for m in _ranked(found.models)
         for remark in [_remark(m)]
     ]
-    yield from _markdown_table(Table(columns(("evaluation", "model", *head), left=("model",)), rows))
+    yield from _markdown_table(
+        Table(columns(("evaluation", "model", *head), left=("model",)), rows)
+    )
     for line in (*_power_lines(found.models), *_legend(found)):
         yield from ("", line)
     fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
     if fields:
-        yield from _markdown_table(Table(columns(("changed field", "records")), fields[:_MOST_FIELDS]))
+        yield from _markdown_table(
+            Table(columns(("changed field", "records")), fields[:_MOST_FIELDS])
+        )
     for title, head, lists in _lists(found):
         yield from ("", f"<details><summary>{title}</summary>")
-        yield from _markdown_table(Table(columns(head, left=head), [tuple(map(_code, row)) for row in lists]))
+        yield from _markdown_table(
+            Table(columns(head, left=head), [tuple(map(_code, row)) for row in lists])
+        )
         yield from ("", "</details>")
 
 
 def _markdown_table(table: Table) -> Iterator[str]:
-    """Yield the lines of a table whose cells are Markdown already; of a long one, only the first rows."""
+    """Yield the lines of a table whose cells are Markdown already.
+
+    Of a long one, only the first rows.
+    """
     yield ""
     yield from markdown_table(table._replace(rows=table.rows[:_MOST_ROWS]), spell=str)
     if len(table.rows) > _MOST_ROWS:
@@ -268,23 +345,29 @@ class Percentage(Number):
 
 @command("Compare two corpora.", ok="no regression",
          check="with --fail-on: a model regressed, is missing, or is incomplete",
-         usage="the command line is wrong, these corpora cannot be compared, or no record of them matches the filters",
+         usage="the command line is wrong, these corpora cannot be compared, or no record of them "
+"matches the filters",
          failure="a corpus could not be read")  # fmt: skip
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@option("--by", "Match records that have the same values in these comma-separated fields; and the same metric "
+@option("--by", "Match records that have the same values in these comma-separated fields; and the "
+"same metric "
         "(evaluation_result_id), where they name one.", metavar="FIELDS",
         default="evaluation_name,sample_hash,model_id,sample_id",
         show_default="evaluation_name, sample_hash, model_id, sample_id")  # fmt: skip
-@option("--fail-on", "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+@option("--fail-on", "Exit 1 if a model lost more than this many percentage points (hundredths of "
+"a score) on an "
         "evaluation with p < --p, is missing, or could not be compared.",
         type=Number(min=0), metavar="POINTS")  # fmt: skip
 @option("--p", "Significance level.", type=Number(0, 1), metavar="P", default=0.05)
-@choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
+@choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of "
+"models by the method "
                "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
-@option("--min-compared", "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
+@option("--min-compared", "With --fail-on, exit 1 if less than this percentage of the questions "
+"that a model answered "
         "in OLD could be compared.", type=Percentage(0, 100), metavar="PERCENT", default=95)  # fmt: skip
-@option("--allow-missing", "Models that may be missing or incomplete: a pattern of model ids, evaluation names, "
+@option("--allow-missing", "Models that may be missing or incomplete: a pattern of model ids, "
+"evaluation names, "
         "metrics, evaluation/model, or evaluation/metric/model. Can be repeated.",
         multiple=True, metavar="PATTERN")  # fmt: skip
 @flag("--errors-as-wrong", "Count a record with an error as a wrong answer, instead of as none.")
@@ -294,23 +377,27 @@ class Percentage(Number):
         type=Count(min=0), metavar="N", show_default="10 in JSON, else 0")  # fmt: skip
 @format_option("table", "json", "markdown", text="Output format; markdown suits a pull request.")
 @shared("filters", "jobs")
-def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
+def diff(
+    old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any
+) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 
-    OLD and NEW are directories that `fastrec normalize` published, with the same schema, sort order and hash. Records
-    match if they have the same evaluation, question, model and sample_id. The run (evaluation_id) is ignored, because
-    it is a new one every night. Several records of one question, such as trials, are compared by their mean. Each
-    metric of an evaluation (evaluation_result_id) is compared by itself.
+    OLD and NEW are directories that `fastrec normalize` published, with the same schema, sort order
+    and hash. Records match if they have the same evaluation, question, model and sample_id. The run
+    (evaluation_id) is ignored, because it is a new one every night. Several records of one
+    question, such as trials, are compared by their mean. Each metric of an evaluation
+    (evaluation_result_id) is compared by itself.
 
-    Accuracies cover questions that both corpora answered; a record with an error is no answer. Graded metrics, which
-    have scores other than 0 and 1, are compared by mean score; higher is better, unless the records or
-    --lower-is-better say otherwise. p is the p-value of the exact McNemar test if all questions that changed did so by
-    the same size, as single answers do, else of the paired t-test over questions. Below each table: which change these
-    questions would show in 80 % of all cases (power), if as many answers change as observed, and how many questions the
+    Accuracies cover questions that both corpora answered; a record with an error is no answer.
+    Graded metrics, which have scores other than 0 and 1, are compared by mean score; higher is
+    better, unless the records or --lower-is-better say otherwise. p is the p-value of the exact
+    McNemar test if all questions that changed did so by the same size, as single answers do, else
+    of the paired t-test over questions. Below each table: which change these questions would show
+    in 80 % of all cases (power), if as many answers change as observed, and how many questions the
     observed ones would need.
 
-    Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
-    compared is a failure, too.
+    Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that
+    could hardly be compared is a failure, too.
 
     \b
     Examples:
@@ -334,6 +421,8 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
         markdown=lambda: click.echo("\n".join(_markdown_of(found))),
     )
     if found.failed:
-        if output_format != "table":  # the output may go to a file, but the reason belongs into the log of a job
+        if (
+            output_format != "table"
+        ):  # the output may go to a file, but the reason belongs into the log of a job
             print_stderr(": ".join(_outcome_of(found, safe)))
         raise click.exceptions.Exit(1)

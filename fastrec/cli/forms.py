@@ -45,7 +45,19 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
-_KEYWORDS: Final = ("select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike")
+_KEYWORDS: Final = (
+    "select",
+    "from",
+    "where",
+    "group",
+    "by",
+    "order",
+    "limit",
+    "count",
+    "avg",
+    "distinct",
+    "ilike",
+)
 _NUMBERS: Final = ("int", "float", "double", "decimal")
 _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as they are
 
@@ -53,7 +65,9 @@ _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as t
 @command("Ask a corpus anything in SQL.", usage="the command line or the query is wrong",
          failure="a part could not be read, or the result not written")  # fmt: skip
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@option("-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE")
+@option(
+    "-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE"
+)
 @format_option("table", "csv", "json", "markdown", "parquet")
 @option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
 @flag("--schema show_schema", "Print the tables and columns with explanations.")
@@ -66,10 +80,11 @@ def sql(
 ) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
-    Without a query, there is a prompt with completion and history. Several corpora add a column `corpus`.
+    Without a query, there is a prompt with completion and history. Several corpora add a column
+    `corpus`.
 
-    Texts are read from the records whenever a query names them: create a table of what several queries need. A query
-    can read these tables and nothing else: no files, no extensions.
+    Texts are read from the records whenever a query names them: create a table of what several
+    queries need. A query can read these tables and nothing else: no files, no extensions.
 
     \b
     Examples:
@@ -116,13 +131,18 @@ def _print_schema() -> None:
     for name, text in TABLES.items():
         click.echo(f"{click.style(name, bold=True)}: {text}")
         if name == "answers":
-            print_table(Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items())))
+            print_table(
+                Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items()))
+            )
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
     from fastrec.commands.export.tables import replacing, run_query, write_result
 
-    with run_query(tables, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
+    with (
+        run_query(tables, query, as_text=output_format != "parquet") as result,
+        contextlib.ExitStack() as stack,
+    ):
         if result is None:
             return
         path = None if output is None else stack.enter_context(replacing(output))
@@ -140,11 +160,14 @@ def _print_json(result: Result) -> None:
     """Print what `msgspec.json.format` makes of a list of all rows."""
     import msgspec
 
-    encode, names = _encoder(), result.schema.names
+    encode = _encoder()
+    names = result.schema.names
     before = "["
     for batch in result.batches:
         documents = [encode(dict(zip(names, row, strict=True))) for row in _rows(batch)]
-        texts = [msgspec.json.format(document).decode().replace("\n", "\n  ") for document in documents]
+        texts = [
+            msgspec.json.format(document).decode().replace("\n", "\n  ") for document in documents
+        ]
         if texts:
             click.echo(f"{before}\n  " + ",\n  ".join(texts), nl=False)
             before = ","
@@ -168,7 +191,10 @@ def _print_rows(result: Result, output_format: str) -> None:
     shown: list[list[str]] = []
     total = 0
     for batch in result.batches:
-        shown += [[_cell(cell, widest) for cell in row] for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))]
+        shown += [
+            [_cell(cell, widest) for cell in row]
+            for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
+        ]
         total += batch.num_rows
     left = [not str(field.type).startswith(_NUMBERS) for field in result.schema]
     aligned = zip(columns(result.schema.names), left, strict=True)
@@ -178,7 +204,9 @@ def _print_rows(result: Result, output_format: str) -> None:
             click.echo(line)
     elif shown:
         print_table(table)
-    more = f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if total > _MOST_ROWS else ""
+    more = (
+        f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if total > _MOST_ROWS else ""
+    )
     if more or output_format == "table":
         print_notice(f"{counted(total, 'row')}{more}")
 
@@ -217,14 +245,18 @@ def _encoder() -> Callable[[Any], bytes]:
 def _prompt(tables: Tables) -> None:
     with _history():
         if sys.stdin.isatty():
-            click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
+            click.echo(
+                "SQL over the tables answers, questions, models and records. \\d lists them, \\q "
+                "leaves."
+            )
         lines: list[str] = []
         while True:
             is_last = False
             try:
                 line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
             except EOFError:
-                line, is_last = "", True
+                line = ""
+                is_last = True
             except KeyboardInterrupt:
                 click.echo()
                 lines = []
@@ -285,7 +317,8 @@ def _history() -> Iterator[None]:
 
 
 @command("Write a corpus as Parquet, CSV, a matrix or pairs.",
-         usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
+         usage="the command line is wrong, CORPUS is not a corpus, or no record matches the "
+"filters",
          failure="failed, nothing published")  # fmt: skip
 @shared("corpus")
 @option("-o --output", "Directory to publish the tables as.", type=click.Path(), required=True)
@@ -293,11 +326,17 @@ def _history() -> Iterator[None]:
 @shared("filters", "jobs")
 @flag("--overwrite", "Replace an existing export.")
 @shared("raw_cells")
-@option("--details", "TOML file with what pairs need and no record says.", type=click.Path(dir_okay=False))
+@option(
+    "--details",
+    "TOML file with what pairs need and no record says.",
+    type=click.Path(dir_okay=False),
+)
 @flag("-q --quiet", "Print errors only.")
 @shared("no_progress")
 def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
-    """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
+    """Write CORPUS as tables.
+
+    OUTPUT is published atomically, with a README.md that explains the columns.
 
     \b
     Formats:
@@ -312,7 +351,8 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
                 folders of the public data store; what is required and unknown
                 is listed at once, for --details
 
-    In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
+    In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md
+    has the rule.
 
     \b
     Examples:
@@ -337,26 +377,31 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
 
 
 @command("Show a corpus on one HTML page.",
-         usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches the filters",
+         usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record "
+"matches the filters",
          failure="something could not be read or written")  # fmt: skip
 @shared("corpus")
 @option("-o --output", "File to write, such as report.html; - for stdout.",
         type=click.Path(allow_dash=True), metavar="FILE", required=True)  # fmt: skip
 @flag("--overwrite", "Replace an existing file.")
 @shared("accuracy", "errors_as_wrong", "repeats_as")
-@option("--confidence", "Draw how often answers are right against their confidence, a field or a metric.",
+@option("--confidence", "Draw how often answers are right against their confidence, a field or a "
+"metric.",
         metavar="FIELD")  # fmt: skip
 @shared("prices")
-@option("--questions", "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
+@option("--questions", "Show this many of the hardest and most disputed questions, with answers; "
+"0 for none.",
         type=Count(min=0), default=20, metavar="N")  # fmt: skip
-@option("--trend", "Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
+@option("--trend", "Draw the results of models over these corpora; a directory stands for the "
+"corpora in it. May be "
         "repeated.", type=click.Path(), multiple=True, metavar="PATH")  # fmt: skip
 @shared("group_by", "metrics", "primary", "min_coverage", "lower_is_better", "filters", "run")
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 
-    The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
-    sorted and searched. It depends on the corpora alone, and is written atomically.
+    The page is one self-contained file: it can be mailed, put on any server, and opened offline.
+    Its tables can be sorted and searched. It depends on the corpora alone, and is written
+    atomically.
 
     \b
     Examples:
@@ -369,9 +414,18 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
+    with (
+        make_progress("read", quiet=no_progress) as progress,
+        explain_damage(corpus, *options["trend"]),
+    ):
         page = BytesIO()
-        size = run(corpus, page if output == "-" else output, overwrite=overwrite, **options, progress=progress)
+        size = run(
+            corpus,
+            page if output == "-" else output,
+            overwrite=overwrite,
+            **options,
+            progress=progress,
+        )
     with allow_broken_pipe():
         if output == "-":
             print_exactly(page.getvalue())
@@ -383,16 +437,23 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
          usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
          interrupted="interrupted before the first page")  # fmt: skip
 @shared("corpus")
-@option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
+@option(
+    "--port",
+    "Port to listen on.",
+    type=Count(min=0, max=65535),
+    default=0,
+    show_default="a free one",
+)
 @flag("--no-browser", "Print the address, but do not open a browser.")
-@option("--labels", "Show a button on each answer that was judged wrongly: it adds a line to this file, for `fastrec "
+@option("--labels", "Show a button on each answer that was judged wrongly: it adds a line to this "
+"file, for `fastrec "
         "normalize --labels`.", metavar="FILE", type=click.Path())  # fmt: skip
 @shared("primary", "lower_is_better", "run")
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
 
-    Only this machine can reach the page, and only with the address that is printed. Press ? on a page for its keys, and
-    Ctrl-C here to end.
+    Only this machine can reach the page, and only with the address that is printed. Press ? on a
+    page for its keys, and Ctrl-C here to end.
 
     \b
     Needs: pip install starlette uvicorn markdown-it-py
@@ -425,7 +486,11 @@ def _open_browser(address: str) -> None:
     import threading
     import webbrowser
 
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        print_notice("no display found: open the address in a browser, for example through an SSH tunnel")
+    if sys.platform.startswith("linux") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        print_notice(
+            "no display found: open the address in a browser, for example through an SSH tunnel"
+        )
         return
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -22,7 +22,16 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import Checked, Size, choice_option, flag, option, prepare_reading, shared, together
+from fastrec.cli.options import (
+    Checked,
+    Size,
+    choice_option,
+    flag,
+    option,
+    prepare_reading,
+    shared,
+    together,
+)
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, print_section, print_sections, print_table
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
@@ -36,7 +45,17 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20
 _MOST_BAD = 20
 _EXAMPLES = 3
-_HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo"]
+_HARNESSES = [
+    "auto",
+    "lm-eval",
+    "inspect",
+    "helm",
+    "lighteval",
+    "alpaca-eval",
+    "mt-bench",
+    "openai-evals",
+    "promptfoo",
+]
 
 
 _TABLE_OPTIONS = {
@@ -58,21 +77,39 @@ _TABLE_OPTIONS = {
 
 @click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
 @shared("paths")
-@option("-o --output", "Directory for the shards. Replaces an earlier import there.", type=click.Path(), metavar="DIR")
-@choice_option("--from from_", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: "
+@option(
+    "-o --output",
+    "Directory for the shards. Replaces an earlier import there.",
+    type=click.Path(),
+    metavar="DIR",
+)
+@choice_option("--from from_", _HARNESSES, "Harness whose logs are imported: "
+f"{', '.join(_HARNESSES[1:])}; auto: "
                "recognise it by the content.", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
-              help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
+              help="Metadata of samples to keep. Values of more than 4,096 characters are cut, "
+"unless you name "
                    "their field.")  # fmt: skip
-@option("--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False))
+@option(
+    "--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False)
+)
 @flag("--guess", "Print the command for a table, and do nothing.")
-@together(*(click.option(f"--{name}", default="", metavar="NAME", help=text) for name, text in _TABLE_OPTIONS.items()))
+@together(
+    *(
+        click.option(f"--{name}", default="", metavar="NAME", help=text)
+        for name, text in _TABLE_OPTIONS.items()
+    )
+)
 @shared("jobs")
 @flag("--strict", "Exit 1 if the records do not reproduce the figures of a log.")
 @flag("--skip-bad-logs", "Exit 0 even if some logs could not be imported.")
-@choice_option("--format output_format", ["text", "json"], "Output format; json prints the account of all logs.")
+@choice_option(
+    "--format output_format",
+    ["text", "json"],
+    "Output format; json prints the account of all logs.",
+)
 @shared("no_progress")
 @click.option("-v", "--verbose", count=True,
               help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
@@ -91,14 +128,16 @@ def import_logs(
 
     Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, MT-Bench, OpenAI evals and promptfoo.
 
-    PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their content. Each log
-    becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.
+    PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their
+    content. Each log becomes one shard of records, one record per sample, metric and repeat;
+    import.json accounts for every sample.
 
-    The means that a log states are computed again from its records. Those that differ are listed: something was lost
-    or mixed up, in the log or by the import.
+    The means that a log states are computed again from its records. Those that differ are listed:
+    something was lost or mixed up, in the log or by the import.
 
-    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects, or Parquet. A row
-    is a sample, each column of scores a metric. Other columns become metadata. Rows that do not fit are listed.
+    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects,
+    or Parquet. A row is a sample, each column of scores a metric. Other columns become metadata.
+    Rows that do not fit are listed.
 
     \b
     Exit codes:
@@ -132,15 +171,24 @@ def import_logs(
             print_error(f"{shown(bad.path)}: {bad.reason}")
         if len(result.bad_logs) > _MOST_BAD:
             where = "import.json lists them" if result.logs else "--format json lists them"
-            print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}")
-        if any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs) and not result.logs:
+            print_error(
+                f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}"
+            )
+        if (
+            any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs)
+            and not result.logs
+        ):
             print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)
         else:
             for kind, files in result.skipped_files.items():
                 named = listed([*map(shown, files)], len(files) if verbose else _EXAMPLES)
-                step = f"; for them: fastrec normalize {arguments(paths)} -o corpus" if "record" in kind else ""
+                step = (
+                    f"; for them: fastrec normalize {arguments(paths)} -o corpus"
+                    if "record" in kind
+                    else ""
+                )
                 print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
             if result.logs:
@@ -186,7 +234,9 @@ def _print_account(result: Import) -> None:
     ]
     if rows:
         click.echo("\nThe records do not reproduce these figures of the logs:")
-        print_table(Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS])))
+        print_table(
+            Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS]))
+        )
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 
@@ -200,8 +250,15 @@ def _print_fields(result: Import) -> None:
     if not fields:
         return
     click.echo("\nFields of the logs that are left out:")
-    rows = [[harness, safe(field), f"{fields[harness, field, reason]:,}", reason] for harness, field, reason in fields]
-    print_table(Table(columns(["harness", "field", "values", "why"], left=["field", "why"]), rows[:_MOST_ROWS]))
+    rows = [
+        [harness, safe(field), f"{fields[harness, field, reason]:,}", reason]
+        for harness, field, reason in fields
+    ]
+    print_table(
+        Table(
+            columns(["harness", "field", "values", "why"], left=["field", "why"]), rows[:_MOST_ROWS]
+        )
+    )
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 
@@ -214,7 +271,10 @@ def _fitting(rows: list[list[str]]) -> list[list[str]]:
     logs, figures, *numbers = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
     room = width - 8 - max(numbers[0], len("stated")) - max(numbers[1], len("recomputed"))
     figures = min(figures, max(room // 2, room - logs))
-    return [[clip(log[::-1], room - figures)[::-1], clip(figure, figures), *others] for log, figure, *others in rows]
+    return [
+        [clip(log[::-1], room - figures)[::-1], clip(figure, figures), *others]
+        for log, figure, *others in rows
+    ]
 
 
 def _check_max_rejects(number: str) -> None:
@@ -225,7 +285,12 @@ def _check_max_rejects(number: str) -> None:
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
 @shared("paths")
-@option("-o --output", "Where to publish the corpus: directory or URL.", type=click.Path(), required=True)
+@option(
+    "-o --output",
+    "Where to publish the corpus: directory or URL.",
+    type=click.Path(),
+    required=True,
+)
 @shared("jobs")
 @choice_option("--engine", ["pool", "dask"], "Where tasks run: local processes, or a Dask cluster.",
                envvar="FASTREC_ENGINE", show_envvar=True)  # fmt: skip
@@ -233,61 +298,88 @@ def _check_max_rejects(number: str) -> None:
         show_envvar=True, show_default="a cluster on this machine")  # fmt: skip
 @option("--memory", "Total memory to use.", type=Size(), envvar="FASTREC_MEMORY", show_envvar=True,
         show_default="512MiB per job")  # fmt: skip
-@option("--part-size", "Uncompressed text per part; a corpus of less than 8 such parts gets smaller ones, of at least "
+@option("--part-size", "Uncompressed text per part; a corpus of less than 8 such parts gets "
+"smaller ones, of at least "
         "16 MiB.", type=Size(), default="64MiB")  # fmt: skip
 @choice_option("--compression", ["zst", "gz", "none"], "Compression of the parts.")
 @option("--level", "Compression level.", type=int, default=3)
 @option("--sort-by", "Sort by these comma-separated fields first, then by the others.", metavar="FIELDS",
-        show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and evaluation_result_id if "
+        show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
+"evaluation_result_id if "
         "records have it")  # fmt: skip
-@choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 if all valid records "
+@choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 "
+"if all valid records "
                "are of that version and none names a metric, else 0.3.0.")  # fmt: skip
-@choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash sha256 and --hash "
+@choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash "
+"sha256 and --hash "
                "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
-@choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's sample_hash is wrong: replace "
+@choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's "
+"sample_hash is wrong: replace "
                "it, keep it (fill), or reject the record (verify).")  # fmt: skip
 @shared("repair")
-@choice_option("--same-run", ["keep", "ignore"], "What to do with records that are equal but for evaluation_id and "
+@choice_option("--same-run", ["keep", "ignore"], "What to do with records that are equal but for "
+"evaluation_id and "
                "schema_version: keep all of them, or ignore the run and drop all but the first as "
                "duplicates.")  # fmt: skip
-@choice_option("--conflicts", ["keep", "first", "reject"], "What to do with contradictions, which are records of one "
-               "identity with the same output and different verdicts: keep all of them, keep the first, or reject all "
+@choice_option("--conflicts", ["keep", "first", "reject"], "What to do with contradictions, which "
+"are records of one "
+               "identity with the same output and different verdicts: keep all of them, keep the "
+"first, or reject all "
                "of them.")  # fmt: skip
-@choice_option("--repeats", ["keep", "first", "reject"], "What to do with repeats, which are other records of one "
+@choice_option("--repeats", ["keep", "first", "reject"], "What to do with repeats, which are "
+"other records of one "
                "identity, such as epochs: keep all of them, keep the first, or reject all of them.")  # fmt: skip
-@flag("--track-sources", "Also write the shard and the line of each record, to a small file beside its part.")
-@option("--map", "Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and [metrics], in "
+@flag(
+    "--track-sources",
+    "Also write the shard and the line of each record, to a small file beside its part.",
+)
+@option("--map", "Rename models, evaluations and metrics: a TOML file with [models], "
+"[evaluations] and [metrics], in "
         'which each line is "old" = "new"; a * matches anything.', metavar="FILE", type=click.Path())  # fmt: skip
 @flag("--keep-names", "With --map: keep the old names in metadata.original_model_id and the like.")
-@option("--labels", "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The verdict "
+@option("--labels", "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` "
+"writes. The verdict "
         "before stays in metadata.original_score and the like.", metavar="FILE", type=click.Path())  # fmt: skip
 @flag("--strict-labels", "Publish nothing if a label matches no record or several.")
-@option("--fixes", "Replace rejected lines by their corrected versions: the file that `fastrec rejects --extract` "
+@option("--fixes", "Replace rejected lines by their corrected versions: the file that `fastrec "
+"rejects --extract` "
         "wrote, edited.", metavar="FILE", type=click.Path())  # fmt: skip
-@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published it. Broken lines "
+@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published "
+"it. Broken lines "
       "stay.")  # fmt: skip
-@flag("--judge", "Judge the records of a corpus again, even if you have published it with this fastrec.")
-@option("--max-rejects", "If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and "
+@flag(
+    "--judge",
+    "Judge the records of a corpus again, even if you have published it with this fastrec.",
+)
+@option("--max-rejects", "If more lines than this are rejected, do not publish: put the corpus at "
+"OUTPUT.refused, and "
         "exit 1.", type=Checked("N|N%", _check_max_rejects),
         show_default="publish in any case; exit 1 if any line is rejected")  # fmt: skip
 @flag("--skip-bad-shards", "Publish without the shards that cannot be read.")
-@flag("--allow-empty", "Publish a corpus even if no line is valid, or no record matches the filters.")
-@flag("--incremental", "Keep work for the next run, and reuse what the last run kept: only new and changed shards are "
+@flag(
+    "--allow-empty", "Publish a corpus even if no line is valid, or no record matches the filters."
+)
+@flag("--incremental", "Keep work for the next run, and reuse what the last run kept: only new "
+"and changed shards are "
       "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
-@choice_option("--check", ["stat", "content"], "How --incremental tells whether a file has changed: by size, "
+@choice_option("--check", ["stat", "content"], "How --incremental tells whether a file has "
+"changed: by size, "
                "modification time and inode or ETag (stat), or by reading it (content).")  # fmt: skip
 @flag("--fresh", "Do not reuse the work of earlier runs.")
 @flag("--overwrite", "Replace an existing corpus, but not by one without any records.")
 @option("--work-dir", "Directory or URL for temporary files and kept work.", type=click.Path(),
         envvar="FASTREC_WORK_DIR", show_envvar=True,
-        show_default="next to the output; TMPDIR for a store, without --scheduler and --incremental")  # fmt: skip
+        show_default="next to the output; TMPDIR for a store, without --scheduler and "
+"--incremental")  # fmt: skip
 @shared("filters", "reading")
-@flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "
+@flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed "
+"shards in a temporary "
       "directory, to say how many parts would be written.")  # fmt: skip
 @shared("json")
 @flag("-q --quiet", "Print only errors and skipped shards.")
 @shared("no_progress")
-@option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a traceback for "
+@option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a "
+"traceback for "
         "unexpected errors.", count=True)  # fmt: skip
 def normalize(
     *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
@@ -295,9 +387,9 @@ def normalize(
 ) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
 
-    PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an object store (s3://,
-    gs://, hf:// …), or - for standard input. OUTPUT is published atomically: part-*.jsonl.zst, summary.json,
-    manifest.json, and, if lines were rejected, rejects.jsonl.zst.
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an
+    object store (s3://, gs://, hf:// …), or - for standard input. OUTPUT is published atomically:
+    part-*.jsonl.zst, summary.json, manifest.json, and, if lines were rejected, rejects.jsonl.zst.
 
     \b
     Exit codes:
@@ -335,7 +427,9 @@ def normalize(
     prepare_reading(options.jobs, paths)
     with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
-        result = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
+        result = run(
+            paths, output, options, files_from=files_from, progress=progress, notice=notice
+        )
     try:
         with allow_broken_pipe():
             if as_json:
@@ -360,7 +454,9 @@ def normalize(
         print_stderr(_closing_line(result))
         if repairable := result.summary.repairable.lines:
             print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
-    print_warning(skipped_lines(result.skipped))  # also with --quiet: a nightly job must not lose shards silently
+    print_warning(
+        skipped_lines(result.skipped)
+    )  # also with --quiet: a nightly job must not lose shards silently
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
     if rejected and options.gate is None:
@@ -375,7 +471,10 @@ def _phases_section(result: NormalizeResult) -> Section:
         times = (phase.seconds, phase.cpu_seconds, phase.waiting_seconds)
         rows.append([phase.name, f"{phase.tasks:,}", *(f"{seconds:.2f} s" for seconds in times)])
     table = Table(columns(["phase", "tasks", "time", "processor", "waiting"]), rows)
-    about = "processor time and waiting are sums over all tasks; in the time of the driver, no tasks ran"
+    about = (
+        "processor time and waiting are sums over all tasks; in the time of the driver, no "
+        "tasks ran"
+    )
     return Section("Where the time went", about, table)
 
 
@@ -386,14 +485,22 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     print_notice(*plan.notices)
     for path in plan.paths:
         click.echo(safe(path))
-    sizes = f"{format_bytes(plan.input_bytes)}, about {format_bytes(plan.estimated_text_bytes)} of text"
-    work = "" if plan.incremental else f": {counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
+    sizes = (
+        f"{format_bytes(plan.input_bytes)}, about {format_bytes(plan.estimated_text_bytes)} of text"
+    )
+    work = (
+        ""
+        if plan.incremental
+        else f": {counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
+    )
     click.echo(f"{counted(plan.shards, 'shard')}, {sizes}{work}; schema {plan.schema}")
     if reuse := plan.incremental:
         for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
             for path in () if reuse.is_estimate else some:
                 click.echo(f"{name}: {safe(path)}")
-        shards = _format_changes(plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone))
+        shards = _format_changes(
+            plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone)
+        )
         written = "about" if reuse.is_estimate else f"{reuse.parts_written:,} of"
         click.echo(f"{shards}; {written} {counted(reuse.parts, 'part')} to write")
 
@@ -405,7 +512,8 @@ def _format_changes(shards: int, unchanged: int, new: int, changed: int, gone: i
 
 
 def _closing_line(result: NormalizeResult) -> str:
-    summary, counts = result.summary, result.summary.line_counts
+    summary = result.summary
+    counts = result.summary.line_counts
     contradictions = counted(summary.contradictions.identities, "contradiction")
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
     if fixes := summary.fixes:
@@ -415,13 +523,21 @@ def _closing_line(result: NormalizeResult) -> str:
     filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
     parts = counted(result.parts, "part")
     if result.incremental:
-        shards = _format_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
+        shards = _format_changes(
+            result.shards, result.unchanged, result.new, result.changed, result.gone
+        )
         parts = f"{shards}; {result.parts_written:,} of {parts} written"
     # The size of a stream is unknown.
-    size = format_bytes(result.input_bytes) if result.input_bytes else f"{format_bytes(result.text_bytes)} of text"
+    size = (
+        format_bytes(result.input_bytes)
+        if result.input_bytes
+        else f"{format_bytes(result.text_bytes)} of text"
+    )
     return (
-        f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {filtered}{repaired}{contradictions}, "
+        f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, "
+        f"{counted(counts.duplicates, 'duplicate')}, "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; "
+        f"{filtered}{repaired}{contradictions}, "
         f"{counted(summary.repeats.identities, 'repeat')}; "
         f"{parts}, {size} → {format_bytes(result.output_bytes)} "
         f"{format_speed(result.text_bytes, result.seconds)}"

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-# A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The group of this
-# process may have no limit of its own and be inside a group that has one, so the smallest limit on the way up counts.
-# There are two versions of control groups, and a machine may have both:
+# A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The
+# group of this process may have no limit of its own and be inside a group that has one, so the
+# smallest limit on the way up counts. There are two versions of control groups, and a machine may
+# have both:
 #
 #     /proc/self/cgroup                   0::/job_7/step_0        version 2
 #                                         4:memory:/job_7         version 1
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 #     /sys/fs/cgroup/job_7/memory.max     the limit: a number of bytes, or `max`
 
 _LEAST_MEMORY: Final = 1 << 30
-_LIMITS: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}  # files, by the type of the file system
+_LIMITS: Final = {
+    "cgroup2": "memory.max",
+    "cgroup": "memory.limit_in_bytes",
+}  # files, by the type of the file system
 _USUAL_MOUNTS: Final = (
     ("cgroup2", "/", "/sys/fs/cgroup"),
     ("cgroup2", "/", "/sys/fs/cgroup/unified"),
@@ -43,8 +47,8 @@ _USUAL_MOUNTS: Final = (
 def limit_memory(jobs: int) -> None:
     """Limit this process and its workers to equal shares of 90 % of the memory that they may use.
 
-    A line that needs more ends in a MemoryError that names its shard. Without the limit, the machine would swap, or the
-    system would kill a worker.
+    A line that needs more ends in a MemoryError that names its shard. Without the limit, the
+    machine would swap, or the system would kill a worker.
     """
     try:
         import resource
@@ -58,11 +62,15 @@ def limit_memory(jobs: int) -> None:
 
 
 def cgroup_limit(root: Path = Path("/")) -> int | None:
-    """Return the smallest limit of the control group of this process and of the groups around it; None if none is set.
+    """Return the smallest limit of the control group of this process and of the groups around it.
+
+    None if none is set.
 
     `root` is the root of the file system; tests pass another one.
     """
-    groups: dict[str, str] = {}  # of this process, that can limit memory, by the type of their file system
+    groups: dict[
+        str, str
+    ] = {}  # of this process, that can limit memory, by the type of their file system
     for line in _lines(root / "proc/self/cgroup"):
         number, controllers, path = line.split(":", 2)
         if number == "0" or "memory" in controllers.split(","):
@@ -71,12 +79,15 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
     for kind, top, mount in _mounts(root):
         if kind not in groups:
             continue
-        place, group = root / mount.lstrip("/"), PurePosixPath(groups[kind])
+        place = root / mount.lstrip("/")
+        group = PurePosixPath(groups[kind])
         is_outside = ".." in group.parts or not group.is_relative_to(top)  # as in some containers
         inside = PurePosixPath() if is_outside else group.relative_to(top)
         for group in (inside, *inside.parents):
             # There is no number if the group is not visible here, or if its limit is `max`.
-            limits += [int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()]
+            limits += [
+                int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()
+            ]
     return min(limits, default=None)
 
 
@@ -88,7 +99,10 @@ def _mounts(root: Path) -> Sequence[tuple[str, ...]]:
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
             # Octal escapes such as \040 stand for spaces and the like.
-            paths = [re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), path) for path in before.split(" ")]
+            paths = [
+                re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), path)
+                for path in before.split(" ")
+            ]
             found.append((kind, *paths[3:5]))
     return found or _USUAL_MOUNTS
 
@@ -110,12 +124,16 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "size"
     _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         if isinstance(value, int):
             return value
         match = self._PATTERN.fullmatch(str(value).strip())
         if not match:
-            self.fail(f"{value!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB", param, ctx)
+            self.fail(
+                f"{value!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB", param, ctx
+            )
         unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
         return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
@@ -132,9 +150,12 @@ class Checked(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Text that a function accepts; the command gets it as it was given."""
 
     def __init__(self, name: str, check: Callable[[str], None]) -> None:
-        self.name, self._check = name, check
+        self.name = name
+        self._check = check
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
         try:
             self._check(str(value))
         except UsageError as exc:
@@ -158,7 +179,9 @@ def command(
     failure: str = "",
     interrupted: str = "",
 ) -> Callable[[_Command], click.Command]:
-    """Make a command. Its help is the docstring, with the meaning of the exit codes before the examples.
+    """Make a command.
+
+    Its help is the docstring, with the meaning of the exit codes before the examples.
 
     A docstring that has the exit codes stays as it is.
     """
@@ -168,18 +191,27 @@ def command(
         help_text = cleandoc(function.__doc__ or "")
         if "Exit codes:" not in help_text:
             spell = partial(fill, width=78, subsequent_indent=" " * 8)
-            rows = [spell(text, initial_indent=f"  {code:<6}") for code, text in codes.items() if text]
-            help_text = help_text.replace("\b\nExamples:", "\n".join(["\b\nExit codes:", *rows, "", "\b\nExamples:"]))
+            rows = [
+                spell(text, initial_indent=f"  {code:<6}") for code, text in codes.items() if text
+            ]
+            help_text = help_text.replace(
+                "\b\nExamples:", "\n".join(["\b\nExit codes:", *rows, "", "\b\nExamples:"])
+            )
         made = click.command(short_help=short_help, help=help_text)(function)
         text = "With -vv, print a traceback for unexpected errors."
-        made.params.append(click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text))
+        made.params.append(
+            click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
+        )
         return made
 
     return make
 
 
 def option(names: str, text: str, **more: Any) -> _Decorator:
-    """Make an option. Of its names, separated by spaces, the one without dashes is the parameter of the function."""
+    """Make an option.
+
+    Of its names, separated by spaces, the one without dashes is the parameter of the function.
+    """
     if "default" in more:
         more.setdefault("show_default", True)
     return click.option(*names.split(), help=text, **more)
@@ -217,14 +249,18 @@ def _cores() -> int:
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
-    """Limit memory. Tell a user whose terminal is read as standard input, since the command seems to hang."""
+    """Limit memory.
+
+    Tell a user whose terminal is read as standard input, since the command seems to hang.
+    """
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
         print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
     limit_memory(jobs)
 
 
-# The shell completes names from the summary of the corpus in the command line. If there is none, or if it cannot be
-# read at once, there are no completions: a shell must never wait, or show an error, because of a Tab.
+# The shell completes names from the summary of the corpus in the command line. If there is none, or
+# if it cannot be read at once, there are no completions: a shell must never wait, or show an error,
+# because of a Tab.
 
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
 _MOST: Final = 1000  # completions
@@ -236,17 +272,30 @@ def given_filters(options: Mapping[str, Any]) -> bool:
     return any(options[name] for name in Filters.__struct_fields__)
 
 
-def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def complete_names(
+    kind: str,
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Return a function that completes the names of one kind: `evaluations`, `metrics` or `models`."""
 
-    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(
+        context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
-        arguments = [one.name or "" for one in context.command.params if isinstance(one, click.Argument)]
+        # An option without its value, which is the one to complete, keeps click from naming the
+        # arguments before it.
+        arguments = [
+            one.name or "" for one in context.command.params if isinstance(one, click.Argument)
+        ]
         given = [*map(context.params.get, arguments), *context.args]
-        corpora = [one for value in given for one in (value if isinstance(value, (list, tuple)) else [value])]
-        names = sorted({name for one in corpora if isinstance(one, str) for name in _names(one, kind)})
+        corpora = [
+            one
+            for value in given
+            for one in (value if isinstance(value, (list, tuple)) else [value])
+        ]
+        names = sorted(
+            {name for one in corpora if isinstance(one, str) for name in _names(one, kind)}
+        )
         words = [word for name in names if name.startswith(incomplete) and (word := _word(name))]
         return [CompletionItem(word) for word in words[:_MOST]]
 
@@ -254,7 +303,10 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
 
 
 def _names(corpus: str, kind: str) -> list[str]:
-    """Return the names of one kind in the summary of a corpus; none if there is no summary, or if it is damaged."""
+    """Return the names of one kind in the summary of a corpus.
+
+    None if there is no summary, or if it is damaged.
+    """
     import msgspec
 
     from fastrec.summary.present_choice import names_in
@@ -273,8 +325,8 @@ _QUOTABLE: Final = re.compile(r"[^'\\*?\[\]]+")
 def _word(name: str) -> str:
     """Return a name as the shell can insert it; empty if it cannot.
 
-    The script for bash inserts words as they are, so they are quoted here: a name must not become a command. The other
-    shells quote by themselves.
+    The script for bash inserts words as they are, so they are quoted here: a name must not become a
+    command. The other shells quote by themselves.
     """
     if not name.isprintable() or name.startswith("-"):
         return ""
@@ -289,19 +341,24 @@ def pattern_option(name: str, text: str, kind: str | None = None) -> _Decorator:
 
 
 _FILTERS: Final = (
-    pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a "
+    pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. "
+"Options with a "
                     "PATTERN may be repeated; one match is enough.", "evaluations"),
     pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
     pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
-    pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
+    pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 '
+'and the string "5".'),
     pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
     pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
     pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
-    flag("--right", "Only right answers. If several of --right, --wrong and --errors are given, any may match."),
+    flag("--right", "Only right answers. If several of --right, --wrong and --errors are given, "
+"any may match."),
     flag("--wrong", "Only wrong answers."),
     flag("--errors", "Only records with an error, which are neither right nor wrong."),
-    option("--where", "Only records with such a field: 'metadata.subject=law', 'token_usage.total_tokens>500', "
-           "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be repeated; all must hold.",
+    option("--where", "Only records with such a field: 'metadata.subject=law', "
+"'token_usage.total_tokens>500', "
+           "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be "
+"repeated; all must hold.",
            multiple=True, metavar="CONDITION"),
 )  # fmt: skip
 _jobs: Final = option("-j --jobs", "Number of processes. Small inputs always use one.", type=Count(min=1), metavar="N",
@@ -322,31 +379,44 @@ _SHARED: Final[dict[str, _Decorator]] = {
         option("--max-window", "Largest zstd window.", type=Size(), default="128MiB"),
     ),
     "findings_format": format_option(
-        "text", "json", "github", text="Output format; github prints annotations of a GitHub workflow."
+        "text", "json", "github", text="Output format; github prints annotations of a GitHub "
+"workflow."
     ),
     "json": flag("--json as_json", "Print the result as JSON on stdout."),
-    "raw_cells": flag("--raw-cells", "CSV: do not put a single quote before text that a spreadsheet would take for a "
+    "raw_cells": flag("--raw-cells", "CSV: do not put a single quote before text that a "
+"spreadsheet would take for a "
                       "formula."),
     "accuracy": flag("--accuracy", "Show the accuracy even where scores are other than 0 and 1."),
-    "errors_as_wrong": flag("--errors-as-wrong", "Count records with an error as wrong answers. By default they do "
+    "errors_as_wrong": flag("--errors-as-wrong", "Count records with an error as wrong answers. "
+"By default they do "
                             "not count."),
-    "repeats_as": option("--repeats-as", "What several answers of a model to a question become: mean, pass@K (one of K "
-                         "is right), pass^K (all of K are), majority (of the extracted answers, or else of the "
+    "repeats_as": option("--repeats-as", "What several answers of a model to a question become: "
+"mean, pass@K (one of K "
+                         "is right), pass^K (all of K are), majority (of the extracted answers, "
+"or else of the "
                          "outputs; a tie is wrong), or first.", metavar="HOW", default="mean"),
-    "lower_is_better": option("--lower-is-better", "Metrics whose lower scores are better, besides those whose records "
-                              "say so: a pattern of metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
+    "lower_is_better": option("--lower-is-better", "Metrics whose lower scores are better, "
+"besides those whose records "
+                              "say so: a pattern of metrics, evaluations, or EVALUATION/METRIC. "
+"May be repeated.",
                               multiple=True, metavar="PATTERN"),
-    "metrics": choice_option("--metrics", ["judgements", "all"], "Which metrics to show if --metric names none: those "
+    "metrics": choice_option("--metrics", ["judgements", "all"], "Which metrics to show if "
+"--metric names none: those "
                              "that judge answers, or also costs and bookkeeping."),
-    "min_coverage": option("--min-coverage", "Rank only models that answered this percentage of the questions.",
+    "min_coverage": option("--min-coverage", "Rank only models that answered this percentage of "
+"the questions.",
                            type=Number(min=0, max=100), default=50.0, metavar="PERCENT"),
-    "primary": option("--primary", "The primary metric of an evaluation, if it is another than its records say; both "
+    "primary": option("--primary", "The primary metric of an evaluation, if it is another than "
+"its records say; both "
                       "may be patterns. May be repeated.", multiple=True, metavar="EVALUATION=METRIC"),
-    "prices": option("--prices", "Show what answers cost, at the prices per million tokens of this TOML file.",
+    "prices": option("--prices", "Show what answers cost, at the prices per million tokens of "
+"this TOML file.",
                      type=click.Path(), metavar="FILE"),
-    "group_by": option("--group-by", "Also show each group of records with the same value of this field, such as "
+    "group_by": option("--group-by", "Also show each group of records with the same value of this "
+"field, such as "
                        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
                        multiple=True, metavar="FIELD"),
-    "repair": option("--repair", "Repair what known producers get wrong: all, or comma-separated names of repairs; may "
+    "repair": option("--repair", "Repair what known producers get wrong: all, or comma-separated "
+"names of repairs; may "
                      "be repeated.", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES"),
 }  # fmt: skip

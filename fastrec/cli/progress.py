@@ -2,9 +2,10 @@
 
     sort  ███████              38%, 21 s left  1,240 MB, 96 MB/s, 31,204 records/s
 
-Megabytes are those of all stages so far, so they go on like the bar; the speed is that of the stage. Each stage has a
-cost per byte of text. While a stage runs, the stages after it count with the same number of bytes, at their cost. When
-a stage begins, the bar continues where it is, and the rest of it is shared by what remains to be done.
+Megabytes are those of all stages so far, so they go on like the bar; the speed is that of the
+stage. Each stage has a cost per byte of text. While a stage runs, the stages after it count with
+the same number of bytes, at their cost. When a stage begins, the bar continues where it is, and the
+rest of it is shared by what remains to be done.
 """
 
 from __future__ import annotations
@@ -37,14 +38,19 @@ def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
 
 
 class ProgressLine(Progress):
-    """Draws how far a command is on the last line of stderr. Anything else that is printed erases the line first."""
+    """Draws how far a command is on the last line of stderr.
+
+    Anything else that is printed erases the line first.
+    """
 
     def __init__(self, *stages: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._later = list(stages)  # that are expected after this one
         self._stage = _Stage("", 0, clock())
         self._before = 0.0  # the share of the whole command that was done when this stage began
-        self._work = self._seconds = 0.0  # of earlier stages: bytes times cost, and how long it took
+        self._work = self._seconds = (
+            0.0  # of earlier stages: bytes times cost, and how long it took
+        )
         self._rejected = self._bytes = 0  # rejected lines, and bytes of earlier stages
         self._drawn = 0.0
         self.share = 0.0  # of the whole command that is done
@@ -92,7 +98,12 @@ class ProgressLine(Progress):
         pace = (self._seconds + seconds) / (self._work + stage.cost * stage.done)
         # The further this stage is, the more its own pace counts for the rest of it.
         own = seconds / (stage.cost * stage.done) if stage.done else pace
-        rest = stage.cost * stage.total * (1 - stage.share) * (own * stage.share + pace * (1 - stage.share))
+        rest = (
+            stage.cost
+            * stage.total
+            * (1 - stage.share)
+            * (own * stage.share + pace * (1 - stage.share))
+        )
         return rest + self._later_cost() * stage.total * pace
 
     def erase(self) -> None:
@@ -102,7 +113,10 @@ class ProgressLine(Progress):
         return sum(_COSTS.get(stage, 1.0) for stage in self._later)
 
     def _update(self) -> None:
-        """Compute the share of the command that is done. It never decreases, however the estimates change."""
+        """Compute the share of the command that is done.
+
+        It never decreases, however the estimates change.
+        """
         cost = self._stage.cost
         share = self._stage.share * cost / (cost + self._later_cost())
         self.share = max(self.share, self._before + (1 - self._before) * share)
@@ -117,8 +131,10 @@ class ProgressLine(Progress):
         text = (
             f"{stage.name:<5} {'█' * int(self.share * 20):<20} {self.share:4.0%}"
             f"{'' if left is None else f', {_format_seconds(left)} left'}  "
-            f"{(self._bytes + stage.done + stage.reused) / 1e6:,.0f} MB, {stage.done / 1e6 / elapsed:,.0f} MB/s, "
-            f"{stage.records / elapsed:,.0f} records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
+            f"{(self._bytes + stage.done + stage.reused) / 1e6:,.0f} MB, "
+            f"{stage.done / 1e6 / elapsed:,.0f} MB/s, "
+            f"{stage.records / elapsed:,.0f} "
+            f"records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
         )
         import shutil
 
@@ -132,7 +148,9 @@ class ProgressLine(Progress):
 
 class _Stage:
     def __init__(self, name: str, total: int, begin: float) -> None:
-        self.name, self.total, self.begin = name, total, begin
+        self.name = name
+        self.total = total
+        self.begin = begin
         self.cost = _COSTS.get(name, 1.0)
         self.done = self.reused = self.records = 0
 

@@ -38,7 +38,13 @@ from fastrec.errors import counted
 if TYPE_CHECKING:
     from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
-    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
+    from fastrec.summary.present_ranking import (
+        EvaluationJoins,
+        ModelStats,
+        Overlap,
+        QuestionGroup,
+        Stats,
+    )
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -60,19 +66,32 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
     "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
 }
-_REPEATS: Final = ("questions", "answers", "answers/question")  # instead of n, if a question has several answers
-_NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")  # left out if the score is shown instead of the accuracy
-# Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays, and so
-# does the number of errors: without it, accuracy can mislead.
+_REPEATS: Final = (
+    "questions",
+    "answers",
+    "answers/question",
+)  # instead of n, if a question has several answers
+_NOT_GRADED: Final = (
+    "accuracy",
+    "95% interval",
+    "score ±",
+)  # left out if the score is shown instead of the accuracy
+# Columns that a narrow terminal hides, the least important first. The column that models are ranked
+# by stays, and so does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
     "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
     "95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
-_NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
-_NO_ANSWERS: Final = "every record has an error, so there are no answers; --errors-as-wrong counts them as wrong"
+_NO_COMMON: Final = (
+    "no question was answered by all of them; choose fewer models with --model, or omit --common"
+)
+_NO_ANSWERS: Final = (
+    "every record has an error, so there are no answers; --errors-as-wrong counts them as wrong"
+)
 
-# Columns of the CSV table: first those that have the name of an attribute, then names and attributes.
+# Columns of the CSV table: first those that have the name of an attribute, then names and
+# attributes.
 _CSV_ATTRIBUTES: Final = (
     "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage", "correct", "accuracy",
     "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score", "score_standard_error",
@@ -90,10 +109,18 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_high": "score_high",
 }
 _CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
-_CSV_TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # attributes, and those that have another name as columns
-    "calibration": ("evaluation_name metric model_id answers left_out confidence accuracy ece brier", {}),
+_CSV_TABLES: Final[
+    dict[str, tuple[str, dict[str, str]]]
+] = {  # attributes, and those that have another name as columns
+    "calibration": (
+        "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
+        {},
+    ),
     "costs": ("evaluation_name model_id answers unknown right priced cost cost_per_right", {}),
-    "overlap": ("first second hashes inputs", {"first": "evaluation_name", "second": "other_evaluation_name"}),
+    "overlap": (
+        "first second hashes inputs",
+        {"first": "evaluation_name", "second": "other_evaluation_name"},
+    ),
     "names": ("name other common same rename", {"name": "model_id", "other": "other_model_id"}),
 }
 
@@ -126,10 +153,17 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
         table: Table | str = _NO_COMMON if one.answering else _NO_ANSWERS
         if shown:
             table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
-        notes = [*more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"), *unranked_in_words(one)]
+        notes = [
+            *more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"),
+            *unranked_in_words(one),
+        ]
         sections.append(Section(one.title, about(one), table, notes))
-    pairs = similar_pairs((model.model_id for one in found.evaluations for model in one.by_model), probable=True)
-    similar = [f"{_similar(pairs)}, such as {one} and {other} (--names)" for one, other in pairs[:1]]
+    pairs = similar_pairs(
+        (model.model_id for one in found.evaluations for model in one.by_model), probable=True
+    )
+    similar = [
+        f"{_similar(pairs)}, such as {one} and {other} (--names)" for one, other in pairs[:1]
+    ]
     return sections, [legend(found), [*facts_in_words(found.corpus), *similar]]
 
 
@@ -143,7 +177,9 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
         if accuracy or name not in _NOT_GRADED:
             spellings[name] = spell
         if name == "score" and not accuracy:
-            spellings["95% interval"] = lambda model: _or_empty("{:.4g} to {:.4g}", model.score_low, model.score_high)
+            spellings["95% interval"] = lambda model: _or_empty(
+                "{:.4g} to {:.4g}", model.score_low, model.score_high
+            )
     cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
     cells = {name: column for name, column in cells.items() if any(column)}
     repeats = any(model.answers > model.questions for model in models)
@@ -152,7 +188,10 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
     if by != "errors" and not any(model.errors for model in models):
         del cells["errors"]
     optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(by, by)]
-    return Table(columns(list(cells), left=("model",), hidden=optional), list(zip(*cells.values(), strict=True)))
+    return Table(
+        columns(list(cells), left=("model",), hidden=optional),
+        list(zip(*cells.values(), strict=True)),
+    )
 
 
 def _csv_models(found: Stats) -> tuple[list[str], Rows]:
@@ -160,7 +199,8 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
 
     New columns are at the end, for readers that go by position.
     """
-    values_of, ranks_of = attrgetter(*_CSV_FIELDS.values()), attrgetter(*_CSV_RANKS)
+    values_of = attrgetter(*_CSV_FIELDS.values())
+    ranks_of = attrgetter(*_CSV_RANKS)
     rows = [
         [one.evaluation_name, rank, *values_of(model), one.metric, one.graded, *ranks_of(model)]
         for one in found.evaluations
@@ -173,11 +213,20 @@ _NAMES: Final = ["model", "other model", "common questions", "same answers"]
 _MOST_OVERLAPS: Final = 50
 _MOST_PAIRS: Final = 10  # more do not fit on a screen
 _HASHES: Final = (
-    "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by no recipe",
+    (
+        "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by "
+        "no recipe"
+    ),
 )
 _JOINS: Final = (
-    "common: questions that both models were asked, by sample_hash; same metric: those with a metric that both have",
-    "same id: sample_ids that both have with different hashes; the columns after it say what differs",
+    (
+        "common: questions that both models were asked, by sample_hash; same metric: those with a "
+        "metric that both have"
+    ),
+    (
+        "same id: sample_ids that both have with different hashes; the columns after it say what "
+        "differs"
+    ),
 )
 
 
@@ -196,26 +245,47 @@ def _questions_sections(found: Stats) -> Sections:
         names, rows, notes = total_costs(found.costs)
         evaluations = counted(len({one.evaluation_name for one in found.costs}), "evaluation")
         about = f"{counted(len(rows), 'model')}, {evaluations}"
-        sections.append(Section("cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes))
+        sections.append(
+            Section(
+                "cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes
+            )
+        )
     if found.names is not None:
         sections.append(_names_section(found))
-    for (name, metric), some in groupby(found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)):
-        sections.append(_calibration_section(name if metric is None else f"{name} · {metric}", list(some)))
+    for (name, metric), some in groupby(
+        found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)
+    ):
+        sections.append(
+            _calibration_section(name if metric is None else f"{name} · {metric}", list(some))
+        )
     return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
 
 
 def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
     rows = [
-        [one.first, one.second, f"{one.hashes:,}", f"{one.inputs:,}", str(first.sample_id), str(first.other_sample_id)]
+        [
+            one.first,
+            one.second,
+            f"{one.hashes:,}",
+            f"{one.inputs:,}",
+            str(first.sample_id),
+            str(first.other_sample_id),
+        ]
         for one in pairs
         for first in one.examples[:1]
     ]
     about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
     left = ("other evaluation", "example", "in the other")
-    table = Table(columns(names, left=left), rows[:_MOST_OVERLAPS]) if rows else "no question occurs in two evaluations"
+    table = (
+        Table(columns(names, left=left), rows[:_MOST_OVERLAPS])
+        if rows
+        else "no question occurs in two evaluations"
+    )
     notes = more_rows(len(rows) - _MOST_OVERLAPS, "pair", "--format json")
-    return Section("overlap", about, table, [*notes, "same input: input.raw is the same but for white space"])
+    return Section(
+        "overlap", about, table, [*notes, "same input: input.raw is the same but for white space"]
+    )
 
 
 def _names_section(found: Stats) -> Section:
@@ -223,21 +293,36 @@ def _names_section(found: Stats) -> Section:
     if not (pairs := found.names or []):
         return Section("names", _similar(pairs), "nothing to rename")
     rows = [[one.name, one.other, f"{one.common:,}", f"{one.same:,}"] for one in pairs]
-    notes = ["lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:", "[models]"]
+    notes = [
+        "lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:",
+        "[models]",
+    ]
     for one in pairs:
         old, new = (json.dumps(name, ensure_ascii=False) for name in (one.other, one.name))
         notes.append(f"{'' if one.rename else '# '}{old} = {new}")
-    return Section("names", _similar(pairs), Table(columns(_NAMES, left=("other model",)), rows), notes)
+    return Section(
+        "names", _similar(pairs), Table(columns(_NAMES, left=("other model",)), rows), notes
+    )
 
 
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
-    names = ["model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score"]
+    names = [
+        "model",
+        "answers",
+        "left out",
+        "confidence",
+        "accuracy",
+        "calibration error",
+        "Brier score",
+    ]
     rows = [
         [one.model_id, f"{one.answers:,}", f"{one.left_out:,}", _or_empty("{:.1%}", one.confidence),
          _or_empty("{:.1%}", one.accuracy), _or_empty("{:.3f}", one.ece), _or_empty("{:.3f}", one.brier)]
         for one in sorted(models, key=lambda one: (one.ece is None, one.ece, one.model_id))
     ]  # fmt: skip
-    notes = ["calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"]
+    notes = [
+        "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
+    ]
     if any(one.left_out for one in models):
         notes.append("left out: answers without a confidence from 0 to 1")
     return Section(title, counted(len(models), "model"), Table(columns(names), rows), notes)
@@ -245,9 +330,15 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
 
 def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
     recipes = _recipes_of(models)
-    rows = [[model.model_id, *(f"{model.recipes.get(name, 0):,}" for name in recipes)] for model in models]
+    rows = [
+        [model.model_id, *(f"{model.recipes.get(name, 0):,}" for name in recipes)]
+        for model in models
+    ]
     lines = sum(sum(model.recipes.values()) for model in models)
-    about = f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their sample_hash"
+    about = (
+        f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their "
+        "sample_hash"
+    )
     return Section(name, about, Table(columns(["model", *recipes]), rows))
 
 
@@ -259,13 +350,18 @@ def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
 
 def _joins_section(joins: EvaluationJoins) -> Section:
     about = (
-        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, {counted(joins.ids, 'sample_id')}"
+        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, "
+        f"{counted(joins.ids, 'sample_id')}"
     )
     if joins.models > 1:
         shared = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
         about += f"; all models have {shared} in common"
     if len(joins.groups) < 2:
-        alone = "there is only one model" if joins.models == 1 else "all models were asked the same questions"
+        alone = (
+            "there is only one model"
+            if joins.models == 1
+            else "all models were asked the same questions"
+        )
         return Section(joins.evaluation_name, about, Table((), ()), [alone])
     return Section(joins.evaluation_name, about, _pairs_table(joins), list(_pairs_notes(joins)))
 
@@ -274,12 +370,21 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
     from fastrec.summary.present_ranking import REASONS
 
     metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []
-    reasons = [reason for reason in REASONS if any(pair.reasons.get(reason) for pair in joins.pairs)]
+    reasons = [
+        reason for reason in REASONS if any(pair.reasons.get(reason) for pair in joins.pairs)
+    ]
     names = ["model", "other model", "questions", "of the other", "common", *metrics, "same id"]
     rows = []
     for pair in joins.pairs[:_MOST_PAIRS]:
-        first, second = joins.groups[pair.first], joins.groups[pair.second]
-        numbers = [first.questions, second.questions, pair.common, *([pair.same_metric] if metrics else []), pair.apart]
+        first = joins.groups[pair.first]
+        second = joins.groups[pair.second]
+        numbers = [
+            first.questions,
+            second.questions,
+            pair.common,
+            *([pair.same_metric] if metrics else []),
+            pair.apart,
+        ]
         numbers += [pair.reasons.get(reason, 0) for reason in reasons]
         rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
     names += [REASONS[reason] for reason in reasons]
@@ -334,8 +439,16 @@ def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[in
     from fastrec.summary.present_ranking import REASONS
 
     for pair in joins.pairs:
-        first, second = joins.groups[pair.first], joins.groups[pair.second]
-        numbers = [first.questions, second.questions, pair.common, pair.same_metric, pair.ids, pair.apart]
+        first = joins.groups[pair.first]
+        second = joins.groups[pair.second]
+        numbers = [
+            first.questions,
+            second.questions,
+            pair.common,
+            pair.same_metric,
+            pair.ids,
+            pair.apart,
+        ]
         numbers += [pair.reasons.get(reason, 0) for reason in REASONS]
         for model in first.models:
             for other in second.models:
@@ -355,19 +468,26 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
          failure="something could not be read")  # fmt: skip
 @shared("paths")
 @option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
-        type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1")  # fmt: skip
+        type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 "
+"and 1")  # fmt: skip
 @shared("filters", "accuracy")
 @flag("--common", "Count only questions that all of these models answered.")
 @shared("group_by")
 @flag("--hashes", "Show how producers computed sample_hash, for each evaluation and model.")
 @flag("--joins", "Show how many questions models have in common, and what keeps the others apart.")
-@option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence or a metric, with how "
+@option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence "
+"or a metric, with how "
         "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
 @flag("--overlap", "Show which evaluations have questions in common.")
 @shared("prices")
-@flag("--names", "Show models whose names differ only in spelling, with lines for `normalize --map`.")
+@flag(
+    "--names", "Show models whose names differ only in spelling, with lines for `normalize --map`."
+)
 @shared("min_coverage")
-@flag("--no-ranks", "Do not test which models differ: then the summary of a corpus has all the numbers.")
+@flag(
+    "--no-ranks",
+    "Do not test which models differ: then the summary of a corpus has all the numbers.",
+)
 @shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
 @format_option("table", "json", "csv", "markdown")
 @shared("raw_cells", "jobs")
@@ -376,40 +496,51 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @flag("-q --quiet", "Print only the statistics and errors.")
 @shared("no_progress")
 def stats(
-    paths: tuple[str, ...], output_format: str, raw_cells: bool, quiet: bool, no_progress: bool, **options: Any
+    paths: tuple[str, ...],
+    output_format: str,
+    raw_cells: bool,
+    quiet: bool,
+    no_progress: bool,
+    **options: Any,
 ) -> None:
     """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency, coverage.
 
-    PATHS are either one corpus that `fastrec normalize` published, whose summary has all the numbers, or any shards.
-    Shards are read and sorted, so that duplicates count once; nothing is published.
+    PATHS are either one corpus that `fastrec normalize` published, whose summary has all the
+    numbers, or any shards. Shards are read and sorted, so that duplicates count once; nothing is
+    published.
 
-    An answer is a record without an error. Accuracy and score are means over questions: a model with several answers to
-    a question counts with their mean. In the tables, n is the number of questions that a model answered, and coverage
-    is their share of the evaluation's questions. Models that answered different questions are not comparable; --common
-    counts only the questions that all models with answers have answered.
+    An answer is a record without an error. Accuracy and score are means over questions: a model
+    with several answers to a question counts with their mean. In the tables, n is the number of
+    questions that a model answered, and coverage is their share of the evaluation's questions.
+    Models that answered different questions are not comparable; --common counts only the questions
+    that all models with answers have answered.
 
-    A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
-    table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
+    A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other
+    than 0 and 1, its table shows the mean score and its interval instead of the accuracy, and
+    models are ranked by score.
 
-    The rank of a model is a range if tests cannot place it: 2–4 means that one model is significantly better, and that
-    the others below 4 are significantly worse. All pairs of models are compared on the questions that both answered
-    (exact McNemar test, or paired t-test), adjusted for their number (Holm). A model with answers to less than
-    --min-coverage of the questions is listed last, without a rank. With --errors-as-wrong, evaluations with errors have
+    The rank of a model is a range if tests cannot place it: 2–4 means that one model is
+    significantly better, and that the others below 4 are significantly worse. All pairs of models
+    are compared on the questions that both answered (exact McNemar test, or paired t-test),
+    adjusted for their number (Holm). A model with answers to less than --min-coverage of the
+    questions is listed last, without a rank. With --errors-as-wrong, evaluations with errors have
     no ranks.
 
-    Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
-    --wrong or --errors, all numbers are those of the matching records alone.
+    Filters by name choose rows of these tables; the numbers in a row stay the same. With
+    --sample-id, --hash, --right, --wrong or --errors, all numbers are those of the matching records
+    alone.
 
-    --group-by adds a table for each group of records below the table of its evaluation: by subject, by difficulty, by
-    the number of tokens. Fields are those of --where.
+    --group-by adds a table for each group of records below the table of its evaluation: by subject,
+    by difficulty, by the number of tokens. Fields are those of --where.
 
-    --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
-    space. --names shows models that are probably one: names that differ only in case, in - and _, or in the
-    organisation before the /, and whether their answers have the same output, verdict and score. --confidence shows
-    whether the confidence that answers state, from 0 to 1, is how often they are right.
-    --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
-    question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
-    (input.raw), the reference, or only white space.
+    --overlap shows which evaluations have questions in common: the same sample_hash, or the same
+    input but for white space. --names shows models that are probably one: names that differ only in
+    case, in - and _, or in the organisation before the /, and whether their answers have the same
+    output, verdict and score. --confidence shows whether the confidence that answers state, from 0
+    to 1, is how often they are right. --hashes and --joins show other tables instead. --joins reads
+    the whole corpus. Models were asked the same question if the sample_hash is the same. If only
+    the sample_id is the same, it shows what differs: the prompt (input.raw), the reference, or only
+    white space.
 
     \b
     Examples:
@@ -425,12 +556,21 @@ def stats(
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    other_tables = [name for name in ("hashes", "joins", "overlap", "prices", "names", "confidence") if options[name]]
+    other_tables = [
+        name
+        for name in ("hashes", "joins", "overlap", "prices", "names", "confidence")
+        if options[name]
+    ]
     if len(other_tables) > 1 and output_format == "csv":
-        raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
+        raise click.UsageError(
+            f"a CSV table has only one of --{', --'.join(other_tables)}: choose one"
+        )
     prepare_reading(options["jobs"], paths)
     is_quiet = quiet or no_progress
-    with make_progress("sort", "merge", "read", quiet=is_quiet) as progress, explain_damage(*paths or ("",)):
+    with (
+        make_progress("sort", "merge", "read", quiet=is_quiet) as progress,
+        explain_damage(*paths or ("",)),
+    ):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     make_sections = _questions_sections if other_tables else stats_sections
     missing = skipped_lines(found.skipped)
@@ -440,7 +580,11 @@ def stats(
                 print_warning(missing)
         elif missing:
             # In Markdown, indented lines become a list.
-            spell = safe if output_format == "table" else lambda line: re.sub("^  ", "- ", escaped(line))
+            spell = (
+                safe
+                if output_format == "table"
+                else lambda line: re.sub("^  ", "- ", escaped(line))
+            )
             click.echo("\n".join([*map(spell, missing), ""]))
     make_csv = _csv_questions if other_tables else _csv_models
     print_found(

@@ -1,7 +1,8 @@
 """Tables and lists of findings: text for a terminal, Markdown, and CSV.
 
-A command makes a `Table` of its result. `print_table` and `markdown_table` render it, and escape its cells. A `Section`
-is a table with a title and notes. CSV has tables of its own, with numbers in full precision.
+A command makes a `Table` of its result. `print_table` and `markdown_table` render it, and escape
+its cells. A `Section` is a table with a title and notes. CSV has tables of its own, with numbers in
+full precision.
 """
 
 from __future__ import annotations
@@ -56,8 +57,13 @@ class Section(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def columns(names: Sequence[str], left: Collection[str] = (), hidden: Sequence[str] = ()) -> list[Column]:
-    """Make columns. The first one and those in `left` are aligned left. A narrow terminal hides `hidden`, in order."""
+def columns(
+    names: Sequence[str], left: Collection[str] = (), hidden: Sequence[str] = ()
+) -> list[Column]:
+    """Make columns. The first one and those in `left` are aligned left.
+
+    A narrow terminal hides `hidden`, in order.
+    """
     return [
         Column(name, not number or name in left, hidden.index(name) if name in hidden else None)
         for number, name in enumerate(names)
@@ -65,7 +71,10 @@ def columns(names: Sequence[str], left: Collection[str] = (), hidden: Sequence[s
 
 
 def print_table(table: Table) -> list[str]:
-    """Print a table; return the names of columns that are hidden because the terminal is too narrow."""
+    """Print a table.
+
+    Return the names of columns that are hidden because the terminal is too narrow.
+    """
     lines, hidden = table_lines(table)
     click.echo("\n".join(lines))
     return hidden
@@ -73,7 +82,10 @@ def print_table(table: Table) -> list[str]:
 
 def table_lines(table: Table) -> tuple[list[str], list[str]]:
     """The lines of a table, and the names of columns that are hidden because the terminal is too narrow."""
-    rows = [[column.heading for column in table.columns], *(list(map(str, row)) for row in table.rows)]
+    rows = [
+        [column.heading for column in table.columns],
+        *(list(map(str, row)) for row in table.rows),
+    ]
     rows = [row if "".join(row).isprintable() else list(map(safe, row)) for row in rows]
     sizes = [list(map(len if "".join(row).isascii() else width_of, row)) for row in rows]
     widths = [max(some) for some in zip(*sizes, strict=True)]
@@ -97,7 +109,9 @@ def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
         return []
     excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
     order = sorted(
-        (one.hidden, one, width) for one, width in zip(columns, widths, strict=True) if one.hidden is not None
+        (one.hidden, one, width)
+        for one, width in zip(columns, widths, strict=True)
+        if one.hidden is not None
     )
     hidden = []
     for _, column, width in order:
@@ -109,7 +123,9 @@ def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
 
 def print_hidden(names: Sequence[str]) -> None:
     if names:
-        print_notice(f"the terminal is too narrow for these columns: {', '.join(dict.fromkeys(names))}")
+        print_notice(
+            f"the terminal is too narrow for these columns: {', '.join(dict.fromkeys(names))}"
+        )
 
 
 def print_section(section: Section) -> list[str]:
@@ -148,7 +164,9 @@ def print_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]
 
 def escaped(text: str) -> str:
     """Escape what has a meaning in Markdown, in HTML or on a terminal."""
-    return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", safe(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return (
+        re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", safe(text)).replace("&", "&amp;").replace("<", "&lt;")
+    )
 
 
 def markdown_table(table: Table, spell: Callable[[str], str] = escaped) -> Iterator[str]:
@@ -159,7 +177,9 @@ def markdown_table(table: Table, spell: Callable[[str], str] = escaped) -> Itera
         yield f"| {' | '.join(row)} |"
 
 
-def markdown_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]) -> Iterator[str]:
+def markdown_sections(
+    sections: Iterable[Section], legends: Iterable[Sequence[str]]
+) -> Iterator[str]:
     """Yield the lines of Markdown tables, and of what explains them."""
     for number, section in enumerate(sections):
         if number:
@@ -178,7 +198,9 @@ def markdown_sections(sections: Iterable[Section], legends: Iterable[Sequence[st
         yield from map(escaped, lines)
 
 
-def csv_table(names: Sequence[str], rows: Rows, *, raw_cells: bool, spell: Callable[[str], str] = safe) -> str:
+def csv_table(
+    names: Sequence[str], rows: Rows, *, raw_cells: bool, spell: Callable[[str], str] = safe
+) -> str:
     """Return a CSV table; cells are text or numbers, and `spell` is applied to text."""
     from fastrec.csv_writer import CsvWriter
 
@@ -192,14 +214,18 @@ def csv_table(names: Sequence[str], rows: Rows, *, raw_cells: bool, spell: Calla
 
 
 def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
-    """Print the findings of a command as `text`, `json` or `github`; `where` says what lists those that text omits."""
+    """Print the findings of a command as `text`, `json` or `github`.
+
+    `where` says what lists those that text omits.
+    """
     if output_format == "json":
         print_json(report)
     elif output_format == "text":
         print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
     else:
         for group in report.groups:
-            # A command of a GitHub workflow: the group appears beside its first line in a pull request.
+            # A command of a GitHub workflow: the group appears beside its first line in a pull
+            # request.
             first = group.locations[0]
             more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
             message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
@@ -214,18 +240,25 @@ def _workflow(text: str, special: str) -> str:
 
 
 def print_groups(
-    groups: Sequence[FindingGroup], count: int, rest: str, about: Callable[[Any], _Remarks] = lambda _: ("", ())
+    groups: Sequence[FindingGroup],
+    count: int,
+    rest: str,
+    about: Callable[[Any], _Remarks] = lambda _: ("", ()),
 ) -> None:
     """Print the first groups of findings, each with its number and an example.
 
-    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a group.
+    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a
+    group.
     """
     for group in groups[:_MOST_GROUPS]:
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
         judged = f", judged as {group.version}" if group.version else ""
         remark, further = about(group)
-        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{judged}{remark}")
+        click.echo(
+            f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} "
+            f"×{judged}{remark}"
+        )
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
         for line in further:

@@ -7,12 +7,20 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, format_bytes, print_json, print_notice, print_stderr, safe
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    format_bytes,
+    print_json,
+    print_notice,
+    print_stderr,
+    safe,
+)
 from fastrec.cli.options import Count, Number, choice_option, command, flag, option, shared
 from fastrec.errors import counted, shown
 
 
-@command("Remove kept and interrupted work of normalize.", ok="done, or there was nothing to remove",
+@command("Remove kept and interrupted work of normalize.", ok="done, or there was nothing to "
+"remove",
          usage="the command line is wrong, or OUTPUT is not a corpus",
          failure="failed: a run is writing OUTPUT, or a file could not be removed")  # fmt: skip
 @click.argument("output", type=click.Path())
@@ -24,8 +32,8 @@ from fastrec.errors import counted, shown
 def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 
-    This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and OUTPUT.refused stay as they
-    are. The next run of normalize reads all shards again.
+    This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and
+    OUTPUT.refused stay as they are. The next run of normalize reads all shards again.
 
     \b
     Examples:
@@ -42,13 +50,17 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) ->
             print_json(found)
         else:
             for one in found.removed:
-                click.echo(f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, {format_bytes(one.bytes)}")
+                click.echo(
+                    f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, "
+                    f"{format_bytes(one.bytes)}"
+                )
             if not found.removed:
                 where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
                 click.echo(f"nothing to remove: no run left work for {safe(shown(output))}{where}")
         if found.left:
             print_notice(
-                f"{counted(len(found.left), 'file')} in {shown(found.output)} may belong to a run that has not ended, "
+                f"{counted(len(found.left), 'file')} in {shown(found.output)} may belong to a run "
+                "that has not ended, "
                 "and stay there; the next `fastrec normalize` to this output removes them"
             )
 
@@ -60,12 +72,22 @@ _share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
          failure="failed: something could not be written")  # fmt: skip
 @option("-n --records", "Number of lines.", type=Count(min=0), metavar="N", default=10_000)
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
-@option("-o --output", "Directory to write the shards to; must be empty.", type=click.Path(), required=True)
+@option(
+    "-o --output",
+    "Directory to write the shards to; must be empty.",
+    type=click.Path(),
+    required=True,
+)
 @option("--shards", "Number of files.", type=Count(min=1), metavar="N", default=8)
 @choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
 @choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
-@choice_option("--text", ["evaluation", "words"], "Questions and answers that can be read, or long random words.")
-@option("--schema", "Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of them. Records "
+@choice_option(
+    "--text",
+    ["evaluation", "words"],
+    "Questions and answers that can be read, or long random words.",
+)
+@option("--schema", "Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for "
+"all of them. Records "
         "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.",
         metavar="VERSION", show_default="0.2.0")  # fmt: skip
 @_share("--duplicates", "Share of lines that repeat a record.")
@@ -73,12 +95,15 @@ _share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
 @_share("--unknown-keys", "Share of records with keys that the schema does not name.")
 @_share("--rejects", "Share of invalid lines, of every code in turn.")
 @_share("--blanks", "Share of blank lines.")
-@_share("--warnings", "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
+@_share(
+    "--warnings",
+    "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.",
+)
 def generate(output: str, schema: str | None, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
-    The questions are word problems, facts with choices, open questions, conversations and tasks for agents, in several
-    languages. Large models answer more of them correctly.
+    The questions are word problems, facts with choices, open questions, conversations and tasks for
+    agents, in several languages. Large models answer more of them correctly.
 
     \b
     Examples:
@@ -102,7 +127,8 @@ def generate(output: str, schema: str | None, **options: Any) -> None:
 def schema(version: str | None, list_versions: bool) -> None:
     """Print the JSON Schema of a record.
 
-    VERSION is 0.2.0, 0.2.0-released, 0.2.1 or 0.3.0. Without it, print the schema of 0.2.0, byte for byte as published.
+    VERSION is 0.2.0, 0.2.0-released, 0.2.1 or 0.3.0. Without it, print the schema of 0.2.0, byte
+    for byte as published.
 
     \b
     Examples:

@@ -1,18 +1,22 @@
 r"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
 
-1. Turn filters into a selection: exact values where possible, because these are found without decoding the text.
-   Patterns and excludes of names become the names in the summary that match. Patterns of ids and hashes stay patterns.
-2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`SortRange`).
-3. Search them (`Finder`). If the matching records are contiguous, or there is little text, this process does it.
-   Otherwise one task per part writes what it finds to a file, and the files are copied out in order.
+1. Turn filters into a selection: exact values where possible, because these are found without
+   decoding the text. Patterns and excludes of names become the names in the summary that match.
+   Patterns of ids and hashes stay patterns.
+2. Choose the parts that can hold a matching record, by the first and last keys in the manifest
+   (`SortRange`).
+3. Search them (`Finder`). If the matching records are contiguous, or there is little text, this
+   process does it. Otherwise one task per part writes what it finds to a file, and the files are
+   copied out in order.
 
-Lines that contain a *needle* are candidates: a wanted field, with its value and the key of the next field.
+Lines that contain a *needle* are candidates: a wanted field, with its value and the key of the next
+field.
 
     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
                                          \__ needle of a model __________/
 
-The decoded head of a candidate decides. Apart from these, mostly only the head of the last line in each buffer is
-decoded, to see if a match can follow.
+The decoded head of a candidate decides. Apart from these, mostly only the head of the last line in
+each buffer is decoded, to see if a match can follow.
 """
 
 from __future__ import annotations
@@ -45,7 +49,13 @@ from fastrec.corpus.scan import (
     run_in_order,
     skim_lines,
 )
-from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
+from fastrec.corpus.sources import (
+    decode_source,
+    line_begin,
+    need_sources,
+    source_lines,
+    sources_file,
+)
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -65,7 +75,8 @@ _CORRECT: Final = b'"is_correct":'
 _MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
 _RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
 _KINDS: Final = ("evaluation", "metric", "model")
-_SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
+# searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
+_SPEED: Final = 4
 
 
 class Selection(Filters, frozen=True, kw_only=True):
@@ -110,8 +121,8 @@ class SortRange:
         if self._is_impossible:  # records of this schema version have no metrics
             return False
         first = list(self._position_of(part.first))
-        # The manifest has huge integers as hexadecimal strings. They sort after all integers, which is harmless for
-        # a last key, but wrong for a first one.
+        # The manifest has huge integers as hexadecimal strings. They sort after all integers, which
+        # is harmless for a last key, but wrong for a first one.
         sample_id = part.first.sample_id
         if isinstance(sample_id, str) and _HEXADECIMAL.fullmatch(sample_id):
             first[self._sort_fields.index("sample_id")] = ()
@@ -122,20 +133,29 @@ class SortRange:
         return _overlaps(self._allowed, self._position_of(head), self._position_of(part.last))
 
 
-def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None) -> bool:
-    """Whether a position from `low` to `high` can have allowed values; a field without any may have all.
+def _overlaps(
+    allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None
+) -> bool:
+    """Whether a position from `low` to `high` can have allowed values.
+
+    A field without any may have all.
 
     A bound is None if the fields before this one have already passed it.
     """
     if not allowed or (low is None and high is None):
         return True
-    values, rest = allowed[0], allowed[1:]
+    values = allowed[0]
+    rest = allowed[1:]
     if values is None:
         if low and high and low[0] == high[0]:
             return _overlaps(rest, low[1:], high[1:])
         return low is None or high is None or low[0] < high[0]
     return any(
-        _overlaps(rest, low[1:] if low and value == low[0] else None, high[1:] if high and value == high[0] else None)
+        _overlaps(
+            rest,
+            low[1:] if low and value == low[0] else None,
+            high[1:] if high and value == high[0] else None,
+        )
         for value in values
         if (low is None or value >= low[0]) and (high is None or value <= high[0])
     )
@@ -154,14 +174,20 @@ _decode_outcome = msgspec.json.Decoder(_Outcome).decode
 
 
 class Finder:
-    """Finds matching lines in text; raises MsgspecError if a candidate is not a line in normal form."""
+    """Finds matching lines in text.
+
+    Raises MsgspecError if a candidate is not a line in normal form.
+    """
 
     def __init__(self, selection: Selection) -> None:
         wanted = selection.values()
         spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
         self._sample_ids = spelled.get("sample_id")
-        self._texts = [(field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"]
-        self._selection, self._rest = selection, selection.rest
+        self._texts = [
+            (field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"
+        ]
+        self._selection = selection
+        self._rest = selection.rest
         self._needles = _needles(spelled, selection)
 
     def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
@@ -174,7 +200,10 @@ class Finder:
                 yield bytes(memoryview(data)[first:beyond])
 
     def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
-        """Do the same without needles: look at every line. Matching lines that are adjacent come in one piece."""
+        """Do the same without needles: look at every line.
+
+        Matching lines that are adjacent come in one piece.
+        """
         first = start = 0
         while start < end:
             beyond = data.find(b"\n", start, end) + 1
@@ -193,7 +222,10 @@ class Finder:
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
             and (not self._rest or self._accepts(head))
             and (not self._selection.chooses_outcomes or self._accepts_outcome(data, start, end))
-            and (not self._rest.where or self._rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0]))
+            and (
+                not self._rest.where
+                or self._rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0])
+            )
         )
 
     def _accepts(self, head: LineHead) -> bool:
@@ -208,7 +240,8 @@ class Finder:
 
     def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
         record = _decode_outcome(memoryview(data)[start:end])
-        correct, failed = record.evaluation.is_correct, bool(record.error)
+        correct = record.evaluation.is_correct
+        failed = bool(record.error)
         return self._selection.accepts_outcome(is_correct=correct, has_error=failed)
 
 
@@ -221,9 +254,12 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
     for field in _RAREST_FIRST:
         values = spelled.get(field, ())
         if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
-            # Up to the start of the next field. Quotes in a string are escaped, so this rarely occurs elsewhere.
+            # Up to the start of the next field. Quotes in a string are escaped, so this rarely
+            # occurs elsewhere.
             return [key_mark(field)[1:] + value + b',"' for value in values]
-        patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
+        patterns = (
+            rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
+        )
         starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
         if patterns and all(len(start) > 1 for start in starts):
             numbers = [start[1:] for start in starts] if field == "sample_id" else []
@@ -242,7 +278,10 @@ def _spell(value: int | str) -> bytes:
 
 
 def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
-    """Make the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
+    """Make the selection of some filters; None if no record can match.
+
+    Without a summary, names stay patterns.
+    """
     outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
     exact: dict[str, Any] = {} if all(outcomes.values()) else outcomes
     rest: dict[str, Any] = {}
@@ -270,14 +309,21 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
-    """Whether other values match than those that are given. An empty metric means that there is none."""
+    """Whether other values match than those that are given.
+
+    An empty metric means that there is none.
+    """
     patterns: tuple[str, ...] = getattr(filters, kind)
     has_patterns = any(map(_SPECIAL.search, patterns)) or (kind == "metric" and "" in patterns)
     return has_patterns or bool(getattr(filters, f"exclude_{kind}", ()))
 
 
-def _label(path: str, sources: Iterator[tuple[int, bytes]], data: bytearray, end: int, text: bytes) -> bytes:
-    """Add sources to the matching lines of the next buffer of a part; `text` has these lines, without others.
+def _label(
+    path: str, sources: Iterator[tuple[int, bytes]], data: bytearray, end: int, text: bytes
+) -> bytes:
+    """Add sources to the matching lines of the next buffer of a part.
+
+    `text` has these lines, without others.
 
     No two lines of a part are the same, so a line is found in the buffer by its text.
     """
@@ -309,14 +355,15 @@ def cat(
     Args:
         corpus: A directory that `normalize` published.
         limit: Stop after this many lines.
-        source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that a record comes
-            from, and the record, byte for byte. The corpus needs `normalize --track-sources`.
+        source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that
+            a record comes from, and the record, byte for byte. The corpus needs `normalize
+            --track-sources`.
         jobs: Processes to use if every part has to be searched.
         **filters: Only records that match these (`FilterArguments`).
 
     Raises:
-        UsageError: The directory is not a corpus, it does not have the sources of its records, or another argument is
-            invalid.
+        UsageError: The directory is not a corpus, it does not have the sources of its records, or
+            another argument is invalid.
         CorpusError: The manifest, a line or a source is not what fastrec writes.
         ShardError: A part cannot be read.
     """
@@ -326,7 +373,12 @@ def cat(
 
 
 def cat_blocks(
-    corpus: str | os.PathLike[str], filters: Filters, *, limit: int | None = None, source: bool = False, jobs: int = 1
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    *,
+    limit: int | None = None,
+    source: bool = False,
+    jobs: int = 1,
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
     check_jobs(jobs)
@@ -338,7 +390,9 @@ def cat_blocks(
         need_sources(reader.path, manifest)
     summary = None
     if any(_is_open(filters, kind) for kind in _KINDS):
-        with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
+        with contextlib.suppress(
+            FastrecError, OSError
+        ):  # without a summary, every line is looked at
             summary = reader.summary
     selection = _resolve(filters, summary)
     if selection is None:
@@ -355,8 +409,13 @@ def cat_blocks(
     return blocks if limit is None else _first_lines(blocks, limit)
 
 
-def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters) -> Generator[bytes]:
-    """Yield all blocks; UsageError if there are none because a condition is about a field that no record has."""
+def _with_known_fields(
+    blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters
+) -> Generator[bytes]:
+    """Yield all blocks.
+
+    UsageError if there are none because a condition is about a field that no record has.
+    """
     check_fields(parts, filters.where)
     is_empty = True
     with closing(blocks):
@@ -385,7 +444,10 @@ def _search(tasks: Sequence[_SearchTask], jobs: int) -> Generator[bytes]:
     if here == len(tasks):
         return
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
+        rest = [
+            msgspec.structs.replace(task, output=f"{scratch}/{n}")
+            for n, task in enumerate(tasks[here:])
+        ]
         with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs)) as done:
             for task in done:
                 with open(task.output, "rb") as file:  # noqa: PTH123
@@ -404,16 +466,22 @@ def _search_part(task: _SearchTask) -> _SearchTask:
 
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
-    wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
+    wanted = SortRange(task.selection, task.sort_fields)
+    finder = Finder(task.selection)
     sources = source_lines(task.sources) if task.sources else None
     order = Order(task.part, task.sort_fields)
     for data, end in skim_lines(task.part):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
-            # Two heads of each buffer, because decoding all of them would take longer than copying the text.
+            # Two heads of each buffer, because decoding all of them would take longer than copying
+            # the text.
             order.check(read_head(data))
             order.check(read_head(data, last))
-            if wanted.is_contiguous and finder.matches(data, 0, end) and finder.matches(data, last, end):
+            if (
+                wanted.is_contiguous
+                and finder.matches(data, 0, end)
+                and finder.matches(data, last, end)
+            ):
                 text = bytes(memoryview(data)[:end])
             else:
                 text = b"".join(finder.lines(data, end))
@@ -421,7 +489,9 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
                 text = _label(task.sources, sources, data, end, text)
             if text:
                 yield text
-            if wanted.can_end_early and not wanted.may_follow(read_head(data, last), task.part.entry):
+            if wanted.can_end_early and not wanted.may_follow(
+                read_head(data, last), task.part.entry
+            ):
                 return
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"

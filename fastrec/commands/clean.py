@@ -3,8 +3,8 @@
     on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work below --work-dir
     in a store          the work beside OUT, in the temporary directory and below --work-dir; unpublished files in OUT
 
-All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and OUT.refused stay. In a store,
-files of a run that may still be about to publish stay, too.
+All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and
+OUT.refused stay. In a store, files of a run that may still be about to publish stay, too.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
     if not target.name:
         raise UsageError(f"{shown(output)} is not a corpus")
     if not target.parent.is_dir():
-        raise UsageError(f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}")
+        raise UsageError(
+            f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}"
+        )
     if target.exists() and not target.is_dir():
         raise UsageError(f"{shown(output)} is not a corpus: it is a file")
     beside = LocalOutput(target, CORPUS, work_root_of(output, None))
@@ -119,7 +121,9 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
         return found
 
 
-def _clean_store(output: str, work_dir: str | None, *, dry_run: bool) -> tuple[list[RemovedWork], list[str]]:
+def _clean_store(
+    output: str, work_dir: str | None, *, dry_run: bool
+) -> tuple[list[RemovedWork], list[str]]:
     from fastrec.corpus.store_output import StoreOutput, lease_of  # noqa: PLC0415 - only URLs need it
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
 
@@ -132,13 +136,17 @@ def _clean_store(output: str, work_dir: str | None, *, dry_run: bool) -> tuple[l
     if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
         return [], []
     with lease.held():
-        made = StoreOutput(output, CORPUS, works[0], lease)  # again: another run may have published since
+        made = StoreOutput(
+            output, CORPUS, works[0], lease
+        )  # again: another run may have published since
         try:
             made.refuse_existing(overwrite=True)
             unpublished, others = made.leftovers()
             found = _measured([work for some in map(_existing, works) for work in some])
             if unpublished:
-                sizes = {one.path: one.size for one in OBJECT_STORE.find(output)}  # one request for all of them
+                sizes = {
+                    one.path: one.size for one in OBJECT_STORE.find(output)
+                }  # one request for all of them
                 freed = sum(sizes.get(path, 0) for path in unpublished)
                 found.append(RemovedWork(output, len(unpublished), freed))
             if not dry_run:
@@ -153,9 +161,16 @@ def _clean_store(output: str, work_dir: str | None, *, dry_run: bool) -> tuple[l
 
 
 def _existing(directory: str) -> list[str]:
-    """A directory in a list, or an empty list if there is none; in a store, if there are no files in it."""
+    """A directory in a list, or an empty list if there is none.
+
+    In a store, if there are no files in it.
+    """
     storage = storage_of(directory)
-    return [directory] if (storage.files_in if is_url(directory) else storage.is_directory)(directory) else []
+    return (
+        [directory]
+        if (storage.files_in if is_url(directory) else storage.is_directory)(directory)
+        else []
+    )
 
 
 def _measured(directories: Sequence[str]) -> list[RemovedWork]:

@@ -164,7 +164,10 @@ class Comparison(Tabular):
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or for each evaluation that has both metrics."""
         names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
-        compared = [flat(one, {}) | {name: (one.group or {}).get(name) for name in names} for one in self.evaluations]
+        compared = [
+            flat(one, {}) | {name: (one.group or {}).get(name) for name in names}
+            for one in self.evaluations
+        ]
         return compared + [flat(one, {}) for one in self.agreement]
 
 
@@ -190,15 +193,18 @@ def compare(
         a: A model, or a pattern that matches only one.
         b: The other model.
         metrics: Instead of two models, two metrics that judge the same answers.
-        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
-            `first`.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
+            `pass^K`, `majority` or `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
-        group_by: Also compare the models on groups of records, as in `stats`. All p-values are adjusted together.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        group_by: Also compare the models on groups of records, as in `stats`. All p-values are
+            adjusted together.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
         notice: Receives notices for the user.
-        **filters: Which questions are compared, and which other models count for the examples (`FilterArguments`).
+        **filters: Which questions are compared, and which other models count for the examples
+            (`FilterArguments`).
 
     Raises:
         UsageError: There is no such model, or a pattern matches several.
@@ -206,12 +212,17 @@ def compare(
         ShardError: A part cannot be read completely.
     """
     repeats = parse_repeats(repeats_as)
-    chosen, groups = make_filters(**filters), parse_groups(group_by)
+    chosen = make_filters(**filters)
+    groups = parse_groups(group_by)
     graders = as_tuple("metrics", metrics)
-    opened = partial(open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress)
+    opened = partial(
+        open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress
+    )
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
-            raise UsageError("name two models, or two different metrics with --metrics; --model chooses models")
+            raise UsageError(
+                "name two models, or two different metrics with --metrics; --model chooses models"
+            )
         if groups:
             raise UsageError("--group-by cannot be combined with --metrics")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
@@ -221,15 +232,20 @@ def compare(
         raise UsageError("name two models, A and B, or two metrics with --metrics")
     index, scopes = opened(chosen)
     models = {model for scope, _ in scopes for model in scope.models}
-    first, second = choose_model(a, models), choose_model(b, models)
+    first = choose_model(a, models)
+    second = choose_model(b, models)
     if first == second:
         raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
     check_questions(index, scopes, chosen)
     others = other_metrics(index, scopes, chosen)
-    compared, uncompared = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=examples)
+    compared, uncompared = _compare_scopes(
+        index, scopes, (first, second), repeats=repeats, examples=examples
+    )
     if groups:
         by_group, group_scopes = opened(chosen, groups)
-        parts, _ = _compare_scopes(by_group, group_scopes, (first, second), repeats=repeats, examples=0)
+        parts, _ = _compare_scopes(
+            by_group, group_scopes, (first, second), repeats=repeats, examples=0
+        )
         note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
@@ -241,21 +257,35 @@ def compare(
 
 
 def _compare_scopes(
-    index: Index, scopes: Iterable[tuple[Scope, Query]], pair: tuple[str, str], *, repeats: RepeatsAs, examples: int
+    index: Index,
+    scopes: Iterable[tuple[Scope, Query]],
+    pair: tuple[str, str],
+    *,
+    repeats: RepeatsAs,
+    examples: int,
 ) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
-    compared, uncompared = [], []
+    compared = []
+    uncompared = []
     for scope, query in scopes:
         if missing := [model for model in pair if model not in scope.models]:
             uncompared.append(Uncompared(scope.evaluation_name, scope.metric, missing))
         else:
             if query.models:
                 query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
-            compared.append(_compare_scope(index, scope, query, pair, repeats=repeats, examples=examples))
+            compared.append(
+                _compare_scope(index, scope, query, pair, repeats=repeats, examples=examples)
+            )
     return compared, uncompared
 
 
 def _compare_scope(
-    index: Index, scope: Scope, query: Query, pair: tuple[str, str], *, repeats: RepeatsAs, examples: int
+    index: Index,
+    scope: Scope,
+    query: Query,
+    pair: tuple[str, str],
+    *,
+    repeats: RepeatsAs,
+    examples: int,
 ) -> ComparedEvaluation:
     means = index.values(query, pair)
     values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
@@ -277,7 +307,9 @@ def _compare_scope(
         b=found.first,
         p_adjusted=None,
         questions_needed=found.needed,
-        examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted) if wanted else [],
+        examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted)
+        if wanted
+        else [],
     )
 
 
@@ -301,7 +333,9 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
     disputed: list[Disputed] = []
     by_one = [0, 0]
     for name, model, *pair in index.pairs(first, second):
-        verdicts = [None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair]
+        verdicts = [
+            None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair
+        ]
         if None not in verdicts:
             cell = 2 * (not verdicts[0]) + (not verdicts[1])
             tables.setdefault(name, [0] * 4)[cell] += 1
@@ -311,7 +345,9 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
         elif verdicts != [None, None]:
             by_one[verdicts[0] is None] += 1
     counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
-    both, only_first, only_second, neither = (sum(table[at] for table in tables.values()) for at in range(4))
+    both, only_first, only_second, neither = (
+        sum(table[at] for table in tables.values()) for at in range(4)
+    )
     answers = both + only_first + only_second + neither
     kappa, low, high = kappa_interval(counts)
     return Agreement(
@@ -336,21 +372,30 @@ def _distinguishing_questions(
 ) -> list[Example]:
     """Read the most distinguishing questions: the two models differ, and most others agree.
 
-    If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is graded,
-    only the size of the difference counts. Questions that A wins and those that B wins take turns.
+    If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If
+    a metric is graded, only the size of the difference counts. Questions that A wins and those that
+    B wins take turns.
     """
-    rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
+    rows = (
+        _largest(index, query, values, number)
+        if scope.graded
+        else _ends(index, query, pair, number)
+    )
     found: list[tuple[tuple[Any, ...], float, dict[str, Any]]] = []
     for row in rows:
         a, b = (float(value or 0) for value in values[row.name])
-        mean, others = row.mean_score if scope.graded else row.share, row.models - 2  # without these two
+        mean, others = (
+            row.mean_score if scope.graded else row.share,
+            row.models - 2,
+        )  # without these two
         value = (mean * row.models - a - b) / others if others and mean is not None else None
         agreement = 0.0 if scope.graded or value is None else abs(2 * value - 1)
         rank = (-abs(a - b), -agreement, -others, row.name)
         gain = b - a if scope.lower_is_better else a - b
         found.append((rank, gain, {"a": a, "b": b, "others": others, "others_value": value}))
     found.sort(key=itemgetter(0))
-    won, lost = [one for one in found if one[1] > 0], [one for one in found if one[1] < 0]
+    won = [one for one in found if one[1] > 0]
+    lost = [one for one in found if one[1] < 0]
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
     for (*_, name), _, known in turns[:number]:
@@ -375,6 +420,12 @@ def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Ite
 
 def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterable[QuestionRow]:
     """Find the questions with the largest differences, in both directions."""
-    sizes = {name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b}
+    sizes = {
+        name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b
+    }
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    return [row for name in dict.fromkeys([*names[:number], *names[-number:]]) if (row := index.row(query, name))]
+    return [
+        row
+        for name in dict.fromkeys([*names[:number], *names[-number:]])
+        if (row := index.row(query, name))
+    ]

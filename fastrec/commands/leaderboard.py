@@ -36,12 +36,17 @@ def leaderboard(
 
     Args:
         corpus: A directory or URL that `normalize` published.
-        weights: The weights of evaluations in the mean, by name: a dict, or a TOML file. Others have a weight of 1.
+        weights: The weights of evaluations in the mean, by name: a dict, or a TOML file. Others
+            have a weight of 1.
         weight_by: `questions` weights an evaluation by the number of its questions.
-        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
-        min_coverage: The percentage of its questions that a model must have answered for an evaluation to count.
-        group_by: Each group of records with the same value of a field is an evaluation of its own; as in `stats`.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may
+            be patterns.
+        min_coverage: The percentage of its questions that a model must have answered for an
+            evaluation to count.
+        group_by: Each group of records with the same value of a field is an evaluation of its own;
+            as in `stats`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
         **filters: Only records that match these (`FilterArguments`).
@@ -62,7 +67,9 @@ def leaderboard(
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
-    index = open_index(corpus, wanted if groups else by_record, groups, jobs=jobs, progress=progress)
+    index = open_index(
+        corpus, wanted if groups else by_record, groups, jobs=jobs, progress=progress
+    )
     index.direct(as_tuple("lower_is_better", lower_is_better))
     return make_leaderboard(
         index,
@@ -82,11 +89,14 @@ def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
 
 def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> dict[str, float]:
     """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
-    found, where = {} if weights is None else weights, "weights"
+    found = {} if weights is None else weights
+    where = "weights"
     if not isinstance(found, Mapping):
         where = shown(os.fspath(found))
         found = read_toml(os.fspath(found), "the weights")
     for name, value in found.items():
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise UsageError(f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}")
+            raise UsageError(
+                f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}"
+            )
     return {name: float(value) for name, value in found.items()}

@@ -71,15 +71,18 @@ def questions(
     Args:
         corpus: A directory or URL that `normalize` published.
         sort: The order of the questions.
-        wrong_by: Only questions that these models get wrong: patterns, or `all` for all models that count.
+        wrong_by: Only questions that these models get wrong: patterns, or `all` for all models that
+            count.
         right_by: Only questions that these models get right.
-        split: Two models: only questions that the first one gets right and the second one gets wrong.
-        text: Only questions with this text in the input or a reference, or in something that a model said; case does
-            not matter.
+        split: Two models: only questions that the first one gets right and the second one gets
+            wrong.
+        text: Only questions with this text in the input or a reference, or in something that a
+            model said; case does not matter.
         in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
         limit: The largest number of questions in a table.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
         **filters: Which records count, and which questions (`FilterArguments`).
@@ -95,17 +98,28 @@ def questions(
         raise UsageError(f"in_ must be one of {', '.join(PLACES)}, not {in_!r}")
     if split is not None and (isinstance(split, str) or len(split) != 2):
         raise UsageError(f"split must be two models, not {split!r}")
-    right, wrong = as_tuple("right_by", right_by), as_tuple("wrong_by", wrong_by)
+    right = as_tuple("right_by", right_by)
+    wrong = as_tuple("wrong_by", wrong_by)
     if "all" in right and "all" in wrong:
-        raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
+        raise UsageError(
+            "no question is both right and wrong by all models: choose one of --right-by and "
+            "--wrong-by"
+        )
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
     index, scopes = open_scopes(
-        corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress
+        corpus,
+        chosen,
+        metrics=metrics,
+        lower_is_better=lower_is_better,
+        jobs=jobs,
+        progress=progress,
     )
     check_questions(index, scopes, chosen)
     everyone = {model for scope, _ in scopes for model in scope.models}
-    of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
+    of_right, of_wrong = (
+        [pattern for pattern in given if pattern != "all"] for given in (right, wrong)
+    )
     check_patterns("model", [*of_right, *of_wrong], everyone)
     if split:
         of_right.append(choose_model(split[0], everyone))
@@ -113,21 +127,32 @@ def questions(
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
-    chosen_scopes, queries = [], []
+    chosen_scopes = []
+    queries = []
     for scope, query in scopes:
-        models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
+        models_right, models_wrong = (
+            _models_of(scope, patterns) for patterns in (of_right, of_wrong)
+        )
         if models_right is not None and models_wrong is not None:
             chosen_scopes.append(scope)
             queries.append(
                 msgspec.structs.replace(
-                    query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
+                    query,
+                    which=which,
+                    text=text,
+                    place=in_,
+                    sort=sort,
+                    right=models_right,
+                    wrong=models_wrong,
                 )
             )
     tables = []
     for scope, query, page in zip(chosen_scopes, queries, index.pages(queries, limit), strict=True):
         rows = [filled(Question, row) for row in page.rows]
         models = len(query.models or scope.models)
-        tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
+        tables.append(
+            filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows)
+        )
     shown = [one for table in tables for one in table.questions]
     prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
     for one in shown:
@@ -136,9 +161,14 @@ def questions(
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the models of a scope that match any of some patterns; None if one of these matches none of them."""
+    """Return the models of a scope that match any of some patterns.
+
+    None if one of these matches none of them.
+    """
     if not patterns:
         return ()
-    if any(not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns):
+    if any(
+        not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns
+    ):
         return None
     return tuple(model for model in scope.models if matches_any(model, patterns))

@@ -1,7 +1,8 @@
 """`rejects`: list the rejected lines of a corpus, or write them to a file to be fixed.
 
-A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines. The
-other errors of these lines are listed with it, so that nobody has to fix a line twice.
+A rejected line is listed under its first error, as in the summary, so the counts add up to all
+rejected lines. The other errors of these lines are listed with it, so that nobody has to fix a line
+twice.
 """
 
 from __future__ import annotations
@@ -65,19 +66,24 @@ class Rejects(Tabular, kw_only=True):
 
 
 def rejects(
-    corpus: str | os.PathLike[str], *, code: Strings = (), extract: str | os.PathLike[str] | BinaryIO | None = None
+    corpus: str | os.PathLike[str],
+    *,
+    code: Strings = (),
+    extract: str | os.PathLike[str] | BinaryIO | None = None,
 ) -> Rejects:
     """List the rejected lines of a corpus.
 
     Args:
         corpus: A directory that `normalize` published.
         code: Only lines whose first error has this code, or one of these.
-        extract: Also write the lines to this new file, in the order of the rejects file: the exact bytes of the input,
-            each with a newline. Beside it, a file with the suffix `.places.jsonl` says where each line was, for
-            `normalize(..., fixes=...)`. Records that `--conflicts` left out are written in normal form.
+        extract: Also write the lines to this new file, in the order of the rejects file: the exact
+            bytes of the input, each with a newline. Beside it, a file with the suffix
+            `.places.jsonl` says where each line was, for `normalize(..., fixes=...)`. Records that
+            `--conflicts` left out are written in normal form.
 
     Raises:
-        UsageError: The directory is not a corpus, a code does not exist, or the file to write exists.
+        UsageError: The directory is not a corpus, a code does not exist, or the file to write
+            exists.
         CorpusError: The manifest or the rejects file is damaged.
         ShardError: The rejects file cannot be read completely.
         FastrecError: The file cannot be written.
@@ -85,17 +91,23 @@ def rejects(
     found = FindingGroups()
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
-    by_group: dict[int, tuple[FindingGroups, Counter[str]]] = {}  # by the id of a group: its further errors, and counts
+    by_group: dict[
+        int, tuple[FindingGroups, Counter[str]]
+    ] = {}  # by the id of a group: its further errors, and counts
     kept = 0
     with _opened(extract) as (file, places):
         for line in _rejected_lines(corpus, as_tuple("code", code)):
             location = Location(line.source, line.line)
-            group = found.add(Finding(line.code, line.path, line.message), location, line.version or None)
+            group = found.add(
+                Finding(line.code, line.path, line.message), location, line.version or None
+            )
             if line.repairs:
                 kept += 1
                 repairs.update(line.repairs)
             if group:
-                further, counts = by_group.setdefault(id(group), (FindingGroups(_MOST_FURTHER), Counter()))
+                further, counts = by_group.setdefault(
+                    id(group), (FindingGroups(_MOST_FURTHER), Counter())
+                )
                 counts["repairable"] += bool(line.repairs)
                 counts["unlisted"] += sum((line.unlisted or {}).values())
                 for finding in (line.errors or ())[1:]:
@@ -123,11 +135,15 @@ def rejects(
 def _reject_group(group: FindingGroup, errors: FindingGroups, counts: Counter[str]) -> RejectGroup:
     further = errors.in_order()
     unlisted = counts["unlisted"] + errors.codes.total() - sum(one.count for one in further)
-    return RejectGroup(**asdict(group), repairable=counts["repairable"], further=further, unlisted=unlisted)
+    return RejectGroup(
+        **asdict(group), repairable=counts["repairable"], further=further, unlisted=unlisted
+    )
 
 
 @contextlib.contextmanager
-def _opened(target: str | os.PathLike[str] | BinaryIO | None) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
+def _opened(
+    target: str | os.PathLike[str] | BinaryIO | None,
+) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
     """Open the target and the file beside it, which must be new, so that no fixed lines are lost.
 
     Both are removed after an error. A stream has no file beside it.
@@ -144,18 +160,25 @@ def _new(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("xb")
     except FileExistsError as exc:
-        raise UsageError(f"{shown(str(path))} exists; choose a new file, so that nothing in it is lost") from exc
+        raise UsageError(
+            f"{shown(str(path))} exists; choose a new file, so that nothing in it is lost"
+        ) from exc
     try:
         with file:
             yield file
     except BaseException as exc:
         path.unlink()
-        if isinstance(exc, OSError) and exc.filename in (None, str(path)):  # else it is a file of the corpus
+        if isinstance(exc, OSError) and exc.filename in (
+            None,
+            str(path),
+        ):  # else it is a file of the corpus
             raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
         raise
 
 
-def _rejected_lines(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator[RejectedLine]:
+def _rejected_lines(
+    corpus: str | os.PathLike[str], codes: Collection[str]
+) -> Iterator[RejectedLine]:
     for code in codes:
         if code not in CODES:
             raise UsageError(f"there is no code {code!r}; the codes are {', '.join(CODES)}")

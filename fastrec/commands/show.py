@@ -31,10 +31,16 @@ class Shown(Tabular):
         """A row for each answer and verdict."""
         found = []
         for question in self.questions:
-            names = {"evaluation_name": question.evaluation_name, "sample_hash": question.sample_hash}
+            names = {
+                "evaluation_name": question.evaluation_name,
+                "sample_hash": question.sample_hash,
+            }
             for answer in question.answers:
                 said = "\n".join(turn.text for turn in answer.turns if turn.role == "assistant")
-                found += [flat(verdict, flat(answer, names) | {"answer": said}) for verdict in answer.verdicts]
+                found += [
+                    flat(verdict, flat(answer, names) | {"answer": said})
+                    for verdict in answer.verdicts
+                ]
         return found
 
 
@@ -50,14 +56,15 @@ def show(
 
     Args:
         corpus: A directory or URL that `normalize` published.
-        question: A `sample_id`, or else the first characters of a `sample_hash`, at least 4 of them.
+        question: A `sample_id`, or else the first characters of a `sample_hash`, at least 4 of
+            them.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
         **filters: Which answers to show (`FilterArguments`).
 
     Raises:
-        UsageError: There is no such question, or there are too many of them. The message lists them. Or a question
-            has too many answers.
+        UsageError: There is no such question, or there are too many of them. The message lists
+            them. Or a question has too many answers.
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
@@ -70,7 +77,9 @@ def show(
     found = []
     for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
         of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
-        if one := read_question(index, of_evaluation, name, chosen, most=current_limits().shown_answers):
+        if one := read_question(
+            index, of_evaluation, name, chosen, most=current_limits().shown_answers
+        ):
             found.append(one)
     if not found:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")
@@ -82,7 +91,8 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
         raise UsageError(
-            f"no question of this corpus has the sample_id {text!r}, or a sample_hash that begins with it{short}. "
+            f"no question of this corpus has the sample_id {text!r}, or a sample_hash that begins "
+            f"with it{short}. "
             "`fastrec questions` lists them"
         )
     scopes = {(query.evaluation_name, query.metric) for query in queries}
@@ -95,22 +105,35 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
     ]
     if not rows:
         names = listed(sorted({row.evaluation_name for row in everywhere}))
-        raise UsageError(f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}")
+        raise UsageError(
+            f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}"
+        )
     hashes = {row.sample_hash for row in rows}
     if len(hashes) > 1 and all(one.startswith(text) for one in hashes):
-        raise UsageError(_candidates(rows, f"{text!r} is the beginning of several hashes; give more characters:"))
+        raise UsageError(
+            _candidates(rows, f"{text!r} is the beginning of several hashes; give more characters:")
+        )
     if len({(row.evaluation_name, row.name) for row in rows}) > _MOST_SHOWN:
         if len(hashes) == 1 and all(one.startswith(text) for one in hashes):
-            raise UsageError(_candidates(rows, f"several samples have the hash {text!r}; choose a --sample-id:"))
-        raise UsageError(_candidates(rows, f"several questions have the sample_id {text!r}; choose an --evaluation:"))
+            raise UsageError(
+                _candidates(rows, f"several samples have the hash {text!r}; choose a --sample-id:")
+            )
+        raise UsageError(
+            _candidates(
+                rows, f"several questions have the sample_id {text!r}; choose an --evaluation:"
+            )
+        )
     return rows
 
 
 def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
     found = {(row.name, row.evaluation_name): row for row in rows}
     lines = [
-        f"  {row.sample_hash}  {row.evaluation_name}  {str(row.sample_id)[:_EXCERPT]}  {row.excerpt[:_EXCERPT]}"
+        f"  {row.sample_hash}  {row.evaluation_name}  {str(row.sample_id)[:_EXCERPT]}  "
+        f"{row.excerpt[:_EXCERPT]}"
         for row in list(found.values())[:_MOST_LISTED]
     ]
     more = len(found) - len(lines)
-    return "\n".join([head, *lines, *([f"  … and {counted(more, 'more question')}"] if more else [])])
+    return "\n".join(
+        [head, *lines, *([f"  … and {counted(more, 'more question')}"] if more else [])]
+    )

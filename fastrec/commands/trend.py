@@ -9,7 +9,14 @@ from fastrec.answers.selection import parse_groups, select_same_bins
 from fastrec.engine import check_jobs
 from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.progress import Progress
-from fastrec.trends import EvaluationTrend, Trend, adjusted, collect_trend, find_corpora, follow_groups
+from fastrec.trends import (
+    EvaluationTrend,
+    Trend,
+    adjusted,
+    collect_trend,
+    find_corpora,
+    follow_groups,
+)
 from fastrec.where import largest_groups, with_groups
 
 
@@ -27,12 +34,14 @@ def trend(
     """Follow models over several corpora, and find the changes that are more than chance.
 
     Args:
-        corpora: Directories or URLs that `normalize` published, in order; or directories of such directories, which are
-            taken in the order of their names.
+        corpora: Directories or URLs that `normalize` published, in order; or directories of such
+            directories, which are taken in the order of their names.
         *others: More of them, which come after these.
-        group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in all corpora.
+        group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in
+            all corpora.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
@@ -47,10 +56,13 @@ def trend(
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     lower = as_tuple("lower_is_better", lower_is_better)
-    paths, groups = several_paths("corpora", corpora, *others), parse_groups(group_by)
+    paths = several_paths("corpora", corpora, *others)
+    groups = parse_groups(group_by)
     selected = partial(select_same_bins, jobs=jobs, progress=progress)
     matching = partial(selected, filters=by_record, groups=())
-    found = collect_trend(paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p)
+    found = collect_trend(
+        paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p
+    )
     if not groups:
         return found
     names, places = zip(*find_corpora(paths)[0], strict=True)

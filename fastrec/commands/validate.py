@@ -1,11 +1,14 @@
-"""`validate`: judge every line of some shards and report the findings; the only output file is an optional log.
+"""`validate`: judge every line of some shards and report the findings.
+
+The only output file is an optional log.
 
 1. Find the shards and cut them into tasks.
-2. Each task judges its lines and returns counts and groups of findings. With a log, it writes every finding to a file
-   per slice.
-3. The driver adds up the results in the order of the inputs, so that they do not depend on which task finishes first:
-   slices into shards with `+=`, which corrects line numbers, then shards that were read completely into `Validation`.
-   A shard that cannot be read completely adds nothing but its error.
+2. Each task judges its lines and returns counts and groups of findings. With a log, it writes every
+   finding to a file per slice.
+3. The driver adds up the results in the order of the inputs, so that they do not depend on which
+   task finishes first: slices into shards with `+=`, which corrects line numbers, then shards that
+   were read completely into `Validation`. A shard that cannot be read completely adds nothing but
+   its error.
 
 The log has every finding, except that a line lists at most a hundred errors.
 """
@@ -32,7 +35,15 @@ from fastrec.engine import jobs_for
 from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
 from fastrec.judge.batch import Batch, InvalidLine
-from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location, SliceFindings
+from fastrec.judge.findings import (
+    CODES,
+    NOTES,
+    Finding,
+    FindingGroup,
+    FindingGroups,
+    Location,
+    SliceFindings,
+)
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.parse import parse
 from fastrec.judge.repair import repair_codes
@@ -82,7 +93,9 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
         if schema is not NEWEST_SCHEMA:
             # A record of the slow path lacks its unknown keys, but its normal form has them.
             upgraded = None if batch.slow else upgrade_record(record, schema)
-            _, codes = upgraded or upgrade_value(parse(bytes(judged.normal[start : end - 1]))[0], schema)
+            _, codes = upgraded or upgrade_value(
+                parse(bytes(judged.normal[start : end - 1]))[0], schema
+            )
             for code in codes:
                 yield line, Finding(code, "$", CODES[code].meaning)
         start = end
@@ -190,28 +203,44 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LoggedFinding).decode
 
 
-def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding], unlisted: Iterable[InvalidLine]) -> None:
-    """Append findings to the log of a slice; after those of a line, the numbers of those that it does not list."""
+def _log_findings(
+    path: str, source: str, findings: Iterable[_LocatedFinding], unlisted: Iterable[InvalidLine]
+) -> None:
+    """Append findings to the log of a slice.
+
+    After those of a line, the numbers of those that it does not list.
+    """
     more = (
-        (invalid.line, Finding(code, "$", f"{count:,} more errors of this kind are not listed"), invalid.version)
+        (
+            invalid.line,
+            Finding(code, "$", f"{count:,} more errors of this kind are not listed"),
+            invalid.version,
+        )
         for invalid in unlisted
         for code, count in invalid.unlisted.items()
     )
     with Path(path).open("ab") as file:
         for line, finding, version in sorted((*findings, *more), key=itemgetter(0)):
-            logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message, version)
+            logged = LoggedFinding(
+                source, line, finding.severity, finding.code, finding.path, finding.message, version
+            )
             file.write(_encode(logged) + b"\n")
 
 
 class _FindingLog:
-    """The log that the user asked for, joined from those of the slices; FastrecError if it cannot be written."""
+    """The log that the user asked for, joined from those of the slices.
+
+    FastrecError if it cannot be written.
+    """
 
     def __init__(self, path: str, shards: Iterable[Shard]) -> None:
         self._path = path
         if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
             for shard in shards:
                 if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121 - opening it would empty it
-                    raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
+                    raise UsageError(
+                        f"the log {shown(path)} is one of the shards: name another file"
+                    )
         with self._writing():
             self._file = Path(path).open("wb")  # noqa: SIM115 - see close
 
@@ -232,7 +261,9 @@ class _FindingLog:
         try:
             yield
         except OSError as exc:
-            raise FastrecError(f"the log {shown(self._path)} cannot be written: {exc.strerror}") from exc
+            raise FastrecError(
+                f"the log {shown(self._path)} cannot be written: {exc.strerror}"
+            ) from exc
 
 
 def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
@@ -254,10 +285,12 @@ class Reporter:
 
     def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
         """Report a slice: what was read of it so far, or all of it, without `stats`."""
-        estimated, text = piece.estimated_text, found.counts["text_bytes"] or self._reported[1]
+        estimated = piece.estimated_text
+        text = found.counts["text_bytes"] or self._reported[1]
         if stats:
             size = (piece.shard.size if piece.end is None else piece.end) - piece.start
-            estimated, text = estimated * min(stats.raw_bytes, size) // max(size, 1), stats.text_bytes
+            estimated = estimated * min(stats.raw_bytes, size) // max(size, 1)
+            text = stats.text_bytes
         now = (estimated, text, found.counts["lines"], found.counts["invalid"])
         new_estimated, new_text, *new_lines = (
             after - before for after, before in zip(now, self._reported, strict=True)
@@ -308,8 +341,10 @@ def validate(
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
         hash: The algorithm of the hash that `sample_hash` is compared with.
-        schema: Judge every record by this schema version; `auto` tells the version of each record by its shape.
-        repair: Names of repairs to make before a line is called invalid, or `all`; each is a finding of its own.
+        schema: Judge every record by this schema version; `auto` tells the version of each record
+            by its shape.
+        repair: Names of repairs to make before a line is called invalid, or `all`; each is a
+            finding of its own.
         upgrade_report: Also find what an upgrade to the newest version would change.
         progress: Receives the progress.
 
@@ -338,21 +373,31 @@ def validate(
     total = _JudgedSlice()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
-        log = stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report)
+        log = (
+            stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards)))
+            if json_log
+            else None
+        )
+        task = _SliceTask(
+            (), max_line_bytes, max_window, max_errors, None, settings, upgrade_report
+        )
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, current_limits().task_bytes))
         ]
         # Only this process can read a stream.
         text_bytes = total_text(shards)
-        jobs = 1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs)
+        jobs = (
+            1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs)
+        )
         progress = progress or Progress()
         reporter = Reporter(shards, progress)
         # One process reports while it reads; several report when a task has finished.
         run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
         done = run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)
-        results = stack.enter_context(closing(_in_order(tasks, done, max_errors, reporter if jobs > 1 else None)))
+        results = stack.enter_context(
+            closing(_in_order(tasks, done, max_errors, reporter if jobs > 1 else None))
+        )
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
             found = _JudgedSlice()
             for _, piece in pieces:
@@ -363,7 +408,9 @@ def validate(
                 validation.bad_shards.append(found.error)
                 continue
             if found.bom:
-                validation.notices.append(f"{shown(shard.path)} begins with a byte order mark, which was skipped")
+                validation.notices.append(
+                    f"{shown(shard.path)} begins with a byte order mark, which was skipped"
+                )
             for name, count in found.counts.items():
                 setattr(validation, name, getattr(validation, name) + count)
             found.counts.clear()  # so that line numbers stay those of each shard
@@ -383,7 +430,10 @@ def validate(
 
 
 def _in_order(
-    tasks: list[_SliceTask], done: Generator[list[_JudgedSlice]], max_errors: int | None, reporter: Reporter | None
+    tasks: list[_SliceTask],
+    done: Generator[list[_JudgedSlice]],
+    max_errors: int | None,
+    reporter: Reporter | None,
 ) -> Generator[tuple[Slice, _JudgedSlice], None, None]:
     """Yield the findings of each slice, in the order of the inputs, until max_errors is reached."""
     invalid = 0
@@ -409,12 +459,19 @@ def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_
     return results
 
 
-def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> _JudgedSlice:
-    found, stats = _JudgedSlice(), ReadStats()
+def _validate_slice(
+    piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None
+) -> _JudgedSlice:
+    found = _JudgedSlice()
+    stats = ReadStats()
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            judge_of(task.settings), piece, max_line_bytes=task.max_line_bytes, max_window=task.max_window, stats=stats
+            judge_of(task.settings),
+            piece,
+            max_line_bytes=task.max_line_bytes,
+            max_window=task.max_window,
+            stats=stats,
         ):
             batch = judged.batch
             found.counts.update(

@@ -1,8 +1,9 @@
 """Filters and conditions on the columns of a part: which records match, without reading their lines.
 
-Each distinct value of a column is looked at once. A column does not tell everything: `true` is 1 among scores, and 1
-and 1.0 are the same number. So a value stands for all of its spellings. If they give different verdicts, the record has
-to be read, and so it has for a condition on a field without a column.
+Each distinct value of a column is looked at once. A column does not tell everything: `true` is 1
+among scores, and 1 and 1.0 are the same number. So a value stands for all of its spellings. If they
+give different verdicts, the record has to be read, and so it has for a condition on a field without
+a column.
 """
 
 from __future__ import annotations
@@ -55,12 +56,22 @@ class ColumnFilter:
     """Leaves out records whose columns say that they do not match some filters."""
 
     def __init__(
-        self, columns: PartColumns, filters: Filters, positions: Sequence[int] | None = None, *, has_metrics: bool
+        self,
+        columns: PartColumns,
+        filters: Filters,
+        positions: Sequence[int] | None = None,
+        *,
+        has_metrics: bool,
     ) -> None:
-        """Filter all records, or those at some positions; `has_metrics` says whether the schema knows metrics."""
+        """Filter all records, or those at some positions.
+
+        `has_metrics` says whether the schema knows metrics.
+        """
         self._columns = columns
         self._has_metrics = has_metrics
-        self.positions = range(columns.records) if positions is None else positions  # of records that are left
+        self.positions = (
+            range(columns.records) if positions is None else positions
+        )  # of records that are left
         self._unsure: set[int] = set()
         self._filter_names(filters)
         if filters.chooses_outcomes:
@@ -73,7 +84,11 @@ class ColumnFilter:
     @property
     def to_read(self) -> Sequence[int]:
         """The positions of records that have to be read, to know whether they match."""
-        return self.positions if self._has_unread else sorted(self._unsure.intersection(self.positions))
+        return (
+            self.positions
+            if self._has_unread
+            else sorted(self._unsure.intersection(self.positions))
+        )
 
     def _filter_names(self, filters: Filters) -> None:
         accepts: dict[str, Callable[[Any], _Verdict]] = {
@@ -126,7 +141,9 @@ def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) 
             return columns.array(name), [(value,) for value in values]
         return (array("B", bytes(columns.records)), [(None,)]) if columns.lacks(path[1]) else None
     text = _TEXTS.get(path)
-    if text and (has_metrics or path != (METRIC,)):  # a metric may be an unknown key of earlier versions
+    if text and (
+        has_metrics or path != (METRIC,)
+    ):  # a metric may be an unknown key of earlier versions
         return columns.array(text), [(value,) for value in columns.values(text)]
     found = _NUMBERS.get(path)
     return _numbers(columns, found) if found else None
@@ -146,7 +163,10 @@ def _numbers(columns: PartColumns, name: str) -> Codes:
 
 
 def _spellings(name: str, value: Any) -> Sequence[Any]:
-    """The values of which a record has one, given that of its column; none if they are not known."""
+    """The values of which a record has one, given that of its column.
+
+    None if they are not known.
+    """
     if value is None:
         return (None,)
     if value is _LONG:
@@ -162,7 +182,10 @@ def _spellings(name: str, value: Any) -> Sequence[Any]:
 
 
 def _verdict(condition: Condition, spellings: Iterable[Any]) -> _Verdict:
-    """Whether a condition holds for a value, whichever of its spellings a record has; None if that matters."""
+    """Whether a condition holds for a value, whichever of its spellings a record has.
+
+    None if that matters.
+    """
     verdicts = set()
     for value in spellings:
         values = values_at(condition.path, value)

@@ -2,16 +2,19 @@
 
     part-00000.columns    magic, 8 bytes | size of the header, 4 bytes | header | frames
 
-The header is JSON: the number of records, and for each frame its name, type and size. A frame is zstd; its content is a
-little-endian array with a value of each record, in the order of the lines, or JSON. The JSON frame `values.NAME` lists
-what the codes in the array NAME stand for. `exact` has the integers that an array cannot hold, by name and position, in
-hexadecimal digits; the array has the nearest number. NaN is a latency that is not known.
+The header is JSON: the number of records, and for each frame its name, type and size. A frame is
+zstd; its content is a little-endian array with a value of each record, in the order of the lines,
+or JSON. The JSON frame `values.NAME` lists what the codes in the array NAME stand for. `exact` has
+the integers that an array cannot hold, by name and position, in hexadecimal digits; the array has
+the nearest number. NaN is a latency that is not known.
 
-A key of metadata has a column if it is among the first `MOST_KEYS` keys of the part, and has at most `MOST_VALUES`
-distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key. The JSON
-frame `metadata` names the other keys, as far as they are among the first, and says whether there are more.
+A key of metadata has a column if it is among the first `MOST_KEYS` keys of the part, and has at
+most `MOST_VALUES` distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says
+that a record lacks the key. The JSON frame `metadata` names the other keys, as far as they are
+among the first, and says whether there are more.
 
-The same records give the same bytes. Workers write columns with `array`, because importing numpy takes time and memory.
+The same records give the same bytes. Workers write columns with `array`, because importing numpy
+takes time and memory.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ COLUMNS: Final[dict[str, Column]] = {
     "model": Column("u4", "`model_id`", is_coded=True),
     "run": Column("u4", "`evaluation_id`", is_coded=True),
     "hash": Column("u4", "`sample_hash`", is_coded=True),
-    "sample_id": Column("u4", '`sample_id`; an integer beyond 64 bits as `{"integer": "0x…"}`', is_coded=True),
+    "sample_id": Column(
+        "u4", '`sample_id`; an integer beyond 64 bits as `{"integer": "0x…"}`', is_coded=True
+    ),
     "interaction_type": Column("u4", "`interaction_type`", is_coded=True),
     "schema_version": Column("u4", "`schema_version`", is_coded=True),
     "correct": Column("u1", "1 if `evaluation.is_correct`"),
@@ -82,7 +87,9 @@ COLUMNS: Final[dict[str, Column]] = {
         "u8", "characters of all that the model said: its outputs and the turns of the assistant"
     ),
     "notes": Column(
-        "u1", "what metadata say about the metric: 1 lower is better, 2 primary, 4 judgement, 8 cost, 16 bookkeeping"
+        "u1",
+        "what metadata say about the metric: 1 lower is better, 2 primary, 4 judgement, 8 cost, "
+        "16 bookkeeping",
     ),
     "bytes": Column("u8", "bytes of its line, with the newline"),
     "fingerprint": Column("u8", "64-bit xxh3 of its line, with the newline"),
@@ -170,12 +177,17 @@ class ColumnsBuilder:
         self._metadata.add(texts)
 
     def add(
-        self, keys: KeyColumns, rows: Sequence[Sequence[Any]], sizes: Iterable[int], fingerprints: Iterable[int]
+        self,
+        keys: KeyColumns,
+        rows: Sequence[Sequence[Any]],
+        sizes: Iterable[int],
+        fingerprints: Iterable[int],
     ) -> None:
         """Add everything else of records, which come in the same order."""
         if not rows:
             return
-        arrays, codes = self._arrays, self._codes
+        arrays = self._arrays
+        codes = self._codes
         # All records of a question are adjacent.
         for first, end in keys.groups():
             number = end - first
@@ -228,8 +240,13 @@ class ColumnsBuilder:
         for name, values in zip(_TOKENS, zip(*known, strict=True), strict=True):
             self._add_numbers(name, values, _nearest_count)
 
-    def _add_numbers(self, name: str, values: tuple[Any, ...], nearest: Callable[[int], float]) -> None:
-        """Append numbers to an array; those that it cannot hold stand apart, beside the nearest that it can."""
+    def _add_numbers(
+        self, name: str, values: tuple[Any, ...], nearest: Callable[[int], float]
+    ) -> None:
+        """Append numbers to an array.
+
+        Those that it cannot hold stand apart, beside the nearest that it can.
+        """
         numbers = self._arrays[name]
         known = [value for value in values if value is not None] if None in values else list(values)
         try:
@@ -238,7 +255,9 @@ class ColumnsBuilder:
             held = array(numbers.typecode)
         if held.tolist() == known:
             if len(known) < len(values):
-                held = array(numbers.typecode, [math.nan if value is None else value for value in values])
+                held = array(
+                    numbers.typecode, [math.nan if value is None else value for value in values]
+                )
             numbers.extend(held)
             return
         for position, value in enumerate(values, len(numbers)):
@@ -264,7 +283,10 @@ class ColumnsBuilder:
         yield "exact", "json", _encode(self._exact)
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:
-        """Write the file, given the 128-bit xxh3 of the text of the part; return its size and SHA-256."""
+        """Write the file, given the 128-bit xxh3 of the text of the part.
+
+        Return its size and SHA-256.
+        """
         compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
         frames: list[Frame] = []
         contents: list[bytes] = []
@@ -272,9 +294,15 @@ class ColumnsBuilder:
             contents.append(compress(content))
             frames.append(Frame(name, kind, len(contents[-1])))
         header = compress(_encode(Header(len(self._arrays["score"]), text_hash, frames)))
-        size, digest = 0, sha256()
+        size = 0
+        digest = sha256()
         with storage_of(path).create(path, synced=False) as file:
-            for data in (COLUMNS_MAGIC, len(header).to_bytes(_SIZE_BYTES, "little"), header, *contents):
+            for data in (
+                COLUMNS_MAGIC,
+                len(header).to_bytes(_SIZE_BYTES, "little"),
+                header,
+                *contents,
+            ):
                 file.write(data)
                 digest.update(data)
                 size += len(data)
@@ -345,14 +373,17 @@ class _MetadataColumns:
 
     def __init__(self) -> None:
         self._records = 0
-        self._keys: dict[str, _KeyColumn | None] = {}  # None: it has too many values, or too long ones
+        self._keys: dict[
+            str, _KeyColumn | None
+        ] = {}  # None: it has too many values, or too long ones
         self._has_more = False  # keys than those
         self._waiting: list[int] = []  # of each record, the number of its metadata
         self._numbers: dict[bytes, int] = {}  # by end of a line
         self._distinct: list[dict[str, bytes]] = []
 
     def add(self, texts: Iterable[memoryview]) -> None:
-        numbers, append = self._numbers, self._waiting.append
+        numbers = self._numbers
+        append = self._waiting.append
         for text in texts:
             # Without metadata, this is the end of the line. Quotes inside a string are escaped.
             end = text[rfind(text, _METADATA_MARK) :].tobytes()
@@ -406,7 +437,9 @@ class _MetadataColumns:
 
     def other_keys(self) -> OtherKeys:
         """The keys without a column."""
-        return OtherKeys([key for key, column in self._keys.items() if column is None], more=self._has_more)
+        return OtherKeys(
+            [key for key, column in self._keys.items() if column is None], more=self._has_more
+        )
 
 
 _encode = msgspec.json.Encoder().encode

@@ -1,6 +1,9 @@
-"""One run at a time writes an output. On this machine, the lock `.OUT.fastrec-lock` names the process that holds it.
+"""One run at a time writes an output.
 
-The system releases it with that process and its workers. An output in an object store has a `Lease` instead.
+On this machine, the lock `.OUT.fastrec-lock` names the process that holds it.
+
+The system releases it with that process and its workers. An output in an object store has a `Lease`
+instead.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from fastrec.storage import is_private
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
 if TYPE_CHECKING:
-    from fastrec.storage.object_store import ObjectStore  # takes 20 ms to load, and only URLs need it
+    from fastrec.storage.object_store import (
+        ObjectStore,
+    )  # takes 20 ms to load, and only URLs need it
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
@@ -40,7 +45,9 @@ class Holder(msgspec.Struct):
     host: str
     since: str
     alive: float  # time of the last renewal, in seconds since 1970
-    machine: str = ""  # where the process number is valid: machines and containers may share a host name
+    machine: str = (
+        ""  # where the process number is valid: machines and containers may share a host name
+    )
     ended: list[str] = []  # tokens of earlier runs that have certainly ended
 
     def __str__(self) -> str:
@@ -49,12 +56,17 @@ class Holder(msgspec.Struct):
 
 def _this_run() -> Holder:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Holder(secrets.token_hex(8), os.getpid(), os.uname().nodename, since, _ENDED, this_machine())
+    return Holder(
+        secrets.token_hex(8), os.getpid(), os.uname().nodename, since, _ENDED, this_machine()
+    )
 
 
 @contextlib.contextmanager
 def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock of an output. It ends with the process and its workers, however they end: it is never stale."""
+    """Hold the lock of an output.
+
+    It ends with the process and its workers, however they end: it is never stale.
+    """
     path = output.parent / f".{output.name}.fastrec-lock"
     wait_seconds = current_limits().lock_wait_seconds if wait_seconds is None else wait_seconds
     descriptor = _take_lock(path, output, wait_seconds)
@@ -64,7 +76,9 @@ def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
             os.pwrite(descriptor, f"{_this_run()}\n".encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # a file that stays does no harm: only the lock on it counts
+        with contextlib.suppress(
+            OSError
+        ):  # a file that stays does no harm: only the lock on it counts
             path.unlink()
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -75,8 +89,8 @@ def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
 def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
     """Take the lock, and return its descriptor.
 
-    Forked workers hold the lock too. The workers of a killed run may write for another moment and would disturb this
-    run, so wait for their end.
+    Forked workers hold the lock too. The workers of a killed run may write for another moment and
+    would disturb this run, so wait for their end.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
@@ -121,31 +135,42 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 def this_machine() -> str:
     """Name the machine, and the container in it, where process numbers of this process are valid."""
     try:
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
+        return (
+            f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} "
+            f"{Path('/proc/self/ns/pid').readlink()}"
+        )
     except OSError:  # not on Linux
         return os.uname().nodename
 
 
-# A store has no lock that ends with the process that holds it. So the holder of a lease renews an object beside the
-# output every few seconds, and a holder that has not done so for too long is presumed dead.
+# A store has no lock that ends with the process that holds it. So the holder of a lease renews an
+# object beside the output every few seconds, and a holder that has not done so for too long is
+# presumed dead.
 #
-# Clocks may differ, so a holder whose lease seems to have lapsed is watched for 1.5 renewal times, and keeps the lease
-# if it renews it meanwhile. So a holder is sure of its lease for that long after it began its last renewal. It counts
-# on a bit less, and renews the lease at once when that time is over: before it writes, removes or publishes anything.
+# Clocks may differ, so a holder whose lease seems to have lapsed is watched for 1.5 renewal times,
+# and keeps the lease if it renews it meanwhile. So a holder is sure of its lease for that long
+# after it began its last renewal. It counts on a bit less, and renews the lease at once when that
+# time is over: before it writes, removes or publishes anything.
 #
-# Where the store has conditional requests, of all runs that try to take a lease exactly one succeeds, and a holder
-# whose lease was taken cannot renew it. Elsewhere a run that takes over a lease waits a moment and looks whether it
-# still has it: of two runs, the last one to write keeps it, unless one of them took longer than that moment to write.
+# Where the store has conditional requests, of all runs that try to take a lease exactly one
+# succeeds, and a holder whose lease was taken cannot renew it. Elsewhere a run that takes over a
+# lease waits a moment and looks whether it still has it: of two runs, the last one to write keeps
+# it, unless one of them took longer than that moment to write.
 #
-# A presumed dead run may only be slow, and continue at any time. So a lease alone protects nothing: the names of all
-# files of a run carry its token, and publishing is a conditional request of its own (`fastrec.corpus.store_output`).
+# A presumed dead run may only be slow, and continue at any time. So a lease alone protects nothing:
+# the names of all files of a run carry its token, and publishing is a conditional request of its
+# own (`fastrec.corpus.store_output`).
 #
-# A run that fails leaves its lease behind, marked as ended, if there are files in the output. It tells the next run
-# that these files are ours, and readers that they are not a corpus.
+# A run that fails leaves its lease behind, marked as ended, if there are files in the output. It
+# tells the next run that these files are ours, and readers that they are not a corpus.
 
 _WATCHED: Final = 1.5  # renewal times that a holder is watched before its lease is taken
-_SURE: Final = 1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
-_SETTLE: Final = 0.05  # renewal times to wait after taking over a lease in a store without conditional requests
+_SURE: Final = (
+    1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
+)
+_SETTLE: Final = (
+    0.05  # renewal times to wait after taking over a lease in a store without conditional requests
+)
 _TOKENS: Final = 1_000  # most tokens of ended runs that a lease remembers
 
 
@@ -179,14 +204,19 @@ class Lease:
             yield
         finally:
             self._ended.set()
-            thread.join(self._limits.lease_renew_seconds)  # it may be waiting for a store that does not answer
+            thread.join(
+                self._limits.lease_renew_seconds
+            )  # it may be waiting for a store that does not answer
             with contextlib.suppress(OSError, LockedError):
                 self._renew(_ENDED)
                 if not self.stays:
                     self._object.remove()
 
     def check(self) -> None:
-        """Raise a LostLeaseError if another run has taken the lease; ask the store only if that is possible."""
+        """Raise a LostLeaseError if another run has taken the lease.
+
+        Ask the store only if that is possible.
+        """
         if self._lost is not None:
             raise self._lost
         if not self._is_sure():
@@ -204,7 +234,9 @@ class Lease:
         holder = _decoded(found)
         if holder is not None and self._is_alive(holder):
             lapse = f"{self._limits.lease_lapse_seconds:.0f} seconds"
-            raise LockedError(self._output, f"{holder} (a killed run is presumed dead after {lapse})")
+            raise LockedError(
+                self._output, f"{holder} (a killed run is presumed dead after {lapse})"
+            )
         if holder is not None:
             ended = [holder.token] if self._has_ended(holder) else []
             self._me.ended = [*holder.ended, *ended][-_TOKENS:]
@@ -212,7 +244,9 @@ class Lease:
         try:
             self._object.write(self._encoded(time.time()))
         except ChangedError:
-            raise LockedError(self._output, str(self._holder() or "which has only just begun")) from None
+            raise LockedError(
+                self._output, str(self._holder() or "which has only just begun")
+            ) from None
         self._renewed_at = started
         self.is_conditional = self._object.is_conditional()
         if not self.is_conditional:
@@ -221,21 +255,27 @@ class Lease:
             self._check_holder()
 
     def _has_ended(self, holder: Holder) -> bool:
-        return holder.alive == _ENDED or (holder.machine == self._me.machine and not _is_running(holder.process))
+        return holder.alive == _ENDED or (
+            holder.machine == self._me.machine and not _is_running(holder.process)
+        )
 
     def _is_alive(self, holder: Holder) -> bool:
         if self._has_ended(holder):
             return False
         if 0 <= time.time() - holder.alive < self._limits.lease_lapse_seconds:
             return True
-        time.sleep(_WATCHED * self._limits.lease_renew_seconds)  # one of the clocks may be wrong: wait for a renewal
+        time.sleep(
+            _WATCHED * self._limits.lease_renew_seconds
+        )  # one of the clocks may be wrong: wait for a renewal
         now = self._holder()
         return now is not None and now.alive not in (holder.alive, _ENDED)
 
     def _is_sure(self) -> bool:
         """Whether the lease cannot have been taken yet, by every clock of this machine."""
         longest = _SURE * self._limits.lease_renew_seconds
-        return all(0 <= now - then < longest for now, then in zip(_clocks(), self._renewed_at, strict=True))
+        return all(
+            0 <= now - then < longest for now, then in zip(_clocks(), self._renewed_at, strict=True)
+        )
 
     def _renew(self, alive: float) -> None:
         if self._lost is not None:
@@ -245,7 +285,9 @@ class Lease:
             self._object.write(self._encoded(alive))
         except ChangedError:
             self._check_holder()
-            self._object.write(self._encoded(alive))  # an earlier renewal of this run, which seemed to fail, succeeded
+            self._object.write(
+                self._encoded(alive)
+            )  # an earlier renewal of this run, which seemed to fail, succeeded
         self._renewed_at = started
 
     def _check_holder(self) -> None:

@@ -1,7 +1,7 @@
 """`manifest.json`: the inputs, options and files of a corpus. It holds no time and no host name.
 
-Checksums of text are 128-bit xxh3, which finds damage at a fraction of the cost of SHA-256. Files have SHA-256, which
-other tools compute.
+Checksums of text are 128-bit xxh3, which finds damage at a fraction of the cost of SHA-256. Files
+have SHA-256, which other tools compute.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class RejectsEntry(msgspec.Struct, kw_only=True):
 
 
 class InputEntry(msgspec.Struct, kw_only=True):
-    """A shard that was read, and its line counts. Of exact duplicates, the first in the order of inputs is kept."""
+    """A shard that was read, and its line counts.
+
+    Of exact duplicates, the first in the order of inputs is kept.
+    """
 
     path: str
     """As given or found; `-` is standard input."""
@@ -173,7 +176,10 @@ class _Listing(msgspec.Struct):
 
 
 def files_of(manifest: Manifest | _Listing) -> set[str]:
-    others = [manifest.rejects, *(file for part in manifest.parts for file in (part.columns, part.sources))]
+    others = [
+        manifest.rejects,
+        *(file for part in manifest.parts for file in (part.columns, part.sources)),
+    ]
     return {manifest.summary_file, *(file.file for file in (*manifest.parts, *others) if file)}
 
 
@@ -233,7 +239,8 @@ _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORP
 def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     """UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an unknown format."""
     corpus = os.fspath(corpus)
-    path, storage = join(corpus, MANIFEST), storage_of(corpus)
+    path = join(corpus, MANIFEST)
+    storage = storage_of(corpus)
     if not storage.exists(path):
         reason = "there is no such directory"
         if storage.is_directory(corpus):
@@ -260,7 +267,9 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(path, f"is not a summary: {exc}. Normalize again") from exc
     if sha256(data).hexdigest() != manifest.summary_sha256:
-        raise CorpusError(path, f"is not the one that {MANIFEST} names: run fastrec verify to find out more")
+        raise CorpusError(
+            path, f"is not the one that {MANIFEST} names: run fastrec verify to find out more"
+        )
     return summary
 
 

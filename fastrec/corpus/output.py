@@ -10,7 +10,14 @@ from typing import Final, NamedTuple, Protocol
 
 from fastrec.corpus.manifest import MANIFEST, listed_files
 from fastrec.errors import UsageError, shown
-from fastrec.storage import fingerprint, is_url, join, parent_and_name, storage_of, without_file_protocol
+from fastrec.storage import (
+    fingerprint,
+    is_url,
+    join,
+    parent_and_name,
+    storage_of,
+    without_file_protocol,
+)
 
 KEPT: Final = "kept"  # the name of the list of kept work in the work directory
 REFUSED: Final = ".refused"
@@ -21,7 +28,9 @@ class Kind(NamedTuple):
 
     name: str  # as in messages: a corpus
     marker: str  # the name of the file that marks a directory as an output of this kind
-    files: Callable[[bytes], set[str]]  # returns the files that a marker lists; none if it is of something else
+    files: Callable[
+        [bytes], set[str]
+    ]  # returns the files that a marker lists; none if it is of something else
 
 
 CORPUS: Final = Kind("a corpus", MANIFEST, listed_files)
@@ -33,7 +42,9 @@ class Output(Protocol):
     work: str
     work_root: str  # the directory with all work of this output, of earlier runs too
     refused: str  # where the output is put if it is refused: `OUT.refused`
-    kept: frozenset[str] = frozenset()  # files that stay after success, because the next run builds on them
+    kept: frozenset[str] = (
+        frozenset()
+    )  # files that stay after success, because the next run builds on them
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""
@@ -54,25 +65,40 @@ class Output(Protocol):
         """Publish the output atomically. If that fails, an old output stays as it was."""
 
     def old_marker(self) -> bytes | None:
-        """Read the marker of the output that this one would replace; None if there is no such output."""
+        """Read the marker of the output that this one would replace.
+
+        None if there is no such output.
+        """
 
     def check_refused(self) -> None:
         """Raise a UsageError if `OUT.refused` is anything but an output that was refused before."""
 
     def refuse(self) -> None:
-        """Put the output at `OUT.refused` instead of publishing it, atomically. `OUT` stays as it is."""
+        """Put the output at `OUT.refused` instead of publishing it, atomically.
+
+        `OUT` stays as it is.
+        """
 
     def remove_refused(self) -> None:
-        """Remove an output that was refused before, as far as that is possible; anything else stays."""
+        """Remove an output that was refused before, as far as that is possible.
+
+        Anything else stays.
+        """
 
     def clear(self) -> None:
         """Remove everything that is not published, as far as that is possible."""
 
     def check(self) -> None:
-        """Raise a LostLeaseError if another run has taken the output over; cheap enough to be called all the time."""
+        """Raise a LostLeaseError if another run has taken the output over.
+
+        Cheap enough to be called all the time.
+        """
 
     def reuse(self, path: str, name: str) -> str:
-        """Make a file of the last output a file of this one, and return its path. Its content is not copied."""
+        """Make a file of the last output a file of this one, and return its path.
+
+        Its content is not copied.
+        """
 
     def keep(self, path: str, name: str, *, linked: bool = True) -> str:
         """Return the path at which the next run finds a file of this output; if `linked`, also without the output."""
@@ -100,7 +126,8 @@ class Output(Protocol):
     def write(self, name: str, pieces: Iterable[bytes]) -> str:
         """Write a document that is published; return its SHA-256."""
         self.check()
-        path, digest = self.staged(name), sha256()
+        path = self.staged(name)
+        digest = sha256()
         with storage_of(path).create(path) as file:
             for piece in pieces:
                 digest.update(piece)
@@ -114,7 +141,10 @@ class Output(Protocol):
     def sweep(self, keep: Collection[str]) -> None:
         """Remove all unpublished files and work files, except the journal and those to keep."""
         self.check()
-        for directory, files in ((self.staged(""), self.staged_files()), (self.work, self._work_files())):
+        for directory, files in (
+            (self.staged(""), self.staged_files()),
+            (self.work, self._work_files()),
+        ):
             storage_of(directory).remove(*(path for path in files if path not in keep))
 
     def holds_work(self) -> bool:
@@ -127,12 +157,17 @@ class Output(Protocol):
         """List the work files besides the journal and the lists of kept work."""
         files = storage_of(self.work).files_in(self.work)
         lists = (self.kept_path, self.next_kept_path)
-        return [path for path in files if path not in lists and not parent_and_name(path)[1].startswith("journal")]
+        return [
+            path
+            for path in files
+            if path not in lists and not parent_and_name(path)[1].startswith("journal")
+        ]
 
 
 def not_refused(path: str) -> UsageError:
     return UsageError(
-        f"{shown(path)} exists, and is not a refused corpus: a corpus that is refused would be put there. Rename it, "
+        f"{shown(path)} exists, and is not a refused corpus: a corpus that is refused would be "
+        "put there. Rename it, "
         "or give another output"
     )
 
@@ -155,6 +190,10 @@ def work_root_of(output: str, work_dir: str | None) -> str:
         if not is_url(output):
             import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
 
-            # An output of the same name on another machine is another one; a store has no lock to tell them apart.
+            # An output of the same name on another machine is another one; a store has no lock to
+            # tell them apart.
             output = f"{socket.gethostname()}:{output}"
-    return join(directory, f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work")
+    return join(
+        directory,
+        f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work",
+    )

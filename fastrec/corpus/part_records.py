@@ -1,7 +1,8 @@
 """The records of a part as sorting needs them, made from its columns: keys, sizes, fingerprints and rows.
 
-Nothing is decoded, and the text of the part is not read. Columns have a value of each record; a `PartIndex` says what
-they lack to be the index of a run, or of a part that is kept for the next run: where each record comes from.
+Nothing is decoded, and the text of the part is not read. Columns have a value of each record; a
+`PartIndex` says what they lack to be the index of a run, or of a part that is kept for the next
+run: where each record comes from.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     schema_label: str  # of the records of the target
     pieces: bytes
     """The number of the piece that each record comes from, 32 bits each; one number if all come from it."""
-    lines: bytes = b""  # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
+    # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
+    lines: bytes = b""
     origins: list[tuple[int, Origins]] = []  # of records with several copies, by position
-    chosen: bytes | None = None  # a byte of each record of the part: 1 if the run has it; None if it has all
+    chosen: bytes | None = (
+        None  # a byte of each record of the part: 1 if the run has it; None if it has all
+    )
 
 
 class PartRecords:
@@ -97,7 +101,11 @@ class PartRecords:
             return chain([sum(sizes[:first])], repeat(0))
         ends = list(accumulate(sizes))
         starts = compress(map(sub, ends, sizes), self._index.chosen)
-        return map(sub, islice(starts, first, None), [0, *islice(compress(ends, self._index.chosen), first, None)])
+        return map(
+            sub,
+            islice(starts, first, None),
+            [0, *islice(compress(ends, self._index.chosen), first, None)],
+        )
 
     def rows(self, first: int, end: int) -> list[tuple[Any, ...]]:
         """The rows of some records, as `summary.rows` makes them from decoded records."""
@@ -105,7 +113,9 @@ class PartRecords:
         numbers = self._array
         columns = (
             repeat(self._pieces[0], end - first) if len(self._pieces) == 1 else self._pieces[some],
-            self._lines[some] if self._lines else [position + 1 for position in self._positions[some]],
+            self._lines[some]
+            if self._lines
+            else [position + 1 for position in self._positions[some]],
             self._texts("interaction_type", USUAL_TYPE, some),
             self._texts("schema_version", self._index.schema_label, some),
             map(bool, numbers("correct")[some]),
@@ -130,7 +140,10 @@ class PartRecords:
     @cached_property
     def _key_fields(self) -> list[tuple[list[bytes], array[int]]]:
         """For each field of the key, what stands for each code, and the codes."""
-        return [(self._encoded(field), self._array(KEY_COLUMNS[field])) for field in self._index.sort_fields]
+        return [
+            (self._encoded(field), self._array(KEY_COLUMNS[field]))
+            for field in self._index.sort_fields
+        ]
 
     def _encoded(self, field: str) -> list[bytes]:
         values = self._columns.values(KEY_COLUMNS[field])
@@ -156,9 +169,10 @@ class PartRecords:
         if name not in self._arrays:
             found = self._columns.array(name)
             if self._index.chosen is not None:
-                # If one of 232 models goes, copying stretches takes 0.03 of the time of choosing number by number; if
-                # every other record goes, 2.5 times as long.
-                everything, found = found, array(found.typecode)
+                # If one of 232 models goes, copying stretches takes 0.03 of the time of choosing
+                # number by number; if every other record goes, 2.5 times as long.
+                everything = found
+                found = array(found.typecode)
                 for start, end in self._stretches:
                     found += everything[start:end]
             self._arrays[name] = found
@@ -167,7 +181,9 @@ class PartRecords:
     def _texts(self, name: str, usual: str, some: slice) -> Iterator[str | None]:
         """The values of a column; None where they are the usual one."""
         if name not in self._names:
-            self._names[name] = [None if value == usual else value for value in self._columns.values(name)]
+            self._names[name] = [
+                None if value == usual else value for value in self._columns.values(name)
+            ]
         return map(self._names[name].__getitem__, self._array(name)[some])
 
     def _exact(self, name: str, some: slice) -> list[Any]:
@@ -181,8 +197,14 @@ class PartRecords:
     def _long_values(self, name: str) -> dict[int, int]:
         if name not in self._long:
             found = self._columns.exact(name)
-            numbers = {position: number for number, position in enumerate(self._positions)} if found else {}
-            self._long[name] = {numbers[position]: value for position, value in found.items() if position in numbers}
+            numbers = (
+                {position: number for number, position in enumerate(self._positions)}
+                if found
+                else {}
+            )
+            self._long[name] = {
+                numbers[position]: value for position, value in found.items() if position in numbers
+            }
         return self._long[name]
 
     def _latencies(self, some: slice) -> list[Any]:
@@ -201,7 +223,9 @@ class PartRecords:
 class ColumnsReader:
     """Reads the records of a part in a range of keys, block by block (`gather.PartReader`)."""
 
-    def __init__(self, records: PartRecords, low: bytes | None, high: bytes | None, *, with_rows: bool) -> None:
+    def __init__(
+        self, records: PartRecords, low: bytes | None, high: bytes | None, *, with_rows: bool
+    ) -> None:
         self._records = records
         self._with_rows = with_rows
         numbers = range(len(records))
@@ -217,7 +241,9 @@ class ColumnsReader:
     def stop(self) -> None:
         self._next = self._end
 
-    def read(self) -> Iterator[tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]]:
+    def read(
+        self,
+    ) -> Iterator[tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]]:
         records = self._records
         while self._next < self._end:
             first = self._next
@@ -225,7 +251,13 @@ class ColumnsReader:
             rows = records.rows(first, end) if self._with_rows else []
             origins = records.origins(first, end) if self._with_rows else []
             sizes = records.sizes[first:end].tolist()
-            yield records.keys(first, end), sizes, records.fingerprints[first:end].tolist(), rows, origins
+            yield (
+                records.keys(first, end),
+                sizes,
+                records.fingerprints[first:end].tolist(),
+                rows,
+                origins,
+            )
 
 
 def read_index(path: str) -> PartIndex:
@@ -233,7 +265,9 @@ def read_index(path: str) -> PartIndex:
     return msgspec.convert(next(read_blocks(path)), PartIndex)
 
 
-def open_part(part: RunSlice, low: bytes | None, high: bytes | None, with_rows: bool) -> ColumnsReader:
+def open_part(
+    part: RunSlice, low: bytes | None, high: bytes | None, with_rows: bool
+) -> ColumnsReader:
     """Open the records of a part in a range of keys.
 
     Raises:

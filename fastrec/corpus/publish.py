@@ -1,4 +1,6 @@
-"""Opening an output, checks before the work begins, and publishing on this machine; `store_output` does so in a store.
+"""Opening an output, checks before the work begins, and publishing on this machine.
+
+`store_output` does so in a store.
 
 A directory is made beside its place, and one rename publishes it.
 
@@ -8,9 +10,10 @@ A directory is made beside its place, and one rename publishes it.
     .OUT.fastrec-old     with --overwrite: the old output between two renames, where one cannot do it
     OUT.refused          the output of the last run, if it was refused; replaced in the same way as OUT
 
-All of them are on the file system of OUT. If a run fails or is killed, its finished work stays, and the next run
-resumes from it. One system call exchanges the old and the new output. Where a file system cannot do that, a crash
-between two renames leaves no OUT, and the next run restores the old one.
+All of them are on the file system of OUT. If a run fails or is killed, its finished work stays, and
+the next run resumes from it. One system call exchanges the old and the new output. Where a file
+system cannot do that, a crash between two renames leaves no OUT, and the next run restores the old
+one.
 """
 
 from __future__ import annotations
@@ -76,7 +79,10 @@ class LocalOutput(Output):
         self._place.recover()
 
     def prepare(self, *, fresh: bool) -> None:
-        """Create the directories, private to this user; with `fresh`, remove what an earlier run left in them."""
+        """Create the directories, private to this user.
+
+        With `fresh`, remove what an earlier run left in them.
+        """
         for directory in (self.work, str(self.staging)):
             storage = storage_of(directory)
             if fresh:
@@ -106,7 +112,9 @@ class LocalOutput(Output):
 
     def remove_refused(self) -> None:
         place = self._refused
-        with contextlib.suppress(OSError, LockedError):  # what stays does no harm, and another run may be writing it
+        with contextlib.suppress(
+            OSError, LockedError
+        ):  # what stays does no harm, and another run may be writing it
             if place.is_refused() or place.old.exists():
                 with locked(place.target):
                     place.recover()
@@ -119,7 +127,9 @@ class LocalOutput(Output):
         """List the directories that earlier runs left: work, an output that was not published, a replaced output."""
         old = self._place.old
         directories = [self.work, str(self.staging)]
-        if self._place.target.exists() or not (old / self._place.marker.name).exists():  # else it is to be restored
+        if (
+            self._place.target.exists() or not (old / self._place.marker.name).exists()
+        ):  # else it is to be restored
             directories.append(str(old))
         return [path for path in directories if storage_of(path).is_directory(path)]
 
@@ -131,7 +141,8 @@ class LocalOutput(Output):
         return self.staged(name)
 
     def keep(self, path: str, name: str, *, linked: bool = True) -> str:
-        published, place = str(self._place.target / Path(path).name), self.working(name)
+        published = str(self._place.target / Path(path).name)
+        place = self.working(name)
         if not linked or is_url(place):
             return published
         try:
@@ -143,7 +154,8 @@ class LocalOutput(Output):
 
     @property
     def next_kept_path(self) -> str:
-        return f"{self.kept_path}-next"  # it may name files of the output, which are in place only after publishing
+        # it may name files of the output, which are in place only after publishing
+        return f"{self.kept_path}-next"
 
     def before_publishing(self, path: str) -> str:
         directory, name = os.path.split(path)
@@ -182,7 +194,10 @@ class _Place:
             self.old.rename(self.target)
 
     def publish(self, staging: Path) -> None:
-        """Rename a directory to this path; an output that was here gets the name of the directory, or is gone."""
+        """Rename a directory to this path.
+
+        An output that was here gets the name of the directory, or is gone.
+        """
         os.umask(umask := os.umask(0))  # there is no way to read it without setting it
         staging.chmod(0o777 & ~umask)
         LOCAL.sync(str(staging))
@@ -257,19 +272,27 @@ def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) 
     if not found:
         return
     if kind.marker not in found:
-        raise UsageError(f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced")
+        raise UsageError(
+            f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced"
+        )
     listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
     if not listed:
-        raise UsageError(f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced")
+        raise UsageError(
+            f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced"
+        )
     if others := sorted(found - {kind.marker, *(path.partition("/")[0] for path in listed)}):
         raise UsageError(
-            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move it elsewhere, "
+            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be "
+            "lost: move it elsewhere, "
             "or give another output"
         )
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two directories in one system call; return False if this system cannot do that."""
+    """Exchange the names of two directories in one system call.
+
+    Return False if this system cannot do that.
+    """
     if sys.platform != "linux":
         return False
     import ctypes  # noqa: PLC0415 - slow to import, and only replacing a corpus needs it
@@ -286,10 +309,15 @@ def exchange(one: Path, other: Path) -> bool:
     raise OSError(reason, os.strerror(reason), os.fspath(one), None, os.fspath(other))
 
 
-def open_output(output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool) -> AbstractContextManager[Output]:
-    """Lock and prepare an output. Its work is removed after success, and stays for the next run otherwise.
+def open_output(
+    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool
+) -> AbstractContextManager[Output]:
+    """Lock and prepare an output.
 
-    With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier run is removed.
+    Its work is removed after success, and stays for the next run otherwise.
+
+    With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier
+    run is removed.
     """
     if not is_url(output):
         return open_local_output(output, kind, work, overwrite=overwrite, fresh=fresh)
@@ -300,14 +328,19 @@ def open_output(output: str, kind: Kind, work: str, *, overwrite: bool, fresh: b
 
 def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
     """Refuse an output inside an input, and an input inside the output."""
-    ours, shown_output = _canonical(output), shown(output)
+    ours = _canonical(output)
+    shown_output = shown(output)
     for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(output)):
         if f"{ours}/".startswith(f"{theirs}/") and (is_url(name) or Path(name).is_dir()):
             if theirs == ours:
                 raise UsageError(f"{shown_output} is input and output at once: give another output")
-            raise UsageError(f"the output {shown_output} lies in the input {shown(name)}: give another output")
+            raise UsageError(
+                f"the output {shown_output} lies in the input {shown(name)}: give another output"
+            )
         if f"{theirs}/".startswith(f"{ours}/"):
-            raise UsageError(f"the input {shown(name)} lies in the output {shown_output}: give another output")
+            raise UsageError(
+                f"the input {shown(name)} lies in the output {shown_output}: give another output"
+            )
 
 
 def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Shard]) -> None:
@@ -318,7 +351,8 @@ def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Sha
     for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(refused)):
         if f"{theirs}/".startswith(f"{place}/"):
             raise UsageError(
-                f"the input {shown(name)} is the corpus that was refused last, which this run would replace or remove: "
+                f"the input {shown(name)} is the corpus that was refused last, which this run "
+                "would replace or remove: "
                 "rename it, or give another output"
             )
 
@@ -327,11 +361,15 @@ def _canonical(path: str) -> str:
     return storage_of(path).canonical(path).rstrip("/")
 
 
-def _canonical_inputs(names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool) -> Iterator[tuple[str, str]]:
+def _canonical_inputs(
+    names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool
+) -> Iterator[tuple[str, str]]:
     """Yield the inputs as they are given, and their shards, each with its canonical path: URLs or other paths."""
     directories: dict[str, str] = {}  # most shards share one, whose canonical path is found once
     yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
-    for path in (shard.path for shard in shards if not shard.stream and is_url(shard.path) == as_urls):
+    for path in (
+        shard.path for shard in shards if not shard.stream and is_url(shard.path) == as_urls
+    ):
         if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
             yield path, _canonical(path)
         else:
@@ -348,7 +386,8 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
     """
     needed: Counter[int] = Counter()
     directories: dict[int, str] = {}
-    stored, text = sum(shard.size for shard in shards), total_text(runs)
+    stored = sum(shard.size for shard in shards)
+    text = total_text(runs)
     for directory, size in ((parent_and_name(output.staged("x"))[0], stored), (output.work, text)):
         if not is_url(directory):
             device = os.stat(directory).st_dev  # noqa: PTH116
@@ -359,7 +398,8 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
         free = found.f_bavail * found.f_frsize
         if free < size:
             return (
-                f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes about "
+                f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes "
+                "about "
                 f"{size / 1e9:.1f} GB: free some space, or name another directory with --work-dir"
             )
     return None
@@ -368,7 +408,8 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
 def check_reachable(directories: Iterable[str], engine: Engine) -> None:
     """Raise a UsageError if a worker cannot read and write in one of the directories."""
     for directory in directories:
-        probe, storage = join(directory, f".fastrec-probe-{time.time_ns():x}"), storage_of(directory)
+        probe = join(directory, f".fastrec-probe-{time.time_ns():x}")
+        storage = storage_of(directory)
         storage.write_all(probe, b"")
         try:
             answers = engine.on_every_worker(_can_reach, probe)
@@ -377,14 +418,19 @@ def check_reachable(directories: Iterable[str], engine: Engine) -> None:
         if failed := sorted(worker for worker, reached in answers.items() if not reached):
             more = f" and {len(failed) - 3:,} more workers" if len(failed) > 3 else ""
             raise UsageError(
-                f"{shown(directory)} cannot be reached by {', '.join(failed[:3])}{more}: put the output, and "
+                f"{shown(directory)} cannot be reached by {', '.join(failed[:3])}{more}: put the "
+                "output, and "
                 "--work-dir, on storage that all workers share under the same name"
             )
 
 
 def _can_reach(probe: str) -> bool:
-    """Return whether a file is visible, and another one can be written beside it. Runs in a worker."""
-    own, storage = f"{probe}-{secrets.token_hex(4)}", storage_of(probe)
+    """Return whether a file is visible, and another one can be written beside it.
+
+    Runs in a worker.
+    """
+    own = f"{probe}-{secrets.token_hex(4)}"
+    storage = storage_of(probe)
     try:
         if not storage.exists(probe):
             return False

@@ -19,7 +19,9 @@ _KEPT_COLUMNS: Final = 64  # files whose headers are kept
 
 
 class CorpusReader(os.PathLike[str]):
-    """The documents of a corpus. Functions take it in the place of a path. May be used by several threads.
+    """The documents of a corpus. Functions take it in the place of a path.
+
+    May be used by several threads.
 
     It stays what it was when it was opened: a corpus that takes its place has to be opened again.
     """

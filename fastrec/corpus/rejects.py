@@ -1,7 +1,7 @@
 """Rejected lines: lines that are not in the corpus, kept whole with their location and errors.
 
-Each task writes its own file of rejected lines, in which those of each piece of input are a zstd frame. At the end they
-are merged by source and line, and compressed again.
+Each task writes its own file of rejected lines, in which those of each piece of input are a zstd
+frame. At the end they are merged by source and line, and compressed again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class RejectedLine(msgspec.Struct):
 
 
 class RejectsWriter:
-    """Writes rejected lines to a work file, in ranges that can be read on their own; a context manager."""
+    """Writes rejected lines to a work file, in ranges that can be read on their own.
+
+    A context manager.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = storage_of(path).create(path, for_work=True)
@@ -84,11 +87,15 @@ class RejectsWriter:
         self._bytes += self._file.write(self._compressor.compress(line))
 
     def end_range(self) -> tuple[int, int]:
-        """End the current range; return where it begins and ends, which is the same if it has no lines."""
+        """End the current range.
+
+        Return where it begins and ends, which is the same if it has no lines.
+        """
         if self._compressor is not None:
             self._bytes += self._file.write(self._compressor.flush())
             self._compressor = None
-        start, self._start = self._start, self._bytes
+        start = self._start
+        self._start = self._bytes
         return start, self._bytes
 
     def __enter__(self) -> Self:
@@ -131,14 +138,27 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
 
 
 def decode_rejected(path: str, number: int, line: bytes) -> RejectedLine:
-    """Decode a line of a rejects file; CorpusError if it is incomplete or its code does not exist."""
+    """Decode a line of a rejects file.
+
+    CorpusError if it is incomplete or its code does not exist.
+    """
     try:
         rejected = _decode(line)
-        raw = rejected.exact_bytes() if isinstance(rejected.raw, str) != isinstance(rejected.raw_base64, str) else None
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:  # base64 and UTF-8 raise kinds of ValueError
+        raw = (
+            rejected.exact_bytes()
+            if isinstance(rejected.raw, str) != isinstance(rejected.raw_base64, str)
+            else None
+        )
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        RecursionError,
+    ) as exc:  # base64 and UTF-8 raise kinds of ValueError
         raise CorpusError(path, f"not a rejected line: {exc}", number) from exc
     if raw is None:
-        raise CorpusError(path, "not a rejected line: it needs either `raw` or `raw_base64`", number)
+        raise CorpusError(
+            path, "not a rejected line: it needs either `raw` or `raw_base64`", number
+        )
     if b"\n" in raw:
         raise CorpusError(path, "not a rejected line: its raw line contains a newline", number)
     if rejected.code not in CODES:
@@ -151,16 +171,23 @@ def write_rejects(
 ) -> Written | None:
     """Merge rejected lines by source and line into one file; return None if there are none.
 
-    `ranges` has the rejected lines of pass 1. `left_out` are files with the records left out in pass 2, each one range
-    that is sorted by source and line. `names` are the sources, by the number of their shard.
+    `ranges` has the rejected lines of pass 1. `left_out` are files with the records left out in
+    pass 2, each one range that is sorted by source and line. `names` are the sources, by the number
+    of their shard.
     """
     wanted = [piece for piece in ranges if piece.end > piece.start]
     wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
-    lines: Iterator[bytes] = chain.from_iterable(_lines_of(piece, names[piece.shard]) for piece in wanted)
+    lines: Iterator[bytes] = chain.from_iterable(
+        _lines_of(piece, names[piece.shard]) for piece in wanted
+    )
     files = list(left_out)
     if files:
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(lines, *(_lines(file, 0, storage_of(file).size_of(file), size) for file in files), key=_location)
+        lines = merge(
+            lines,
+            *(_lines(file, 0, storage_of(file).size_of(file), size) for file in files),
+            key=_location,
+        )
     first = next(lines, None)
     if first is None:
         return None

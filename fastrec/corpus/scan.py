@@ -1,16 +1,18 @@
 r"""Scanning a corpus: list its parts, run one task per part, and collect the results in order.
 
-    parts_of(corpus, manifest) ──▶ one task per part, or per range of parts ──▶ run_in_order ──▶ results
+    parts_of(corpus, manifest) ──▶ one task per part, or per range of parts ──▶ run_in_order ──▶
+    results
 
-A task reads a part with `decode_lines`, or skims it with `skim_lines`: whole lines in a buffer that is reused. If it
-knows the columns of the part, `lines_at` reads only some lines.
+A task reads a part with `decode_lines`, or skims it with `skim_lines`: whole lines in a buffer that
+is reused. If it knows the columns of the part, `lines_at` reads only some lines.
 
     buffer   {"a": 1}\n{"a": 2}\n{"a":           two whole lines, and the beginning of a third
              {"a": 3}\n{"a": 4}\n                that beginning moves to the front before more is read
 
-A small buffer stays in the processor's cache, and the only text copied is the incomplete line at its end. The price:
-zstandard's reader does not notice a truncated file. So the sizes in the manifest are compared with what was read. If
-they differ, the part is read again by the reader that checks everything, to find out what is wrong.
+A small buffer stays in the processor's cache, and the only text copied is the incomplete line at
+its end. The price: zstandard's reader does not notice a truncated file. So the sizes in the
+manifest are compared with what was read. If they differ, the part is read again by the reader that
+checks everything, to find out what is wrong.
 """
 
 from __future__ import annotations
@@ -62,15 +64,22 @@ class PartTask(msgspec.Struct, frozen=True):
 
 
 def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
-    """List the parts in order; CorpusError if the manifest has a schema or a value that fastrec does not write."""
-    path, schema = join(corpus, MANIFEST), CORPUS_LABELS.get(manifest.schema)
+    """List the parts in order.
+
+    CorpusError if the manifest has a schema or a value that fastrec does not write.
+    """
+    path = join(corpus, MANIFEST)
+    schema = CORPUS_LABELS.get(manifest.schema)
     if schema is None:
         known = ", ".join(CORPUS_LABELS)
-        reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
+        reason = (
+            f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
+        )
         raise CorpusError(path, reason)
     sort_fields = schema.sort_fields
     if sorted(manifest.sort_fields) != sorted(sort_fields):
-        expected, found = ", ".join(sort_fields), ", ".join(manifest.sort_fields)
+        expected = ", ".join(sort_fields)
+        found = ", ".join(manifest.sort_fields)
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
     return [PartFile(file_in(corpus, part.file, path), part) for part in manifest.parts]
 
@@ -126,8 +135,14 @@ def decode_lines(
     order = Order(part, sort_fields)
     for chunk in _chunks(part, chunk_bytes, longest):
         if isinstance(chunk, LongLine):
-            raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
-        rows, data, start, number, size = [], chunk.data, 0, chunk.line, 0
+            raise CorpusError(
+                part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line
+            )
+        rows = []
+        data = chunk.data
+        start = 0
+        number = chunk.line
+        size = 0
         while start < len(data):  # `split` would look at each byte
             end = data.find(b"\n", start)
             end = end if end >= 0 else len(data)
@@ -139,11 +154,14 @@ def decode_lines(
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
                 reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
                 raise CorpusError(part.path, reason, number) from exc
-            start, number = end + 1, number + 1
+            start = end + 1
+            number = number + 1
         count += number - chunk.line
         yield rows, size
     if count != part.entry.records:
-        reason = f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
+        reason = (
+            f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
+        )
         raise CorpusError(part.path, reason)
 
 
@@ -151,13 +169,16 @@ def _chunks(part: PartFile, chunk_bytes: int, longest: int) -> Iterator[Chunk | 
     try:
         yield from shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest)
     except ForeignFormatError as exc:  # advice about inputs does not help here
-        raise CorpusError(part.path, f"is not a record in normal form: {exc.reason}; {VERIFY_HINT}", 1) from exc
+        raise CorpusError(
+            part.path, f"is not a record in normal form: {exc.reason}; {VERIFY_HINT}", 1
+        ) from exc
 
 
 def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step overwrites them."""
     shard = shard_at(part.path)
-    file_bytes, text_bytes = part.entry.bytes, part.entry.text_bytes
+    file_bytes = part.entry.bytes
+    text_bytes = part.entry.text_bytes
     total = 0
     if shard.size == file_bytes:
         try:
@@ -198,12 +219,17 @@ def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generato
             begin = start - offset
             line = bytes(memoryview(buffer)[begin : begin + line_bytes])
             if xxh3_64_intdigest(line) != fingerprint:
-                reason = f"does not have the line that its columns describe, at byte {start:,} of its text"
+                reason = (
+                    f"does not have the line that its columns describe, at byte {start:,} of "
+                    "its text"
+                )
                 raise CorpusError(part.path, f"{reason}; {VERIFY_HINT}")
             yield line
 
 
-def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[tuple[bytearray, int]]:
+def _shard_lines(
+    shard: Shard, text_bytes: int, buffer_bytes: int
+) -> Iterator[tuple[bytearray, int]]:
     if shard.format is not Format.ZSTD:
         yield from _lines(_readinto(shard.read_text()), text_bytes, buffer_bytes)
         return
@@ -216,19 +242,25 @@ def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[t
         _idle.append(decompressor)
 
 
-def _lines(readinto: Callable[[memoryview], int], longest: int, buffer_bytes: int) -> Iterator[tuple[bytearray, int]]:
+def _lines(
+    readinto: Callable[[memoryview], int], longest: int, buffer_bytes: int
+) -> Iterator[tuple[bytearray, int]]:
     buffer = bytearray(buffer_bytes)
     begun = 0  # bytes of an incomplete line at the start of the buffer
     while begun <= longest:
         if begun == len(buffer):
-            buffer = buffer + bytes(len(buffer))  # a new object: a caller may still hold a view of the old one
+            buffer = buffer + bytes(
+                len(buffer)
+            )  # a new object: a caller may still hold a view of the old one
         size = readinto(memoryview(buffer)[begun:])
         if not size:
             return
         filled = begun + size
         end = buffer.rfind(b"\n", begun, filled) + 1
         begun = filled - end
-        if end:  # without a newline nothing moves: moving a long line on every read would take quadratic time
+        # without a newline nothing moves: moving a long line on every read would take quadratic
+        # time
+        if end:
             yield buffer, end
             buffer[:begun] = buffer[end:filled]
 
@@ -248,14 +280,16 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
     return readinto
 
 
-# The head of a line has the fields that a record is sorted by. It is read without decoding the rest of the line. A
-# line in normal form begins with fields that are always in this order, and never hold an object:
+# The head of a line has the fields that a record is sorted by. It is read without decoding the rest
+# of the line. A line in normal form begins with fields that are always in this order, and never
+# hold an object:
 #
 #     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
 #      \______________________________________________ head _____________________________________________/
 #
-# All of them are always present, but for the metric (`evaluation_result_id`), which later versions have after
-# `evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head.
+# All of them are always present, but for the metric (`evaluation_result_id`), which later versions
+# have after `evaluation_name`. Quotes inside a string are escaped, so the first
+# `,"interaction_type":` of a line ends its head.
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -274,7 +308,9 @@ class LineHead(msgspec.Struct, gc=False):
         return decode_sample_id(self.sample_id)
 
     def metric(self) -> str | None:
-        return None if isinstance(self.evaluation_result_id, UnsetType) else self.evaluation_result_id
+        return (
+            None if isinstance(self.evaluation_result_id, UnsetType) else self.evaluation_result_id
+        )
 
 
 PositionOf = Callable[[LineHead | KeyEntry], Position]
@@ -299,12 +335,17 @@ _HEAD_END: Final = key_mark(DEFAULT_SCHEMA.head_fields[-1])
 
 
 def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
-    """Decode the head of the line that begins at `start`; MsgspecError if it is not a line in normal form."""
+    """Decode the head of the line that begins at `start`.
+
+    MsgspecError if it is not a line in normal form.
+    """
     end = data.find(_HEAD_END, start)
     return _decode_head(data[start : max(start, end)] + b"}")
 
 
-def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:
+def lines_with(
+    data: bytes | bytearray, needles: Sequence[bytes], end: int
+) -> Iterator[tuple[int, int]]:
     """Yield where lines that contain one of some needles begin and end, newline included."""
     found = [find(data, needle, 0, end) for needle in needles]
     while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
@@ -320,7 +361,9 @@ def position_maker(fields: Sequence[str]) -> PositionOf:
     """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
     if len(fields) > 1 and _POSITIONS.keys().isdisjoint(fields):
         return attrgetter(*fields)
-    values: list[Callable[[Any], Any]] = [_POSITIONS.get(field) or attrgetter(field) for field in fields]
+    values: list[Callable[[Any], Any]] = [
+        _POSITIONS.get(field) or attrgetter(field) for field in fields
+    ]
     return lambda head: tuple([value(head) for value in values])
 
 
@@ -332,19 +375,29 @@ class Order:
         self._position_of = position_maker(sort_fields)
         texts = list(takewhile(lambda field: field not in _POSITIONS, sort_fields))
         self._texts_of = attrgetter(*texts) if texts else self._position_of
-        self._last: tuple[Any, LineHead] | None = None  # its first fields, which mostly differ, and its head
+        self._last: tuple[Any, LineHead] | None = (
+            None  # its first fields, which mostly differ, and its head
+        )
         self._sample_id = list(sort_fields).index("sample_id")
 
     def check(self, head: LineHead, line: int | None = None) -> None:
-        """Check a line that comes after those that were checked before; CorpusError if it belongs before them."""
+        """Check a line that comes after those that were checked before.
+
+        CorpusError if it belongs before them.
+        """
         texts = self._texts_of(head)
-        if self._last and texts <= self._last[0] and self._position_of(head) < self._position_of(self._last[1]):
+        if (
+            self._last
+            and texts <= self._last[0]
+            and self._position_of(head) < self._position_of(self._last[1])
+        ):
             raise unsorted_error(self._path, line)
         self._last = texts, head
 
     def end(self, last: KeyEntry) -> None:
         """Check that the last line has the last key of the manifest, which may spell a huge `sample_id` otherwise."""
-        found, expected = list(self._position_of(self._last[1]) if self._last else ()), list(self._position_of(last))
+        found = list(self._position_of(self._last[1]) if self._last else ())
+        expected = list(self._position_of(last))
         if found:
             del found[self._sample_id], expected[self._sample_id]
             if found != expected:
@@ -352,7 +405,9 @@ class Order:
 
 
 def unsorted_error(path: str, line: int | None = None) -> CorpusError:
-    return CorpusError(path, f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}", line)
+    return CorpusError(
+        path, f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}", line
+    )
 
 
 def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:
@@ -367,4 +422,7 @@ def _metric_position(head: LineHead | KeyEntry) -> tuple[bool, str]:
     return (True, value) if isinstance(value, str) else (False, "")
 
 
-_POSITIONS: Final[dict[str, Callable[[Any], Any]]] = {"sample_id": _sample_position, METRIC: _metric_position}
+_POSITIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "sample_id": _sample_position,
+    METRIC: _metric_position,
+}

@@ -3,8 +3,8 @@
     part-00000.jsonl.zst      the records
     part-00000.sources.zst    for each of them, in the same order: {"source":"runs/a.jsonl.zst","line":12}
 
-`normalize --track-sources` writes these files. Of duplicates, the source is the first one in the order of the inputs,
-which the line counts call kept.
+`normalize --track-sources` writes these files. Of duplicates, the source is the first one in the
+order of the inputs, which the line counts call kept.
 """
 
 from __future__ import annotations
@@ -52,18 +52,23 @@ def has_sources(manifest: Manifest) -> bool:
 def need_sources(corpus: str, manifest: Manifest) -> None:
     if not has_sources(manifest):
         raise UsageError(
-            f"{shown(corpus)} does not say where its records come from: make it with `normalize --track-sources`"
+            f"{shown(corpus)} does not say where its records come from: make it with `normalize "
+            "--track-sources`"
         )
 
 
-def read_sources(corpus: str, part: PartEntry, numbers: Iterable[int] | None = None) -> Iterator[Source]:
+def read_sources(
+    corpus: str, part: PartEntry, numbers: Iterable[int] | None = None
+) -> Iterator[Source]:
     """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order."""
     path = sources_file(corpus, part)
     lines = source_lines(path)
     for wanted in range(part.records) if numbers is None else numbers:
         found = next((found for found in lines if found[0] > wanted), None)
         if found is None:
-            raise CorpusError(path, f"has fewer lines than the {part.records:,} records of its part")
+            raise CorpusError(
+                path, f"has fewer lines than the {part.records:,} records of its part"
+            )
         yield decode_source(path, *found)
 
 
@@ -72,7 +77,9 @@ def source_lines(path: str) -> Iterator[tuple[int, bytes]]:
         yield from numbered_lines(path)
     except ShardMissingError as exc:
         reason = exc.reason if storage_of(path).exists(path) else "is missing"
-        raise CorpusError(path, f"{reason}: `fastrec verify` lists everything that is wrong with a corpus") from exc
+        raise CorpusError(
+            path, f"{reason}: `fastrec verify` lists everything that is wrong with a corpus"
+        ) from exc
 
 
 def decode_source(path: str, number: int, line: bytes) -> Source:
@@ -83,7 +90,10 @@ def decode_source(path: str, number: int, line: bytes) -> Source:
 
 
 def sources_file(corpus: str, part: PartEntry) -> str:
-    """Return the path of the sources of a part of a published corpus; CorpusError if the manifest lists none."""
+    """Return the path of the sources of a part of a published corpus.
+
+    CorpusError if the manifest lists none.
+    """
     if part.sources is msgspec.UNSET:
         raise CorpusError(join(corpus, MANIFEST), f"lists no sources of {part.file}")
     return file_in(corpus, part.sources.file, join(corpus, MANIFEST))

@@ -6,15 +6,15 @@
     DIR/.OUT.….fastrec-work/0123456789abcdef/    runs and the journal of a run
     OUT.refused/                                 the corpus of the last run, if it was refused: copied from OUT
 
-Readers take the files that the manifest names, and no others. No two runs write files of the same name, so a run that
-lost its lease and does not know it yet disturbs nobody. The manifest is the only object that all runs write, and it is
-written only if it still is the one that this run saw at the start. So of two runs that replace the same corpus, one
-publishes, and the other one fails.
+Readers take the files that the manifest names, and no others. No two runs write files of the same
+name, so a run that lost its lease and does not know it yet disturbs nobody. The manifest is the
+only object that all runs write, and it is written only if it still is the one that this run saw at
+the start. So of two runs that replace the same corpus, one publishes, and the other one fails.
 
-Nothing is removed that a manifest names, or may yet name: a run whose lease has lapsed may be just about to publish.
-Once this run has published, no run that began before can. Only then it removes the files of the corpus that it
-replaced, and those that other runs left before that moment. In a store without conditional requests, it removes the
-latter only if their run has certainly ended.
+Nothing is removed that a manifest names, or may yet name: a run whose lease has lapsed may be just
+about to publish. Once this run has published, no run that began before can. Only then it removes
+the files of the corpus that it replaced, and those that other runs left before that moment. In a
+store without conditional requests, it removes the latter only if their run has certainly ended.
 
 Without a manifest or a lease, nothing in OUT is ours, whatever its name.
 """
@@ -37,7 +37,9 @@ from fastrec.storage.shared_object import ChangedError, SharedObject
 _LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
-_FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|columns|sources\.zst)")
+_FILE = re.compile(
+    r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|columns|sources\.zst)"
+)
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 
 
@@ -75,7 +77,9 @@ class StoreOutput(Output):
         self._lease = lease
         self.refused = url + REFUSED
         self._new_manifest = b""
-        self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional)
+        self._manifest = SharedObject(
+            OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional
+        )
         self._old_manifest = self._manifest.read()
         self._old_files = kind.files(self._old_manifest) if self._old_manifest else set()
 
@@ -94,13 +98,17 @@ class StoreOutput(Output):
 
     def _leftovers(self) -> list[str]:
         """List the unpublished files of all runs; all others belong to somebody else, and stay."""
-        return [path for path in self._unpublished() if is_of_a_run(path.removeprefix(f"{self._url}/"))]
+        return [
+            path for path in self._unpublished() if is_of_a_run(path.removeprefix(f"{self._url}/"))
+        ]
 
     def _token_of(self, path: str) -> str | None:
         return token_in(path.removeprefix(f"{self._url}/"))
 
     def _unpublished(self) -> list[str]:
-        published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)}
+        published = {
+            join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)
+        }
         return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
 
     def rename(self, name: str, new_name: str) -> None:
@@ -116,13 +124,19 @@ class StoreOutput(Output):
         if self._old_manifest is not None and not overwrite:
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
         if self._old_manifest is not None and not self._old_files:
-            raise UsageError(f"{name} holds a {self._kind.marker} that is not of {self._kind.name}: choose another")
+            raise UsageError(
+                f"{name} holds a {self._kind.marker} that is not of {self._kind.name}: choose "
+                "another"
+            )
         others = sorted(set(self._unpublished()).difference(self._leftovers()))
         if others and self._old_manifest is None:
             raise _foreign_file(self._url, others[0], self._kind)
 
     def prepare(self, *, fresh: bool) -> None:
-        """Abort uploads that were never completed; with `fresh`, remove the work of earlier runs."""
+        """Abort uploads that were never completed.
+
+        With `fresh`, remove the work of earlier runs.
+        """
         storage = storage_of(self.work)
         if fresh:
             storage.remove_all(self.work_root)
@@ -140,8 +154,11 @@ class StoreOutput(Output):
             self._manifest.write(self._new_manifest)
         except ChangedError:
             raise LostLeaseError(self._url, "which has published a corpus since") from None
-        old, self._old_files = self._old_files, self._kind.files(self._new_manifest)
-        with contextlib.suppress(OSError, LockedError):  # files that stay do no harm; a later run removes them
+        old = self._old_files
+        self._old_files = self._kind.files(self._new_manifest)
+        with contextlib.suppress(
+            OSError, LockedError
+        ):  # files that stay do no harm; a later run removes them
             self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
             OBJECT_STORE.remove(*filter(self._is_useless, leftovers))
@@ -164,7 +181,11 @@ class StoreOutput(Output):
         """Raise a UsageError if there are objects in `OUT.refused` without a lease or the manifest of a refused one."""
         marker = join(self.refused, self._kind.marker)
         files = OBJECT_STORE.files_in(self.refused)
-        is_ours = is_refused(OBJECT_STORE.read_all(marker)) if marker in files else join(self.refused, _LEASE) in files
+        is_ours = (
+            is_refused(OBJECT_STORE.read_all(marker))
+            if marker in files
+            else join(self.refused, _LEASE) in files
+        )
         if files and not is_ours:
             raise not_refused(self.refused)
 
@@ -229,15 +250,22 @@ class StoreOutput(Output):
             if not is_url(self.work_root):
                 used = {parent_and_name(path)[0] for path in kept}
                 files = storage.files_in(self.work_root)
-                storage.remove(*(path for path in files if storage.is_directory(path) and path not in used))
+                storage.remove(
+                    *(path for path in files if storage.is_directory(path) and path not in used)
+                )
 
     def earlier_journals(self) -> list[str]:
         files = map(parent_and_name, self._work_files())
-        return sorted({join(directory, "journal") for directory, name in files if name.startswith("journal")})
+        return sorted(
+            {join(directory, "journal") for directory, name in files if name.startswith("journal")}
+        )
 
     def reuse(self, path: str, name: str) -> str:
         """Keep a file under its name, if that differs in the token only; else copy it within the store."""
-        if _stem_of(parent_and_name(path)[1]) == _stem_of(name) and parent_and_name(path)[0] == self._url:
+        if (
+            _stem_of(parent_and_name(path)[1]) == _stem_of(name)
+            and parent_and_name(path)[0] == self._url
+        ):
             return path
         OBJECT_STORE.copy(path, self.staged(name))
         return self.staged(name)
@@ -249,14 +277,27 @@ class StoreOutput(Output):
         """List the work files of all runs, besides the list of kept work and the journal of this one."""
         storage = storage_of(self.work_root)
         files = storage.files_in(self.work_root)
-        if not is_url(self.work_root):  # these are directories; in a store, they are all files below it
-            files = [file for path in files if storage.is_directory(path) for file in storage.files_in(path)]
+        if not is_url(
+            self.work_root
+        ):  # these are directories; in a store, they are all files below it
+            files = [
+                file
+                for path in files
+                if storage.is_directory(path)
+                for file in storage.files_in(path)
+            ]
         own = join(self.work, "journal")
-        return [path for path in files if path != self.kept_path and (journals or not path.startswith(own))]
+        return [
+            path
+            for path in files
+            if path != self.kept_path and (journals or not path.startswith(own))
+        ]
 
 
 @contextlib.contextmanager
-def open_store_output(output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool) -> Iterator[StoreOutput]:
+def open_store_output(
+    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool
+) -> Iterator[StoreOutput]:
     output = output.rstrip("/")
     lease = lease_of(output, kind)
     with lease.held():
@@ -275,7 +316,10 @@ def open_store_output(output: str, kind: Kind, work: str, *, overwrite: bool, fr
 
 
 def lease_of(output: str, kind: Kind) -> Lease:
-    """Return the lease of an output, which is not taken yet; UsageError if the output cannot be ours."""
+    """Return the lease of an output, which is not taken yet.
+
+    UsageError if the output cannot be ours.
+    """
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
     lease = Lease(OBJECT_STORE, join(output, _LEASE), output)
@@ -287,4 +331,6 @@ def lease_of(output: str, kind: Kind) -> Lease:
 
 
 def _foreign_file(output: str, path: str, kind: Kind) -> UsageError:
-    return UsageError(f"{shown(output)} holds something else than {kind.name}, {shown(path)}: choose another")
+    return UsageError(
+        f"{shown(output)} holds something else than {kind.name}, {shown(path)}: choose another"
+    )

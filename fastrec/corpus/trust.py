@@ -1,12 +1,13 @@
 """Which corpora are trusted: the lines of a trusted corpus are valid and in normal form, so they are not judged again.
 
-Pass 1 takes their records from columns. So a corpus is also judged if columns cannot tell what the judge would find in
-its lines: turns of two versions, or metrics in a version without metrics.
+Pass 1 takes their records from columns. So a corpus is also judged if columns cannot tell what the
+judge would find in its lines: turns of two versions, or metrics in a version without metrics.
 
-A manifest proves that the parts are complete. It does not prove that somebody judged their records, because anybody can
-write a manifest. So the state directory has a list of the manifests that this user has published, with the build that
-made each. Only these corpora are trusted, unless the user says otherwise (`--trust`, `--judge`). A corpus made with
-records that were taken on trust (`--trust`) is not on the list: its manifest names where they are from.
+A manifest proves that the parts are complete. It does not prove that somebody judged their records,
+because anybody can write a manifest. So the state directory has a list of the manifests that this
+user has published, with the build that made each. Only these corpora are trusted, unless the user
+says otherwise (`--trust`, `--judge`). A corpus made with records that were taken on trust
+(`--trust`) is not on the list: its manifest names where they are from.
 """
 
 from __future__ import annotations
@@ -43,18 +44,24 @@ _MOST_OVERLAPS: Final = 3
 
 
 def remember(document: bytes, *, is_guess: bool = True) -> None:
-    """Note that this build has published a corpus with this manifest. If that is not possible, it is judged again.
+    """Note that this build has published a corpus with this manifest.
 
-    `is_guess` says that its version followed from its records, so that none of the default version names a metric.
+    If that is not possible, it is judged again.
+
+    `is_guess` says that its version followed from its records, so that none of the default version
+    names a metric.
     """
-    path, line = _list_path(), _line_of(document, is_guess=is_guess)
+    path = _list_path()
+    line = _line_of(document, is_guess=is_guess)
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = _read_list()
         if line in lines:
             return
         if len(lines) < _MOST:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w"
+            ) as file:
                 file.write(line + "\n")
             return
         new = path.with_name(f"{_LIST}-{os.getpid()}")
@@ -74,9 +81,12 @@ def trusted_shards(
     judge: bool,
     notice: Callable[[str], None] = lambda _: None,
 ) -> list[Shard]:
-    """Mark the shards that are parts of trusted corpora; `notice` receives why the other corpora are judged.
+    """Mark the shards that are parts of trusted corpora.
 
-    `sort_fields` is the order of the new corpus. If its version `is_guess`, it follows from the records.
+    `notice` receives why the other corpora are judged.
+
+    `sort_fields` is the order of the new corpus. If its version `is_guess`, it follows from the
+    records.
     """
     if judge:
         return list(shards)
@@ -90,7 +100,11 @@ def trusted_shards(
         try:
             manifest = msgspec.json.decode(document, type=Manifest)
             reason = _why_other(manifest, target, algorithm) or _why_not_ours(
-                document, manifest, published, trust=trust, is_guess=is_guess and target is DEFAULT_SCHEMA
+                document,
+                manifest,
+                published,
+                trust=trust,
+                is_guess=is_guess and target is DEFAULT_SCHEMA,
             )
             if not reason and target is DEFAULT_SCHEMA and _has_other_turns(corpus, manifest):
                 reason = "some have turns of two versions"
@@ -100,7 +114,11 @@ def trusted_shards(
             notice(f"the records of {shown(corpus)} are judged again: {reason}")
             continue
         options = manifest.options
-        compression = f"{options.get('compression')} {options.get('level')}" if published & _lines_of(document) else ""
+        compression = (
+            f"{options.get('compression')} {options.get('level')}"
+            if published & _lines_of(document)
+            else ""
+        )
         parts = {part.file: part for part in manifest.parts}
         for shard in shards:
             folder, name = parent_and_name(shard.path)
@@ -116,7 +134,13 @@ def trusted_shards(
 
 def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     """The corpora that are trusted although this user has not published them."""
-    return sorted({utf8(parent_and_name(shard.path)[0]) for shard in shards if shard.trusted and not shard.compression})
+    return sorted(
+        {
+            utf8(parent_and_name(shard.path)[0])
+            for shard in shards
+            if shard.trusted and not shard.compression
+        }
+    )
 
 
 def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
@@ -132,18 +156,26 @@ def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
 
 
 def _why_other(manifest: Manifest, target: Schema, algorithm: str) -> str:
-    """Why the lines of a corpus are not as those of the corpus that is made from it; empty if they are."""
+    """Why the lines of a corpus are not as those of the corpus that is made from it.
+
+    Empty if they are.
+    """
     options = manifest.options
     if manifest.schema != target.label:
         return f"they have schema {manifest.schema}, and the new corpus has {target.label}"
     if options.get("hash") != algorithm:
-        return f"their sample_hash is by {options.get('hash')}, and that of the new corpus by {algorithm}"
+        return (
+            f"their sample_hash is by {options.get('hash')}, and that of the new corpus by "
+            f"{algorithm}"
+        )
     if options.get("sample_hash") == "fill":
         return "it was made with --sample-hash fill, so a sample_hash may be wrong"
     return "it was refused" if manifest.refused else ""
 
 
-def _why_not_ours(document: bytes, manifest: Manifest, published: set[str], *, trust: bool, is_guess: bool) -> str:
+def _why_not_ours(
+    document: bytes, manifest: Manifest, published: set[str], *, trust: bool, is_guess: bool
+) -> str:
     """Why a corpus is not trusted; empty if it is."""
     if _line_of(document) in published or (published & _lines_of(document) and not is_guess):
         return ""
@@ -154,7 +186,11 @@ def _why_not_ours(document: bytes, manifest: Manifest, published: set[str], *, t
         return "another build of fastrec made it"
     if trust:
         return ""
-    reason = "it was made with --trust" if manifest.trusted else "you have not published it with this fastrec"
+    reason = (
+        "it was made with --trust"
+        if manifest.trusted
+        else "you have not published it with this fastrec"
+    )
     return f"{reason}; --trust takes them as they are"
 
 

@@ -1,7 +1,7 @@
 """Writing a compressed, checksummed shard: the same text always gives the same bytes.
 
-So everything that influences the bytes is fixed: one thread, no declared size, no time or name in a header. The
-compressor gets the text in steps of one size, however it arrives.
+So everything that influences the bytes is fixed: one thread, no declared size, no time or name in a
+header. The compressor gets the text in steps of one size, however it arrives.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ShardWriter:
-    """Writes text to a new file. The file appears, complete and synced, when `finish` returns; a context manager.
+    """Writes text to a new file.
+
+    The file appears, complete and synced, when `finish` returns; a context manager.
 
     Without `synced`, whoever publishes it has to sync it.
     """
@@ -60,18 +62,22 @@ class ShardWriter:
         self._waiting_bytes = 0
 
     def write(self, texts: Iterable[bytes | memoryview]) -> None:
-        waiting, size = self._waiting, self._waiting_bytes
+        waiting = self._waiting
+        size = self._waiting_bytes
         for text in texts:
             waiting.append(text)
             size += len(text)
-            if size >= _STEP:  # joined in steps, the text is still in the cache when it is hashed and compressed
+            if (
+                size >= _STEP
+            ):  # joined in steps, the text is still in the cache when it is hashed and compressed
                 view = memoryview(b"".join(waiting))
                 whole = size - size % _STEP
                 for start in range(0, whole, _STEP):
                     self._put(view[start : start + _STEP])
                 waiting = [view[whole:]]
                 size -= whole
-        self._waiting, self._waiting_bytes = [b"".join(waiting)], size
+        self._waiting = [b"".join(waiting)]
+        self._waiting_bytes = size
 
     def _put(self, text: memoryview) -> None:
         self._text_hash.update(text)
@@ -88,7 +94,9 @@ class ShardWriter:
         self._put(memoryview(b"".join(self._waiting)))
         self._store(self._flush())
         self._file.finish()
-        return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
+        return Written(
+            self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest()
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -104,10 +112,13 @@ class NotACopyError(Exception):
 class ShardCopier(ShardWriter):
     """Writes text that is already there, as a part of another corpus: its file is copied if the text is the same.
 
-    `raw_hash` is the 128-bit xxh3 of the file as it was read. If the text `is_known` to be the same, it is not written.
+    `raw_hash` is the 128-bit xxh3 of the file as it was read. If the text `is_known` to be the
+    same, it is not written.
     """
 
-    def __init__(self, path: str, source: Shard, raw_hash: str, *, is_known: bool, synced: bool = True) -> None:
+    def __init__(
+        self, path: str, source: Shard, raw_hash: str, *, is_known: bool, synced: bool = True
+    ) -> None:
         super().__init__(path, "none", 0, synced=synced)
         self._source = source
         self._raw_hash = raw_hash
@@ -117,17 +128,28 @@ class ShardCopier(ShardWriter):
         """Do nothing: the text only has to be compared."""
 
     def finish(self) -> Written:
-        """Copy the file; NotACopyError if its text is another one, ShardError if it is not the file that was read."""
+        """Copy the file.
+
+        NotACopyError if its text is another one, ShardError if it is not the file that was read.
+        """
         self._put(memoryview(b"".join(self._waiting)))
-        listed, digest = self._source.listed, xxh3_128()
-        if not listed or (not self._is_known and self._text_hash.hexdigest() != listed.text_xxh3_128):
+        listed = self._source.listed
+        digest = xxh3_128()
+        if not listed or (
+            not self._is_known and self._text_hash.hexdigest() != listed.text_xxh3_128
+        ):
             raise NotACopyError
         with storage_of(self._source.path).open_reader(self._source.path) as source:
             while block := source.read(_STEP):
-                digest.update(block)  # its SHA-256, which takes far longer, was compared when it was read
+                digest.update(
+                    block
+                )  # its SHA-256, which takes far longer, was compared when it was read
                 self._file.write(block)
         if digest.hexdigest() != self._raw_hash:
-            raise ShardError(self._source.path, "changed while it was read: wait until it is complete, and run again")
+            raise ShardError(
+                self._source.path,
+                "changed while it was read: wait until it is complete, and run again",
+            )
         self._file.finish()
         return Written(listed.bytes, listed.sha256, listed.text_bytes, listed.text_xxh3_128)
 
@@ -139,7 +161,9 @@ _idle: Final[dict[int, zstandard.ZstdCompressor]] = {}
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
     from_level = zstandard.ZstdCompressionParameters.from_level
     window_log = max(from_level(level).window_log, _WINDOW_LOG)
-    parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True, **_TUNED.get(level, {}))
+    parameters = from_level(
+        level, window_log=window_log, threads=0, write_checksum=True, **_TUNED.get(level, {})
+    )
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 

@@ -1,7 +1,7 @@
 """Engines: they run tasks, and yield the results as tasks finish.
 
-A task is a function of one argument that takes paths and returns counts. All engines run the same functions; there is
-no debug path.
+A task is a function of one argument that takes paths and returns counts. All engines run the same
+functions; there is no debug path.
 """
 
 from fastrec.engine.base import Engine, SerialEngine

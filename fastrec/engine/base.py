@@ -46,7 +46,10 @@ OTHER_PHASE: Final = "check and count"
 
 
 class Engine:
-    """Runs tasks, and measures their times. A context manager: on exit, all processes that it started end."""
+    """Runs tasks, and measures their times.
+
+    A context manager: on exit, all processes that it started end.
+    """
 
     jobs: int
 
@@ -55,14 +58,19 @@ class Engine:
         """Where the time of all tasks so far went, by what they do."""
         return {}
 
-    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        """Run a task on each argument; yield the number of the argument and the result, as tasks finish.
+    def run(
+        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+    ) -> Iterator[tuple[int, Result]]:
+        """Run a task on each argument.
 
-        Arguments are taken only a few ahead of the running tasks, so that they can be made lazily. An exception of a
-        task is raised here. A task has the limits of the caller.
+        Yield the number of the argument and the result, as tasks finish.
+
+        Arguments are taken only a few ahead of the running tasks, so that they can be made lazily.
+        An exception of a task is raised here. A task has the limits of the caller.
         """
         name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
-        phase, started = self.times.setdefault(name, Phase(name)), time.perf_counter()
+        phase = self.times.setdefault(name, Phase(name))
+        started = time.perf_counter()
         timed = partial(_run_task, task, current_limits())
         for number, (result, seconds, cpu_seconds) in self._run_timed(timed, arguments):
             phase.tasks += 1
@@ -77,7 +85,9 @@ class Engine:
         """Do what `run` does, with a task that measures its times."""
         raise NotImplementedError
 
-    def on_every_worker(self, _question: Callable[..., Result], *_arguments: Any) -> dict[str, Result]:
+    def on_every_worker(
+        self, _question: Callable[..., Result], *_arguments: Any
+    ) -> dict[str, Result]:
         """Call a function once on every worker of a cluster; return the answers by worker."""
         return {}
 
@@ -97,9 +107,16 @@ class SerialEngine(Engine):
         return ((number, task(argument)) for number, argument in enumerate(arguments))
 
 
-def _run_task(task: Callable[[Argument], Result], limits: Limits, argument: Argument) -> Timed[Result]:
-    """Run a task. A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of ours."""
-    started, cpu_started = time.perf_counter(), time.process_time()
+def _run_task(
+    task: Callable[[Argument], Result], limits: Limits, argument: Argument
+) -> Timed[Result]:
+    """Run a task.
+
+    A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of
+    ours.
+    """
+    started = time.perf_counter()
+    cpu_started = time.process_time()
     try:
         with use_limits(limits):
             return task(argument), time.perf_counter() - started, time.process_time() - cpu_started
@@ -113,10 +130,11 @@ def _run_task(task: Callable[[Argument], Result], limits: Limits, argument: Argu
 def _keep_freed_memory() -> None:
     """Let the C library keep a few megabytes of freed memory for the next blocks of text, instead of returning them.
 
-    glibc returns memory at the end of its heap, and each page that it gets back later costs a page fault. It keeps
-    twice as much as the largest block that it mapped on its own and that was freed. So it is given such a block, which
-    is never touched. Together with decompressors that are used again, `normalize` of real text has 65,000 page faults
-    instead of 262,000, which were 3 % of its time.
+    glibc returns memory at the end of its heap, and each page that it gets back later costs a page
+    fault. It keeps twice as much as the largest block that it mapped on its own and that was freed.
+    So it is given such a block, which is never touched. Together with decompressors that are used
+    again, `normalize` of real text has 65,000 page faults instead of 262,000, which were 3 % of its
+    time.
     """
     with suppress(MemoryError):
         bytes(_KEPT_BYTES)

@@ -1,11 +1,11 @@
 """The cluster engine: tasks on the workers of a Dask cluster, through its client.
 
-joblib's Dask backend hangs when a worker dies. The client does not: the scheduler gives the task to another worker, and
-fails after some deaths. But the client does not notice that all workers or the scheduler are gone, so the engine looks
-at the cluster regularly, and ends the run.
+joblib's Dask backend hangs when a worker dies. The client does not: the scheduler gives the task to
+another worker, and fails after some deaths. But the client does not notice that all workers or the
+scheduler are gone, so the engine looks at the cluster regularly, and ends the run.
 
-A Dask worker may have several threads, and may be presumed dead while it still works. So tasks of one process run one
-at a time, and each writes files under names of its own.
+A Dask worker may have several threads, and may be presumed dead while it still works. So tasks of
+one process run one at a time, and each writes files under names of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = (
+    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
+)
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
 _FAST_WORKERS: Final = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
-    # By default memory goes back to the system after each use, and tasks request it again: a quarter of their time.
+    # By default memory goes back to the system after each use, and tasks request it again: a
+    # quarter of their time.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 30,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 30,
     "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
@@ -57,26 +60,42 @@ class ClusterEngine(Engine):
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
             for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
-                running[self._client.submit(_run_alone, identity(), task, numbered[1], pure=False)] = numbered
+                running[
+                    self._client.submit(_run_alone, identity(), task, numbered[1], pure=False)
+                ] = numbered
             if not running:
                 return
             for future in self._finished(running):
                 number, argument = running.pop(future)
                 yield number, self._result_of(future, argument)
 
-    def on_every_worker(self, question: Callable[..., Result], *arguments: Any) -> dict[str, Result]:
-        """Call a function on every worker. `Client.run` does this too, but waits for a frozen worker for ever."""
+    def on_every_worker(
+        self, question: Callable[..., Result], *arguments: Any
+    ) -> dict[str, Result]:
+        """Call a function on every worker.
+
+        `Client.run` does this too, but waits for a frozen worker for ever.
+        """
         patience = current_limits().cluster_patience_seconds
         ask_all = partial(self._client._run, on_error="return")  # noqa: SLF001
         try:
-            answers: dict[str, Any] = self._client.sync(ask_all, question, *arguments, callback_timeout=patience)
+            answers: dict[str, Any] = self._client.sync(
+                ask_all, question, *arguments, callback_timeout=patience
+            )
         except TimeoutError as exc:
-            reason = f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
+            reason = (
+                f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
+            )
             raise self._error(reason) from exc
-        answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}  # it died
+        answers = {
+            worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)
+        }  # it died
         for worker, answer in sorted(answers.items()):
             if isinstance(answer, Exception):
-                reason = f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): fix or remove it"
+                reason = (
+                    f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): "
+                    "fix or remove it"
+                )
                 raise self._error(reason) from answer
         return answers
 
@@ -88,7 +107,11 @@ class ClusterEngine(Engine):
         while futures:
             try:
                 with self._client.as_current():
-                    return list(_distributed().wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done)
+                    return list(
+                        _distributed()
+                        .wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
+                        .done
+                    )
             except TimeoutError:
                 pass
             except _distributed().CancelledError as exc:
@@ -100,7 +123,10 @@ class ClusterEngine(Engine):
         return []
 
     def _result_of(self, future: Any, argument: object) -> Any:
-        """Fetch a result. If its worker dies first, the scheduler runs the task again on another worker."""
+        """Fetch a result.
+
+        If its worker dies first, the scheduler runs the task again on another worker.
+        """
         while True:
             try:
                 return future.result(timeout=current_limits().cluster_patience_seconds)
@@ -119,7 +145,9 @@ class ClusterEngine(Engine):
         if self._client.status != "running":
             return "the scheduler was gone"
         try:
-            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5)
+            workers = self._client.sync(
+                self._client.scheduler.ncores, callback_timeout=_LOOK_SECONDS * 5
+            )
         except (OSError, TimeoutError):
             return "the scheduler did not answer"
         self.jobs = max(len(workers), 1)
@@ -140,13 +168,18 @@ class ClusterEngine(Engine):
         return self
 
     def _connect(self) -> None:
-        """Connect to the scheduler, and wait for a worker. Dask waits for ever if a scheduler never answers."""
+        """Connect to the scheduler, and wait for a worker.
+
+        Dask waits for ever if a scheduler never answers.
+        """
         seconds = current_limits().cluster_connect_seconds
         deadline = time.monotonic() + seconds
         try:
             self._client = _bounded_client(self._cluster or self._scheduler, seconds)
         except (OSError, ValueError) as exc:
-            raise self._error(f"no scheduler with workers answers there ({exc or type(exc).__name__})") from exc
+            raise self._error(
+                f"no scheduler with workers answers there ({exc or type(exc).__name__})"
+            ) from exc
         while trouble := self._look():
             if time.monotonic() > deadline:
                 raise self._error(f"no scheduler with workers answers there ({trouble})")
@@ -156,9 +189,16 @@ class ClusterEngine(Engine):
         distributed = _distributed()
         import dask  # noqa: PLC0415 - distributed has imported it
 
-        options = {"threads_per_worker": 1, "processes": True, "memory_limit": 0, "dashboard_address": ":0"}
+        options = {
+            "threads_per_worker": 1,
+            "processes": True,
+            "memory_limit": 0,
+            "dashboard_address": ":0",
+        }
         with dask.config.set(_FAST_WORKERS):
-            return distributed.LocalCluster(n_workers=self.jobs, silence_logs=logging.CRITICAL, **options)
+            return distributed.LocalCluster(
+                n_workers=self.jobs, silence_logs=logging.CRITICAL, **options
+            )
 
     def _refuse_other_builds(self) -> None:
         for worker, there in sorted(self.on_every_worker(identity).items()):
@@ -166,9 +206,13 @@ class ClusterEngine(Engine):
                 raise self._error(_refusal(worker, found))
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it logs errors about what we close
+        logging.getLogger("distributed").setLevel(
+            logging.CRITICAL
+        )  # it logs errors about what we close
         for ours in filter(None, (self._client, self._cluster)):
-            with contextlib.suppress(TimeoutError):  # of frozen workers, whose tasks are done or abandoned
+            with contextlib.suppress(
+                TimeoutError
+            ):  # of frozen workers, whose tasks are done or abandoned
                 ours.close(timeout=5)
 
 
@@ -197,8 +241,13 @@ def _bounded_client(address: Any, seconds: float) -> Any:
     return Client(address, timeout=seconds, set_as_default=False)
 
 
-def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Run a task. Runs in a worker, which may have joined after the builds of all others were compared."""
+def _run_alone(
+    expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument
+) -> Result:
+    """Run a task.
+
+    Runs in a worker, which may have joined after the builds of all others were compared.
+    """
     if found := differences(identity(), expected):
         worker = _distributed().get_worker()
         raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))

@@ -1,16 +1,19 @@
 """The pool engine: tasks in worker processes.
 
-If this process has a single thread, workers are forked: they start within milliseconds, with all modules loaded.
-Otherwise a forked process may inherit a lock that is never released, so workers are fresh interpreters that start half
-a second later, in the pool that joblib uses (loky). Its executor is used directly: the generators of `joblib.Parallel`
-take arguments without waiting for the consumer of the results.
+If this process has a single thread, workers are forked: they start within milliseconds, with all
+modules loaded. Otherwise a forked process may inherit a lock that is never released, so workers are
+fresh interpreters that start half a second later, in the pool that joblib uses (loky). Its executor
+is used directly: the generators of `joblib.Parallel` take arguments without waiting for the
+consumer of the results.
 
-A worker that dies breaks its pool, and nobody knows which task killed it. So a new pool starts, and all tasks that were
-running are suspects: each runs again alone. A task that kills its worker again is named in the error.
+A worker that dies breaks its pool, and nobody knows which task killed it. So a new pool starts, and
+all tasks that were running are suspects: each runs again alone. A task that kills its worker again
+is named in the error.
 
-An executor can wait for ever: for the other half of a result whose sender died, for a worker that hangs inside a native
-library, or because its own thread died. So the engine checks workers and executor itself, and ends such a pool. Tasks
-then count as if their workers had died. A worker that stays stopped is killed.
+An executor can wait for ever: for the other half of a result whose sender died, for a worker that
+hangs inside a native library, or because its own thread died. So the engine checks workers and
+executor itself, and ends such a pool. Tasks then count as if their workers had died. A worker that
+stays stopped is killed.
 """
 
 from __future__ import annotations
@@ -33,10 +36,14 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = (
+    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
+)
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
-_GIVE_UP_CHECKS: Final = 5  # if the executor has not noticed after this many, its tasks fail without it
+_GIVE_UP_CHECKS: Final = (
+    5  # if the executor has not noticed after this many, its tasks fail without it
+)
 _NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
 _PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
 
@@ -66,7 +73,9 @@ class PoolEngine(Engine):
         running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
         while True:
-            for numbered in islice(waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)):
+            for numbered in islice(
+                waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)
+            ):
                 try:
                     running[self._executor.submit(task, numbered[1])] = numbered
                 except BrokenExecutor:
@@ -90,7 +99,9 @@ class PoolEngine(Engine):
         """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
-            done, _ = wait(running, timeout=current_limits().pool_look_seconds, return_when=FIRST_COMPLETED)
+            done, _ = wait(
+                running, timeout=current_limits().pool_look_seconds, return_when=FIRST_COMPLETED
+            )
             if done:
                 return done
             self._check_workers()
@@ -144,11 +155,15 @@ class PoolEngine(Engine):
         with _signals_blocked():
             if _is_alone():
                 fork = multiprocessing.get_context("fork")
-                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
+                self._executor = concurrent.futures.ProcessPoolExecutor(
+                    jobs, fork, _become_worker, (os.getpid(),)
+                )
             else:
                 from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
 
-                self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
+                self._executor = ProcessPoolExecutor(
+                    jobs, initializer=_become_worker, initargs=(os.getpid(),)
+                )
             self._executor.submit(os.getpid)  # the first task starts all workers
             self._watch = _StoppedWorkersWatch(self._workers, current_limits().pool_look_seconds)
             self._watch.start()
@@ -156,8 +171,12 @@ class PoolEngine(Engine):
         self._progress = time.monotonic(), {}
 
     def _end(self, *, kill: bool) -> None:
-        """End the workers. One that does not end, such as a stopped one, is killed after a while."""
-        executor, workers = self._executor, self._workers()
+        """End the workers.
+
+        One that does not end, such as a stopped one, is killed after a while.
+        """
+        executor = self._executor
+        workers = self._workers()
         if self._watch is not None:
             self._watch.end()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
@@ -189,8 +208,8 @@ class PoolEngine(Engine):
 class _StoppedWorkersWatch(threading.Thread):
     """Kills workers that stay stopped.
 
-    In a thread of its own, because the executor waits for a stopped worker when another one has died, and since Python
-    3.12 it holds a lock meanwhile that whoever submits a task waits for.
+    In a thread of its own, because the executor waits for a stopped worker when another one has
+    died, and since Python 3.12 it holds a lock meanwhile that whoever submits a task waits for.
     """
 
     def __init__(self, workers: Callable[[], list[int]], seconds: float) -> None:
@@ -223,9 +242,9 @@ def _end_results(results: Any) -> None:
         results._writer.close()  # noqa: SLF001 - there is no public way
 
 
-# Worker processes, as the operating system sees them. A worker may hang inside a native library that holds the
-# interpreter lock, so that no Python code of its process runs. So whether it makes progress, and whether its parent is
-# alive, are questions to the kernel.
+# Worker processes, as the operating system sees them. A worker may hang inside a native library
+# that holds the interpreter lock, so that no Python code of its process runs. So whether it makes
+# progress, and whether its parent is alive, are questions to the kernel.
 
 
 @contextlib.contextmanager
@@ -244,7 +263,10 @@ def _kill(pid: int) -> None:
 
 
 def _state_of(pid: int) -> str:
-    """The state letter of a process on Linux, `gone` if there is no such process; empty if it is unknown."""
+    """The state letter of a process on Linux, `gone` if there is no such process.
+
+    Empty if it is unknown.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             return file.read().rpartition(b")")[2].split()[0].decode()
@@ -273,9 +295,11 @@ def _become_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # A panic of a Rust library that runs out of memory while it prints a backtrace waits for itself for ever.
+    # A panic of a Rust library that runs out of memory while it prints a backtrace waits for itself
+    # for ever.
     os.environ["RUST_BACKTRACE"] = "0"
-    # The kernel kills this process when its parent ends: the thread that watches it may wait for a lock.
+    # The kernel kills this process when its parent ends: the thread that watches it may wait for a
+    # lock.
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415 - takes some milliseconds
 

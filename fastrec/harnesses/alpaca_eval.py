@@ -20,7 +20,17 @@ from hashlib import sha256
 from typing import Any, Final
 
 from fastrec.errors import LogError
-from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.log import (
+    Aggregate,
+    BadLog,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    Score,
+)
 from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows, spell
 from fastrec.schemas.newest import Input, Output
 
@@ -33,19 +43,30 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
     if re.match(rb"\s*\[\s*\{", head):
         if all(key in head for key in _KEYS):
             return "annotations"
-        return "outputs" if b'"instruction"' in head and b'"generator"' in head and b'"output"' in head else None
+        return (
+            "outputs"
+            if b'"instruction"' in head and b'"generator"' in head and b'"output"' in head
+            else None
+        )
     names = head.partition(b"\n")[0].strip().split(b",")
-    return "leaderboard" if names[0] == b"" and {b"win_rate", b"standard_error"} <= {*names} else None
+    return (
+        "leaderboard" if names[0] == b"" and {b"win_rate", b"standard_error"} <= {*names} else None
+    )
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """A log is the judgements on one model in one file, with the nearest leaderboard in a directory above it."""
     found = Grouped()
     used: set[FoundFile] = set()
-    boards = sorted((file for file in files if file.role == "leaderboard"), key=lambda file: -file.path.count("/"))
+    boards = sorted(
+        (file for file in files if file.role == "leaderboard"),
+        key=lambda file: -file.path.count("/"),
+    )
     for file in files:
         if file.role == "annotations":
-            above = [one for one in boards if file.path.startswith("".join(one.path.rpartition("/")[:2]))][:1]
+            above = [
+                one for one in boards if file.path.startswith("".join(one.path.rpartition("/")[:2]))
+            ][:1]
             used.update((file, *above))
             try:
                 models = dict.fromkeys(row["generator_2"] for row in _rows(file.path))
@@ -63,7 +84,11 @@ def plan(log: Log) -> LogPlan:
     stated = _stated(log)
     total = number_of(stated.get("n_total"))
     means = [(name, number_of(stated.get(name))) for name in _MEANS]
-    others = [name for name, value in stated.items() if name and name not in _MEANS and number_of(value) is not None]
+    others = [
+        name
+        for name, value in stated.items()
+        if name and name not in _MEANS and number_of(value) is not None
+    ]
     return LogPlan(
         run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
         aggregates=[
@@ -71,7 +96,9 @@ def plan(log: Log) -> LogPlan:
             for name, value in means
             if value is not None
         ],
-        not_compared={name: "it is not the mean of a score" for name in others if name != "n_total"},
+        not_compared={
+            name: "it is not the mean of a score" for name in others if name != "n_total"
+        },
     )
 
 
@@ -80,8 +107,11 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     for row in _rows(log.path):
         if row["generator_2"] != log.task:
             continue
-        asked, said = row["instruction"], row.get("output_2")
-        number = sha256(asked.encode()).hexdigest()[:16]  # the log has no ids, and rows differ from model to model
+        asked = row["instruction"]
+        said = row.get("output_2")
+        number = sha256(asked.encode()).hexdigest()[
+            :16
+        ]  # the log has no ids, and rows differ from model to model
         seen[number] += 1
         yield Sample(
             sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
@@ -106,12 +136,17 @@ def _rows(path: str) -> list[dict[str, Any]]:
     rows = read_rows(path, "a judgement of AlpacaEval")
     for number, row in enumerate(rows, 1):
         if not all(isinstance(row.get(name), str) for name in ("instruction", "generator_2")):
-            raise LogError(path, f"item {number:,} does not name the instruction and the model (generator_2)")
+            raise LogError(
+                path, f"item {number:,} does not name the instruction and the model (generator_2)"
+            )
     return rows
 
 
 def _stated(log: Log) -> dict[str, str]:
-    """The row of a model in the leaderboard, which calls it by its name or by its folder; empty if there is none."""
+    """The row of a model in the leaderboard, which calls it by its name or by its folder.
+
+    Empty if there is none.
+    """
     names = (log.task, *log.path.split("/")[-3:-2])
     for file in log.files[1:]:
         with open_plain(file.path) as reader:

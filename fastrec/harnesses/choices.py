@@ -1,6 +1,7 @@
 """Multiple choice by log-likelihood: which choice a metric picks.
 
-The model says nothing: it gives each choice a log-likelihood, and each metric picks by a rule of its own.
+The model says nothing: it gives each choice a log-likelihood, and each metric picks by a rule of
+its own.
 
     rule         picks the choice with the greatest
     none         log-likelihood
@@ -11,7 +12,8 @@ The model says nothing: it gives each choice a log-likelihood, and each metric p
     tokens       log-likelihood divided by the number of its tokens
     pmi          log-likelihood minus that without the question
 
-If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is unknown.
+If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is
+unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class Choices(msgspec.Struct, gc=False):
     delimiter: str = ""
 
     def pick(self, rules: Sequence[Rule], score: float | None, *, is_accuracy: bool) -> int | None:
-        """Pick by the first of these rules that the score does not contradict; None if there is none.
+        """Pick by the first of these rules that the score does not contradict.
+
+        None if there is none.
 
         An accuracy is 1 if the pick is correct, and else 0. Any other score contradicts nothing.
         """
@@ -46,13 +50,21 @@ class Choices(msgspec.Struct, gc=False):
             best = self.best(rule)
             if best is None:
                 continue
-            if is_accuracy and self.correct and score in (0, 1) and (score == 1) != (best in self.correct):
+            if (
+                is_accuracy
+                and self.correct
+                and score in (0, 1)
+                and (score == 1) != (best in self.correct)
+            ):
                 continue
             return best
         return None
 
     def best(self, rule: Rule) -> int | None:
-        """The index of the choice with the greatest value; None if the log lacks what the rule needs."""
+        """The index of the choice with the greatest value.
+
+        None if the log lacks what the rule needs.
+        """
         likelihoods = self.likelihoods
         count = len(likelihoods)
         if not count or count != len(self.texts):
@@ -62,10 +74,14 @@ class Choices(msgspec.Struct, gc=False):
         if rule == "pmi":
             if len(self.unconditional) != count:
                 return None
-            return index_of_greatest([a - b for a, b in zip(likelihoods, self.unconditional, strict=True)])
+            return index_of_greatest(
+                [a - b for a, b in zip(likelihoods, self.unconditional, strict=True)]
+            )
         sizes = self._sizes(rule)
         if rule in ("delimited", "bytes"):  # lm-eval divides with numpy, also by zero
-            return index_of_greatest([a / size if size else -inf for a, size in zip(likelihoods, sizes, strict=True)])
+            return index_of_greatest(
+                [a / size if size else -inf for a, size in zip(likelihoods, sizes, strict=True)]
+            )
         if len(sizes) != count or not all(sizes):
             return None
         return index_of_greatest([a / size for a, size in zip(likelihoods, sizes, strict=True)])

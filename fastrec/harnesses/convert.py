@@ -1,6 +1,7 @@
 """Turn samples into records: the same for all harnesses.
 
-A sample becomes one record per score. What its records share, above all the question, is encoded and hashed once.
+A sample becomes one record per score. What its records share, above all the question, is encoded
+and hashed once.
 
     score                    is_correct
     not a number             false, and `error` says why
@@ -10,9 +11,9 @@ A sample becomes one record per score. What its records share, above all the que
     where lower is better,
     or that judges nothing   false
 
-A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for each of them: ten times
-the text of the log. A bundle has the parts that the records of a sample share once. It becomes lines when the shard is
-written:
+A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for
+each of them: ten times the text of the log. A bundle has the parts that the records of a sample
+share once. It becomes lines when the shard is written:
 
     {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
     └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
@@ -23,7 +24,8 @@ written:
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
 
-A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end of its metadata.
+A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end
+of its metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     metric: int  # its position in the list of metrics
     evaluation: bytes
     error: bytes = b""
-    answer: bytes | None = None  # replaces the part that the records of the sample share; so does `metadata`
+    answer: bytes | None = (
+        None  # replaces the part that the records of the sample share; so does `metadata`
+    )
     metadata: bytes | None = None
 
 
@@ -74,10 +78,17 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]) -> None:
-        """`head` is the part of the run; `notes` has what metadata say about a metric, such as that it is graded."""
+    def __init__(
+        self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """`head` is the part of the run.
+
+        `notes` has what metadata say about a metric, such as that it is graded.
+        """
         encode = msgspec.json.encode
-        self._names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
+        self._names = [
+            b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics
+        ]
         self._heads_by_run = {b"": [head + name for name in self._names]}
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
         self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
@@ -86,7 +97,8 @@ class LineMaker:
         """The lines of a bundle or of plain samples with their newlines, in parts: joined, they are the text."""
         if isinstance(bundle, bytes):
             return [bundle.replace(b"\0", self._ends[0])]
-        heads, ends = self._heads_by_run.get(bundle.head), self._ends
+        heads = self._heads_by_run.get(bundle.head)
+        ends = self._ends
         if heads is None:
             heads = self._heads_by_run[bundle.head] = [bundle.head + name for name in self._names]
         usual = bundle.question + bundle.answer
@@ -123,14 +135,18 @@ def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytearray:
 
 
 def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:
-    """Decode the blocks of a work file. `read` returns up to so many bytes of it; none at its end."""
+    """Decode the blocks of a work file.
+
+    `read` returns up to so many bytes of it; none at its end.
+    """
     while start := _read_exactly(read, _LENGTH_BYTES):
         yield _decode(_read_exactly(read, int.from_bytes(start, "little")))
 
 
 def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     """Read `size` bytes, or nothing at the end of the file."""
-    parts, missing = [], size
+    parts = []
+    missing = size
     while missing and (block := read(missing)):
         parts.append(block)
         missing -= len(block)
@@ -173,9 +189,14 @@ class MetricTotals(msgspec.Struct):
     by_sample: dict[str, list[float]] = {}  # all scores, if a figure of the log needs them
 
     def reduced_mean(self, reducer: str) -> float | None:
-        """The mean over samples of what a reducer makes of their scores; samples with too few do not count."""
+        """The mean over samples of what a reducer makes of their scores.
+
+        Samples with too few do not count.
+        """
         kind, k = reducer_of(reducer)
-        reduced = [REDUCERS[kind](scores, k) for scores in self.by_sample.values() if len(scores) >= k]
+        reduced = [
+            REDUCERS[kind](scores, k) for scores in self.by_sample.values() if len(scores) >= k
+        ]
         return sum(reduced) / len(reduced) if reduced else None
 
     @property
@@ -201,9 +222,13 @@ class Converted(msgspec.Struct):
     samples: int = 0
     records: int = 0
     errors: int = 0
-    metrics: dict[str, MetricTotals] = {}  # in the order in which they came up: bundles have positions in it
+    metrics: dict[
+        str, MetricTotals
+    ] = {}  # in the order in which they came up: bundles have positions in it
     left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
-    metrics_left_out: Counter[str] = field(default_factory=Counter)  # scores without a record, by metric
+    metrics_left_out: Counter[str] = field(
+        default_factory=Counter
+    )  # scores without a record, by metric
     fields_left_out: FieldCounts = field(default_factory=Counter)
     metadata: set[str] = set()  # all names that came up, as records have them
     problem: str = ""
@@ -226,7 +251,12 @@ def _hash_of(asked: bytes) -> bytes:
 
 def _question(name: bytes, digest: bytes, kind: bytes, text: bytes) -> bytes:
     name = name or b'"%b"' % digest[:16]
-    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (name, digest, kind, text)
+    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
+        name,
+        digest,
+        kind,
+        text,
+    )
 
 
 class Converter:
@@ -248,10 +278,16 @@ class Converter:
         self._by_sample = by_sample
         self._run = run
         self._patterns = tuple(patterns)
-        self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
+        self._common = (
+            {"harness": harness}
+            | ({"harness_version": run.version} if run.version else {})
+            | run.metadata
+        )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
+        self._metrics: dict[
+            str, tuple[int, MetricTotals, bool]
+        ] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
@@ -275,10 +311,16 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
-        measured += b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
+        measured = (
+            b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
+        )
+        measured += (
+            b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
+        )
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
-        calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
+        calls = (
+            b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
+        )
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
@@ -290,7 +332,11 @@ class Converter:
             if score.output is not None or score.answers is not None:
                 one.answer = self._answer(sample, score)
             if score.metadata or score.fields:
-                kept = self._keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
+                kept = (
+                    self._keeper.keep(score.fields, sample.input, "score", metadata)
+                    if score.fields
+                    else {}
+                )
                 one.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             self._question(sample),
@@ -312,7 +358,8 @@ class Converter:
         self.result.records += len(samples)
         lines: list[bytes] = []
         for sample in samples:
-            score, asked = sample.score, sample.input
+            score = sample.score
+            asked = sample.input
             one = self._bundled(score, "", _SINGLE_TURN)
             lines += (
                 self._head(sample.run),
@@ -330,8 +377,13 @@ class Converter:
         return b"".join(lines)
 
     def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
-        """Encode and count a score; `ends` are the ends of its evaluation if it is wrong and if it is correct."""
-        number, totals, can_be_correct = self._metrics.get(score.metric) or self._new_metric(score.metric)
+        """Encode and count a score.
+
+        `ends` are the ends of its evaluation if it is wrong and if it is correct.
+        """
+        number, totals, can_be_correct = self._metrics.get(score.metric) or self._new_metric(
+            score.metric
+        )
         totals.records += 1
         value = score.value
         if value is None:
@@ -361,7 +413,9 @@ class Converter:
         names = run.task, run.model
         if names not in self._heads:
             head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-            self._heads[names] = self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
+            self._heads[names] = self._encode(
+                head | {"model_id": run.model, "evaluation_name": run.task}
+            )[:-1]
         return self._heads[names]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
@@ -372,7 +426,8 @@ class Converter:
         return found
 
     def _question(self, sample: Sample) -> bytes:
-        encode, asked = self._encode, sample.input
+        encode = self._encode
+        asked = sample.input
         text = encode(asked)
         is_hashed = asked.formatted is UNSET and asked.choices is UNSET
         digest = _hash_of(text) if is_hashed else _hash(asked.raw, asked.reference).encode()

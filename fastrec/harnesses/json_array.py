@@ -4,10 +4,10 @@
                                └┬┘ └┬┘ └┬┘ └┬┘                 `items`: decoded one by one, with their positions
     {"version": 2, "samples": [               ], "stats": {}}  `envelope`
 
-Items end where the text looks like the border of two items: `},`, the whitespace that follows the first item, then `{`.
-This search for bytes can be wrong, so what it finds is decoded. The text starts at an item, so its brackets are
-balanced and it ends outside a string only if the end is right. Where no such place is right, strings and brackets are
-followed, which is slower.
+Items end where the text looks like the border of two items: `},`, the whitespace that follows the
+first item, then `{`. This search for bytes can be wrong, so what it finds is decoded. The text
+starts at an item, so its brackets are balanced and it ends outside a string only if the end is
+right. Where no such place is right, strings and brackets are followed, which is slower.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _FIRST_KEY: Final = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
-# Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then `re` before
-# Python 3.11.5 gives a wrong end. It is also wrong about alternatives that fail after some bytes, so objects are none.
+# Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then
+# `re` before Python 3.11.5 gives a wrong end. It is also wrong about alternatives that fail after
+# some bytes, so objects are none.
 _BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
 
 
@@ -45,7 +46,8 @@ class JsonArray:
         document   ………………………|………………………………………………|…………………………
                              base             base + len(data)
 
-    LogError if the document is cut, has no array where the key is None, or is not JSON as far as it is looked at.
+    LogError if the document is cut, has no array where the key is None, or is not JSON as far as it
+    is looked at.
     """
 
     def __init__(
@@ -57,7 +59,10 @@ class JsonArray:
         block_bytes: int = 1 << 20,
         max_held: int = 512 << 20,
     ) -> None:
-        """`read` returns up to so many bytes, none at the end. A value of more than `max_held` bytes is refused."""
+        """`read` returns up to so many bytes, none at the end.
+
+        A value of more than `max_held` bytes is refused.
+        """
         self.envelope = b""
         """After the walk: the document with the array empty, or as it is if there is no such array."""
         self._path = path
@@ -69,10 +74,14 @@ class JsonArray:
         self._data = b""
         self._is_whole = False  # whether the end of the document was read
         self._copied = 0  # offset up to which the envelope is complete
-        self._border = b""  # from the last byte of an item to the first of the next, or further; empty if unknown
+        # from the last byte of an item to the first of the next, or further; empty if unknown
+        self._border = b""
 
     def items(self, decode: Callable[[memoryview], _T]) -> Iterator[Item[_T]]:
-        """Go through the document. `decode` raises ValueError if an item is not what it should be."""
+        """Go through the document.
+
+        `decode` raises ValueError if an item is not what it should be.
+        """
         self._need(0, len(_MARK))
         at = self._skip(len(_MARK) if self._data.startswith(_MARK) else 0)
         if self._key is None:
@@ -88,8 +97,13 @@ class JsonArray:
             raise LogError(self._path, f"has more text after its end, at byte {at:,}")
         self.envelope += self._between(self._copied, at)
 
-    def _object(self, at: int, decode: Callable[[memoryview], _T]) -> Generator[Item[_T], None, int]:
-        """Go through the members of the top-level object, after its bracket; return the offset after it."""
+    def _object(
+        self, at: int, decode: Callable[[memoryview], _T]
+    ) -> Generator[Item[_T], None, int]:
+        """Go through the members of the top-level object, after its bracket.
+
+        Return the offset after it.
+        """
         found = False
         at = self._skip(at)
         while self._byte(at) != b"}":
@@ -129,7 +143,8 @@ class JsonArray:
             return start + 1
         self._learn_border(start)
         while True:
-            self._data, self._base = self._data[start - self._base :], start
+            self._data = self._data[start - self._base :]
+            self._base = start
             found = self._items_from(start, decode)
             yield from found
             at = self._skip(found[-1][0] + found[-1][1])
@@ -148,7 +163,9 @@ class JsonArray:
         if self._byte(comma) != b"," or self._byte(second) != b"{":
             return
         self._border = self._between(end - 1, second + 1)
-        if b"\n" not in self._border:  # without indentation, inner objects have such a border, too: add the first key
+        if (
+            b"\n" not in self._border
+        ):  # without indentation, inner objects have such a border, too: add the first key
             self._need(second, _KEY_BYTES)
             found = _FIRST_KEY.match(self._between(second, second + _KEY_BYTES))
             self._border = self._border[:-1] + found[0] if found else b""
@@ -164,12 +181,15 @@ class JsonArray:
             raise LogError(self._path, f"has an unexpected item at byte {start:,}: {exc}") from exc
 
     def _items_by_search(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
-        border, size = self._border, self._block_bytes
+        border = self._border
+        size = self._block_bytes
         self._need(start, size)
         while find(self._data, border) < 0 and not self._is_whole and size < _FAR_BYTES:
             size *= 4
             self._need(start, size)
-        data, view, at = self._data, memoryview(self._data), 0
+        data = self._data
+        view = memoryview(self._data)
+        at = 0
         to_next = border.index(b"{") - 1  # from the end of an item to the start of the next
         found: list[Item[_T]] = []
         while end := find(data, border, at) + 1:
@@ -187,7 +207,10 @@ class JsonArray:
         if missing <= 0 or self._is_whole:
             return
         if len(self._data) + missing > self._max_held:
-            raise LogError(self._path, f"has a value of more than {self._max_held >> 20} MB at byte {self._base:,}")
+            raise LogError(
+                self._path,
+                f"has a value of more than {self._max_held >> 20} MB at byte {self._base:,}",
+            )
         parts = [self._data]
         while missing > 0:
             block = self._read(max(missing, self._block_bytes))
@@ -199,7 +222,10 @@ class JsonArray:
         self._data = b"".join(parts)
 
     def _grow(self) -> bool:
-        """Read as much as is held, so that a long value costs linear time; False at the end of the document."""
+        """Read as much as is held, so that a long value costs linear time.
+
+        False at the end of the document.
+        """
         before = len(self._data)
         self._need(self._base, 2 * before or 1)
         return len(self._data) > before
@@ -250,7 +276,8 @@ class JsonArray:
         return found.end() + self._base
 
     def _container_end(self, at: int) -> int:
-        at, depth = at - self._base + 1, 1
+        at = at - self._base + 1
+        depth = 1
         while True:
             for found in _BRACKET.finditer(self._data, at):
                 bracket = found[1]

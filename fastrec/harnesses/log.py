@@ -1,17 +1,23 @@
 """The interface between `import` and the harnesses: what a log is, and what a harness says about it.
 
-    files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples with scores
+    files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples
+    with scores
 
-1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells what the file is by
-   its content, never by its name; None if it is foreign. Where these do not decide, as in a zip archive, it reads more.
-2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model, and becomes one shard.
-3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A text says why a
-   sample is left out. Slices of one log may be read at the same time.
+1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells
+   what the file is by its content, never by its name; None if it is foreign. Where these do not
+   decide, as in a zip archive, it reads more.
+2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model,
+   and becomes one shard.
+3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
+   samples into slices.
+4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A
+   text says why a sample is left out. Slices of one log may be read at the same time.
 
-All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file cannot be read.
+All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file
+cannot be read.
 
-A harness never guesses a score and never writes: `convert` turns samples into records, for all harnesses alike.
+A harness never guesses a score and never writes: `convert` turns samples into records, for all
+harnesses alike.
 """
 
 from __future__ import annotations
@@ -21,7 +27,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.schemas.newest import AnswerAttribution, Input, Message, Output, Performance, TokenUsage
+from fastrec.schemas.newest import (
+    AnswerAttribution,
+    Input,
+    Message,
+    Output,
+    Performance,
+    TokenUsage,
+)
 
 HEAD_BYTES: Final = 1 << 16  # how much of a file `role_of` gets to see
 
@@ -39,7 +52,9 @@ class Log(msgspec.Struct, frozen=True):
     path: str  # the file or directory that messages name it by
     files: tuple[FoundFile, ...]
     """All files that it is read from. Their contents, in this order, identify the log."""
-    task: str = ""  # the task, if the files of several tasks are grouped by it; else `plan` finds it
+    task: str = (
+        ""  # the task, if the files of several tasks are grouped by it; else `plan` finds it
+    )
     columns: Any = None  # what the columns of a table mean
 
     @property
@@ -72,7 +87,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     task: str  # becomes `evaluation_name`
     model: str  # becomes `model_id`
-    started: str  # the run's own start time as the log spells it; with task and model it is the `evaluation_id`
+    # the run's own start time as the log spells it; with task and model it is the `evaluation_id`
+    started: str
     version: str = ""
     metadata: dict[str, str] = {}  # added to the metadata of all records
     lower_is_better: frozenset[str] = frozenset()
@@ -101,7 +117,9 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only. By default, the
     log is read as a whole."""
     aggregates: Sequence[Aggregate] = ()
-    not_compared: dict[str, str] = {}  # aggregates that are not means of scores, each with the reason
+    not_compared: dict[
+        str, str
+    ] = {}  # aggregates that are not means of scores, each with the reason
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
@@ -143,11 +161,16 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     fields: dict[str, Any] = {}
     """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
-    run: RunInfo | None = None  # the run of this sample, if a table has several; None: that of the log
+    run: RunInfo | None = (
+        None  # the run of this sample, if a table has several; None: that of the log
+    )
 
 
 class PlainSample(msgspec.Struct, gc=False):
-    """A sample of a table with one turn and one score, whose texts are JSON already. All of a log have one metric."""
+    """A sample of a table with one turn and one score, whose texts are JSON already.
+
+    All of a log have one metric.
+    """
 
     run: RunInfo
     sample_id: bytes  # as `Sample.sample_id`; empty: the first digits of its hash
@@ -168,13 +191,21 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
         if sample.error or not sample.scores:
             missing = metrics.keys() - {score.metric for score in sample.scores}
             sample.scores += [
-                Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics if metric in missing
+                Score(metric=metric, value=None, problem=NOT_SCORED)
+                for metric in metrics
+                if metric in missing
             ]
     return found
 
 
-def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:
+def extracted(
+    text: str, method: str, turn: int = 0, source: str = "output.raw"
+) -> AnswerAttribution:
     """The answer that a filter or scorer extracted from what the model said."""
     return AnswerAttribution(
-        turn_idx=turn, source=source, extracted_value=text, extraction_method=method, is_terminal=True
+        turn_idx=turn,
+        source=source,
+        extracted_value=text,
+        extraction_method=method,
+        is_terminal=True,
     )

@@ -45,11 +45,29 @@ _LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
 _OWN: Final[Mapping[str, Collection[str]]] = {
     "lm-eval": {*_LIKELIHOODS, "doc_hash", "filter", "num_fewshot", "task_version"},
     "inspect": {
-        *("eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit", "error_retries"),
+        *(
+            "eval_id",
+            "run_id",
+            "dataset",
+            "epoch",
+            "uuid",
+            "stop_reason",
+            "output_error",
+            "limit",
+            "error_retries",
+        ),
         *("score_reason", "score_edited", "assistant_message", "completions"),
     },
     "helm": {
-        *("scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation"),
+        *(
+            "scenario",
+            "adapter_method",
+            "model_deployment",
+            "trial",
+            "split",
+            "sub_split",
+            "perturbation",
+        ),
         *("log_likelihoods", "stop_reason"),
     },
     "lighteval": {*_LIKELIHOODS, "split", "task_version", "num_fewshot"},
@@ -65,7 +83,9 @@ def own_names(harness: str) -> frozenset[str]:
 
 
 def chosen_names(metadata: str) -> frozenset[str] | None:
-    """The names in a value of --metadata: `all` (None), `none`, or names separated by commas; UsageError if empty.
+    """The names in a value of --metadata: `all` (None), `none`, or names separated by commas.
+
+    UsageError if empty.
 
     >>> chosen_names("all"), sorted(chosen_names("subject, level")), chosen_names("none")
     (None, ['level', 'subject'], frozenset())
@@ -91,10 +111,16 @@ class MetadataKeeper:
         self.left_out: FieldCounts = Counter()
         self.names: set[str] = set()  # all names that came up, as records have them
 
-    def keep(self, fields: Mapping[str, Any], asked: Input, prefix: str, taken: Collection[str] = ()) -> dict[str, str]:
-        """The metadata of some fields; `taken` are names that the record has besides the harness's own."""
+    def keep(
+        self, fields: Mapping[str, Any], asked: Input, prefix: str, taken: Collection[str] = ()
+    ) -> dict[str, str]:
+        """The metadata of some fields.
+
+        `taken` are names that the record has besides the harness's own.
+        """
         kept: dict[str, str] = {}
-        own, chosen = self._own, self._chosen
+        own = self._own
+        chosen = self._chosen
         for field, value in fields.items():
             if not value and value.__class__ not in _NUMBERS:
                 continue
@@ -129,9 +155,10 @@ def _is_in(asked: Input, value: Any) -> bool:
 
 # What the metrics of harnesses are: judgements, costs or bookkeeping, and which are better if lower
 #
-# A judgement says how good an answer is. A cost is what the answer took: tokens, time, money. Bookkeeping says neither.
-# The table goes by name, because logs of HELM and Inspect do not say it. A metric that no row matches is a judgement.
-# lm-eval and lighteval say by themselves which of their metrics are better if lower (`RunInfo.lower_is_better`).
+# A judgement says how good an answer is. A cost is what the answer took: tokens, time, money.
+# Bookkeeping says neither. The table goes by name, because logs of HELM and Inspect do not say it.
+# A metric that no row matches is a judgement. lm-eval and lighteval say by themselves which of
+# their metrics are better if lower (`RunInfo.lower_is_better`).
 
 
 Kind = Literal["judgement", "cost", "bookkeeping"]
@@ -165,7 +192,8 @@ METRICS: Final = (
     )),
     _Row("inspect", "cost", True, ("*latency*", "*_tokens", "cost", "*_cost", "*_seconds")),
     _Row("lm-eval", "bookkeeping", False, ("bypass",)),
-    _Row("mt-bench", "judgement", False, ("score",)),  # 1 is the lowest score, and none counts as correct
+    # 1 is the lowest score, and none counts as correct
+    _Row("mt-bench", "judgement", False, ("score",)),
 )  # fmt: skip
 """All that is known by name; `docs/leaderboard.md` has the same table."""
 
@@ -174,12 +202,16 @@ def row_of(harness: str, metric: str) -> _Row | None:
     """The row of a metric: by its id (`exact_match:valid`), or by a piece of it."""
     names = {metric, *metric.replace("@", ":").split(":")}
     for row in METRICS:
-        if row.harness == harness and any(fnmatchcase(name, pattern) for name in names for pattern in row.patterns):
+        if row.harness == harness and any(
+            fnmatchcase(name, pattern) for name in names for pattern in row.patterns
+        ):
             return row
     return None
 
 
-def notes_on(harness: str, metrics: Sequence[str], lower: Collection[str]) -> dict[str, dict[str, str]]:
+def notes_on(
+    harness: str, metrics: Sequence[str], lower: Collection[str]
+) -> dict[str, dict[str, str]]:
     """What the metadata of records say about their metrics, given all metrics of a log in the harness's own order.
 
     The first judgement is the primary metric.

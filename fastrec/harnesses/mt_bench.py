@@ -25,7 +25,10 @@ _KEYS: Final = {
     "questions": (b'"category"', b'"turns"'),
 }
 _FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
-_MISSING: Final = "give question.jsonl and the model_answer of {}, too: judgements do not have what was asked and said"
+_MISSING: Final = (
+    "give question.jsonl and the model_answer of {}, too: judgements do not have "
+    "what was asked and said"
+)
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
@@ -39,16 +42,27 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """A log is the judgements of one model in one file."""
     found = Grouped()
     try:
-        answers = {spell(row.get("model_id")): file for file in files if file.role == "answers" for row in _rows(file)}
+        answers = {
+            spell(row.get("model_id")): file
+            for file in files
+            if file.role == "answers"
+            for row in _rows(file)
+        }
         for file in files:
             if file.role == "pairs":
-                found.bad.append(BadLog(file.path, "it has preferences between two models, and no scores of one"))
+                found.bad.append(
+                    BadLog(file.path, "it has preferences between two models, and no scores of one")
+                )
             for model in (
-                dict.fromkeys(spell(row.get("model")) for row in _rows(file)) if file.role == "judgments" else ()
+                dict.fromkeys(spell(row.get("model")) for row in _rows(file))
+                if file.role == "judgments"
+                else ()
             ):
                 beside = [one for one in files if one.role == "questions"]
                 if model in answers and beside:
-                    found.logs.append(Log("mt-bench", file.path, (file, beside[0], answers[model]), model))
+                    found.logs.append(
+                        Log("mt-bench", file.path, (file, beside[0], answers[model]), model)
+                    )
                 else:
                     found.bad.append(BadLog(file.path, _MISSING.format(model)))
     except LogError as exc:
@@ -65,7 +79,11 @@ def _rows(file: FoundFile) -> list[dict[str, Any]]:
 def plan(log: Log) -> LogPlan:
     rows = [row for row in _rows(log.files[0]) if row.get("model") == log.task]
     judges = dict.fromkeys(spell(as_list(row.get("judge"))[:1]) for row in rows)
-    judge = spell(as_list(rows[0].get("judge"))[0]) if len(judges) == 1 and as_list(rows[0].get("judge")) else ""
+    judge = (
+        spell(as_list(rows[0].get("judge"))[0])
+        if len(judges) == 1 and as_list(rows[0].get("judge"))
+        else ""
+    )
     times = [time for row in rows if (time := number_of(row.get("tstamp"))) is not None]
     return LogPlan(
         run=RunInfo(
@@ -84,7 +102,8 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     for row in judged:
         if row.get("model") != log.task:
             continue
-        number, turn = row.get("question_id"), row.get("turn")
+        number = row.get("question_id")
+        turn = row.get("turn")
         question = questions.get(number, {})
         try:
             turns = [spell(text) for text in question["turns"]][:turn]
@@ -92,24 +111,44 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
         except (KeyError, IndexError, TypeError):
             turns = texts = []
         if not isinstance(turn, int) or not len(turns) == len(texts) == turn > 0:
-            raise LogError(log.path, f"turn {turn} of question {number} has no question or no answer")
+            raise LogError(
+                log.path, f"turn {turn} of question {number} has no question or no answer"
+            )
         score = number_of(row.get("score"))
         failed = score is None or score < 0
         pairs = [
-            pair for both in zip(turns, texts, strict=True) for pair in zip(("user", "assistant"), both, strict=True)
+            pair
+            for both in zip(turns, texts, strict=True)
+            for pair in zip(("user", "assistant"), both, strict=True)
         ]
         sample = Sample(
             sample_id=f"{spell(number)}-{turn}",
             input=Input(
-                raw=turns[-1], reference=[spell(one) for one in as_list(question.get("reference"))[turn - 1 : turn]]
+                raw=turns[-1],
+                reference=[
+                    spell(one) for one in as_list(question.get("reference"))[turn - 1 : turn]
+                ],
             ),
-            scores=[Score(metric="score", value=None if failed else score, problem="the judge stated no score")],
-            fields={"category": question.get("category"), "turn": turn, "judgment": row.get("judgment")},
+            scores=[
+                Score(
+                    metric="score",
+                    value=None if failed else score,
+                    problem="the judge stated no score",
+                )
+            ],
+            fields={
+                "category": question.get("category"),
+                "turn": turn,
+                "judgment": row.get("judgment"),
+            },
             unread=["user_prompt"] if row.get("user_prompt") else (),
         )
         if turn == 1:
             sample.output = Output(raw=texts)
         else:
             sample.interaction_type, sample.num_turns = "multi_turn", len(pairs)
-            sample.messages = [Message(turn_idx=at, role=role, content=text) for at, (role, text) in enumerate(pairs)]
+            sample.messages = [
+                Message(turn_idx=at, role=role, content=text)
+                for at, (role, text) in enumerate(pairs)
+            ]
         yield sample

@@ -36,7 +36,9 @@ _USED: Final = ("sampling", "match", "metrics", "error")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    return "events" if _SPEC.match(head) and b'"eval_name"' in head and b'"run_id"' in head else None
+    return (
+        "events" if _SPEC.match(head) and b'"eval_name"' in head and b'"run_id"' in head else None
+    )
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
@@ -45,7 +47,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 def plan(log: Log) -> LogPlan:
     rows = read_rows(log.path, "an event of OpenAI evals")
-    spec: dict[str, Any] = next((row["spec"] for row in rows if isinstance(row.get("spec"), dict)), {})
+    spec: dict[str, Any] = next(
+        (row["spec"] for row in rows if isinstance(row.get("spec"), dict)), {}
+    )
     models = as_list(spec.get("completion_fns")) or as_list(spec.get("model_name"))
     if not models or not spec.get("eval_name"):
         raise LogError(log.path, "does not name the model and the eval")
@@ -65,8 +69,14 @@ def plan(log: Log) -> LogPlan:
             metadata=metadata,
         ),
         aggregates=means,
-        not_compared={name: "no event of a sample has a number of this name" for name in stated if name not in kept},
-        notes=() if report is not None else ("the log has no final report: the run did not finish",),
+        not_compared={
+            name: "no event of a sample has a number of this name"
+            for name in stated
+            if name not in kept
+        },
+        notes=()
+        if report is not None
+        else ("the log has no final report: the run did not finish",),
     )
 
 
@@ -78,7 +88,9 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
     events: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for row in rows:
         if row.get("sample_id") is not None and isinstance(row.get("data"), dict):
-            events.setdefault(spell(row["sample_id"]), []).append((spell(row.get("type")), row["data"]))
+            events.setdefault(spell(row["sample_id"]), []).append(
+                (spell(row.get("type")), row["data"])
+            )
     for sample_id, some in events.items():
         asked = next((data for kind, data in some if kind == "sampling"), {})
         match = next((data for kind, data in some if kind == "match"), {})
@@ -87,7 +99,9 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
         said = [spell(text) for text in as_list(asked.get("sampled", match.get("sampled")))]
         scores = [Score(metric="match", value=number_of(match.get("correct")))] if match else []
         fields = {
-            name: match[name] for name in match if name not in ("correct", "expected", "picked", "sampled", "prompt")
+            name: match[name]
+            for name in match
+            if name not in ("correct", "expected", "picked", "sampled", "prompt")
         }
         for kind, data in some:
             if kind == "metrics":
@@ -99,11 +113,18 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
         picked = match.get("picked")
         yield Sample(
             sample_id=sample_id,
-            input=Input(raw=raw, formatted=formatted, reference=[spell(one) for one in as_list(match.get("expected"))]),
+            input=Input(
+                raw=raw,
+                formatted=formatted,
+                reference=[spell(one) for one in as_list(match.get("expected"))],
+            ),
             output=Output(raw=said),
             scores=scores,
             answers=[] if picked is None else [extracted(spell(picked), "match")],
-            error=spell(failed.get("message") or failed.get("type")) if failed and not scores else missing,
+            error=spell(failed.get("message") or failed.get("type"))
+            if failed and not scores
+            else missing,
             fields=fields,
-            unread=[kind for kind, _ in some if kind not in _USED] + ["further sampling"] * (sampled - 1),
+            unread=[kind for kind, _ in some if kind not in _USED]
+            + ["further sampling"] * (sampled - 1),
         )

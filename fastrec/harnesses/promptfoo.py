@@ -57,8 +57,12 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _document(path: str) -> dict[str, Any]:
-    found = read_document(path, _decode, "these are no results of promptfoo, or they are cut or damaged")
-    return found if isinstance(found.get("results"), dict) else {"results": found}  # `evaluate()` returns the summary
+    found = read_document(
+        path, _decode, "these are no results of promptfoo, or they are cut or damaged"
+    )
+    return (
+        found if isinstance(found.get("results"), dict) else {"results": found}
+    )  # `evaluate()` returns the summary
 
 
 def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -81,15 +85,21 @@ def _model(row: dict[str, Any]) -> str:
 
 def plan(log: Log) -> LogPlan:
     document = _document(log.path)
-    results, info = document["results"], _object(document.get("metadata"))
+    results = document["results"]
+    info = _object(document.get("metadata"))
     row = next(one for one in _rows(document) if _name(one) == log.task)
-    number, prompts = row.get("promptIdx"), as_list(results.get("prompts"))
+    number = row.get("promptIdx")
+    prompts = as_list(results.get("prompts"))
     prompt = _object(prompts[number] if isinstance(number, int) and number < len(prompts) else None)
     metrics = _object(prompt.get("metrics"))
     counts = [number_of(metrics.get(f"test{name}Count")) for name in ("Pass", "Fail", "Error")]
     passed, failed, errors = (0 if count is None else int(count) for count in counts)
     label = _object(row.get("provider")).get("label")
-    about = {"provider_label": label, "prompt_label": prompt.get("label"), "eval_id": document.get("evalId")}
+    about = {
+        "provider_label": label,
+        "prompt_label": prompt.get("label"),
+        "eval_id": document.get("evalId"),
+    }
     judged = passed + failed
     return LogPlan(
         run=RunInfo(
@@ -99,7 +109,9 @@ def plan(log: Log) -> LogPlan:
             version=spell(info.get("promptfooVersion") or ""),
             metadata={name: spell(value) for name, value in about.items() if value},
         ),
-        aggregates=[Aggregate("pass", "share of tests that pass", passed / judged, judged)] if judged else (),
+        aggregates=[Aggregate("pass", "share of tests that pass", passed / judged, judged)]
+        if judged
+        else (),
         expected_samples=judged + errors if judged or errors else None,
     )
 
@@ -112,14 +124,24 @@ def _samples(log: Log) -> Iterator[Sample]:
     for row in _rows(_document(log.path)):
         if _name(row) != log.task:
             continue
-        response, test, grading = (_object(row.get(name)) for name in ("response", "testCase", "gradingResult"))
+        response, test, grading = (
+            _object(row.get(name)) for name in ("response", "testCase", "gradingResult")
+        )
         raw, formatted = prompt_of(_object(row.get("prompt")).get("raw"))
-        is_error = row.get("failureReason") == _ERROR or (row.get("error") and row.get("gradingResult") is None)
+        is_error = row.get("failureReason") == _ERROR or (
+            row.get("error") and row.get("gradingResult") is None
+        )
         scores = {"score": row.get("score"), "pass": row.get("success")}
-        scores |= {f"score:{name}": value for name, value in _object(row.get("namedScores")).items()}
-        tokens = {name: number_of(value) for name, value in _object(response.get("tokenUsage")).items()}
-        read, written = tokens.get("prompt"), tokens.get("completion")
-        latency, said = number_of(row.get("latencyMs")), response.get("output")
+        scores |= {
+            f"score:{name}": value for name, value in _object(row.get("namedScores")).items()
+        }
+        tokens = {
+            name: number_of(value) for name, value in _object(response.get("tokenUsage")).items()
+        }
+        read = tokens.get("prompt")
+        written = tokens.get("completion")
+        latency = number_of(row.get("latencyMs"))
+        said = response.get("output")
         yield Sample(
             sample_id=spell(row.get("testIdx")),
             input=Input(raw=raw, formatted=formatted, reference=[]),

@@ -1,6 +1,9 @@
-"""The harnesses that fastrec knows. To add one, write a module like `alpaca_eval`, and add its name here with hyphens.
+"""The harnesses that fastrec knows.
 
-Harnesses whose logs are large or come in many versions are folders, with these modules besides their own:
+To add one, write a module like `alpaca_eval`, and add its name here with hyphens.
+
+Harnesses whose logs are large or come in many versions are folders, with these modules besides
+their own:
 
     __init__.py    `plan`: what a log says about its run, and its slices; mostly `samples`, which reads a slice
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
@@ -29,9 +32,16 @@ HARNESS_NAMES: Final = (
 )  # fmt: skip
 
 PARQUET_MAGIC: Final = b"PAR1"
-_MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file to look at: the schema comes first
-_DETAILS_COLUMNS: Final = ((b"doc", b"model_response", b"metric"), (b"example", b"metrics", b"predictions"))
-_ZSTD_BLOCK: Final = 128 << 10  # a block has at most this many bytes, and a part of one gives no text
+_MOST_FOOTER: Final = (
+    1 << 20
+)  # bytes of the footer of a Parquet file to look at: the schema comes first
+_DETAILS_COLUMNS: Final = (
+    (b"doc", b"model_response", b"metric"),
+    (b"example", b"metrics", b"predictions"),
+)
+_ZSTD_BLOCK: Final = (
+    128 << 10
+)  # a block has at most this many bytes, and a part of one gives no text
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -43,7 +53,8 @@ def harness_named(name: str) -> Any:
 def head_of(path: str) -> bytes:
     """Read the first HEAD_BYTES of a file; those of its text, if it is compressed.
 
-    A file that cannot be read raises OSError. One whose compressed text is damaged gives what comes before the damage.
+    A file that cannot be read raises OSError. One whose compressed text is damaged gives what comes
+    before the damage.
     """
     with storage_of(path).open_reader(path) as file:
         if not file.size:
@@ -70,7 +81,10 @@ def head_of(path: str) -> bytes:
 
 
 def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tuple[str, str] | None:
-    """The harness that a file belongs to, and its role there; None if it is no file of these harnesses."""
+    """The harness that a file belongs to, and its role there.
+
+    None if it is no file of these harnesses.
+    """
     for name in names:
         if role := harness_named(name).role_of(head, path):
             return name, role
@@ -78,7 +92,10 @@ def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tup
 
 
 def harness_of(path: str) -> str | None:
-    """The harness that wrote a file, for a hint; None if it is no file of a harness, or cannot be read."""
+    """The harness that wrote a file, for a hint.
+
+    None if it is no file of a harness, or cannot be read.
+    """
     try:
         head = head_of(path)
         if head.startswith(PARQUET_MAGIC):
@@ -90,10 +107,15 @@ def harness_of(path: str) -> str | None:
 
 
 def _has_details(path: str) -> bool:
-    """Whether a Parquet file names the columns of lighteval's details. Only workers may use pyarrow to find out."""
+    """Whether a Parquet file names the columns of lighteval's details.
+
+    Only workers may use pyarrow to find out.
+    """
     with storage_of(path).open_reader(path) as file:
         length = int.from_bytes(read_at(file, 8, max(0, file.size - 8))[:4], "little")
         start = file.size - 8 - length
         footer = read_at(file, min(length, _MOST_FOOTER), start) if start > 0 else b""
     # Names in the footer have their length before them (Thrift's compact protocol).
-    return any(all(bytes([len(name)]) + name in footer for name in layout) for layout in _DETAILS_COLUMNS)
+    return any(
+        all(bytes([len(name)]) + name in footer for name in layout) for layout in _DETAILS_COLUMNS
+    )

@@ -1,8 +1,9 @@
 """Tables of answers: CSV, TSV, JSON Lines, JSON arrays of objects, and Parquet, with names of columns from the user.
 
-A table is a log of its own kind: its rows may be of several models and evaluations, and nothing about it is recognised
-by its content. A row is a sample; each column of scores is a metric. Columns without a meaning become metadata. A row
-that does not fit is left out, with its line and the reason.
+A table is a log of its own kind: its rows may be of several models and evaluations, and nothing
+about it is recognised by its content. A row is a sample; each column of scores is a metric. Columns
+without a meaning become metadata. A row that does not fit is left out, with its line and the
+reason.
 """
 
 from __future__ import annotations
@@ -29,14 +30,31 @@ from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import chosen_names, own_names
 from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
-from fastrec.harnesses.values import REFUSALS, as_list, encode, integer_in, number_of, read_at, spell
+from fastrec.harnesses.values import (
+    REFUSALS,
+    as_list,
+    encode,
+    integer_in,
+    number_of,
+    read_at,
+    spell,
+)
 from fastrec.schemas.newest import Input, Output
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.toml_file import parse_toml
 
-_TRUTH: Final = {"true": 1.0, "yes": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "no": 0.0, "0": 0.0, "0.0": 0.0}
+_TRUTH: Final = {
+    "true": 1.0,
+    "yes": 1.0,
+    "1": 1.0,
+    "1.0": 1.0,
+    "false": 0.0,
+    "no": 0.0,
+    "0": 0.0,
+    "0.0": 0.0,
+}
 _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20
 _FIRST_ROWS: Final = 100  # that tell the columns
@@ -44,14 +62,17 @@ _BOM: Final = b"\xef\xbb\xbf"
 _BLOCK: Final = 1 << 20
 _PIECE_BYTES: Final = 16 << 20
 
-# The names that `--guess` knows, the best first. Only columns whose first values are of the right kind are taken.
+# The names that `--guess` knows, the best first. Only columns whose first values are of the right
+# kind are taken.
 _GUESSES: Final = {
     "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
     "model_column": "model model_id model_name llm",
     "id_column": "sample_id question_id id doc_id example_id task_id index",
     "input_column": "input question prompt query instruction problem",
-    "output_column": "output response prediction completion generation model_output model_response answer",
-    "reference_column": "reference target gold expected ground_truth correct_answer label solution answer",
+    "output_column": "output response prediction completion generation model_output "
+    "model_response answer",
+    "reference_column": "reference target gold expected ground_truth correct_answer label "
+    "solution answer",
     "choices_column": "choices options",
     "correct_column": "is_correct correct ok passed pass exact_match acc",
     "score_column": "score rating f1 grade",
@@ -67,8 +88,13 @@ _NEEDED: Final = (
 )
 
 
-class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """What the columns of a table mean: the options of `import`. `score_column` may name several, with commas."""
+class TableColumns(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
+    """What the columns of a table mean: the options of `import`.
+
+    `score_column` may name several, with commas.
+    """
 
     evaluation: str = ""
     evaluation_column: str = ""
@@ -87,7 +113,9 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def check(self) -> None:
         chosen_names(self.metadata)
-        given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
+        given = {
+            f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)
+        }
         if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
 
@@ -97,12 +125,17 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> list[str]:
-        own = [getattr(self, name) for name in _GUESSES if name not in ("correct_column", "score_column")]
+        own = [
+            getattr(self, name)
+            for name in _GUESSES
+            if name not in ("correct_column", "score_column")
+        ]
         return [name for name in (*own, *self.metrics) if name]
 
     def others(self, names: Iterable[str]) -> list[str]:
         """Those of the names that become metadata."""
-        named, chosen = frozenset(self.named), chosen_names(self.metadata)
+        named = frozenset(self.named)
+        chosen = chosen_names(self.metadata)
         return [name for name in names if name not in named and (chosen is None or name in chosen)]
 
 
@@ -125,9 +158,14 @@ of its row groups, the one after the last, and the rows before. None is the whol
 
 
 def _rows_of(
-    path: str, piece: _Piece = None, plain: Callable[[list[str]], _PlainMaker] = lambda _: lambda _: None
+    path: str,
+    piece: _Piece = None,
+    plain: Callable[[list[str]], _PlainMaker] = lambda _: lambda _: None,
 ) -> tuple[str, Iterator[_Row]]:
-    """Read the rows of a table, and tell what their numbers are. `plain` gets the names of the columns of CSV."""
+    """Read the rows of a table, and tell what their numbers are.
+
+    `plain` gets the names of the columns of CSV.
+    """
     head = head_of(path).lstrip(b"\r\n ")
     if head.startswith(PARQUET_MAGIC):
         return "row", _parquet_rows(path, piece)
@@ -173,7 +211,8 @@ def _range(path: str, start: int, end: int) -> Iterator[bytes]:
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
-# What whitespace between a key and its colon begins with, with the quote, and ends with, with the colon
+# What whitespace between a key and its colon begins with, with the quote, and ends with, with the
+# colon
 _SPACE_AFTER: Final = (b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
 _SPACE_BEFORE: Final = (b" :", b"\t:", b"\r:", b"\n:")
 
@@ -189,7 +228,9 @@ def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
 def _json_block(block: bytes) -> tuple[int, Iterable[_Row]]:
     """Decode whole lines: their number, and the rows with their lines, from 1."""
     texts = block.removesuffix(b"\n").split(b"\n")
-    numbered = [(number, text) for number, text in enumerate(texts, 1) if text and not text.isspace()]
+    numbered = [
+        (number, text) for number, text in enumerate(texts, 1) if text and not text.isspace()
+    ]
     try:
         rows = [(number, _decode_cells(text)) for number, text in numbered]
         # Keys of a whole block are counted at once: row by row, it takes ten times as long.
@@ -210,8 +251,8 @@ def _row_or_problem(text: bytes) -> dict[str, Any] | str:
 def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
     """Decode a row, or say why it does not fit. ValueError if it is not JSON.
 
-    msgspec takes the last of several equal keys. They are told by the number of keys in the text. It also refuses some
-    of what Python's `json` writes. Such rows are read by `json`.
+    msgspec takes the last of several equal keys. They are told by the number of keys in the text.
+    It also refuses some of what Python's `json` writes. Such rows are read by `json`.
     """
     problem = ""
     try:
@@ -225,7 +266,13 @@ def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
     def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
-            twice.append(next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1))
+            twice.append(
+                next(
+                    name
+                    for name, number in Counter(name for name, _ in pairs).items()
+                    if number > 1
+                )
+            )
         return members
 
     try:
@@ -249,7 +296,9 @@ def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
 def _keys_in(value: Any) -> int:
     """Count the keys of all objects in a value."""
     if value.__class__ is dict:
-        return len(value) + sum(_keys_in(item) for item in value.values() if item.__class__ in _CONTAINERS)
+        return len(value) + sum(
+            _keys_in(item) for item in value.values() if item.__class__ in _CONTAINERS
+        )
     return sum(_keys_in(item) for item in value if item.__class__ in _CONTAINERS)
 
 
@@ -258,24 +307,31 @@ _CONTAINERS: Final = (dict, list)
 
 def _key_ends(text: bytes | memoryview) -> int:
     """Count quotes with a colon after them that may end a key: all that do, and the first of texts like `": a"`."""
-    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(count(text, start) for start in _SPACE_AFTER)
+    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(
+        count(text, start) for start in _SPACE_AFTER
+    )
     if not is_spaced and not count(text, b'\\\\"'):  # so each quote after a backslash is escaped
         return int(count(text, b'":') - count(text, b'\\":'))
     return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
 
 
-def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], _PlainMaker]) -> Iterator[_Row]:
+def _csv_rows(
+    path: str, piece: _Piece, head: str, plain: Callable[[list[str]], _PlainMaker]
+) -> Iterator[_Row]:
     delimiter = max(_DELIMITERS, key=head.partition("\n")[0].count)
     columns = _column_names(path, head, delimiter)
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
-    width, plain_of = len(columns), plain(columns)
+    width = len(columns)
+    plain_of = plain(columns)
     is_head = not (piece and piece[0])
     for line, rows, is_utf8 in _csv_blocks(path, piece, delimiter):
         samples = list[PlainSample]()
         for lines, row in rows:
             if is_head or not row:
-                is_head = is_head and not row  # blank lines may come before the names of the columns
+                is_head = (
+                    is_head and not row
+                )  # blank lines may come before the names of the columns
             else:
                 found: PlainSample | dict[str, Any] | str
                 if len(row) != width:
@@ -318,12 +374,15 @@ def _is_utf8(text: bytes) -> bool:
         return False
 
 
-def _csv_blocks(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[_Cells], bool]]:
+def _csv_blocks(
+    path: str, piece: _Piece, delimiter: str
+) -> Iterator[tuple[int, list[_Cells], bool]]:
     """Read some rows at a time, with their first line and whether all is UTF-8.
 
     From the first block on that is not plain, `csv` reads.
 
-    Up to there, quotes are in pairs around cells. So it is certain that a block with an even number of them ends a row.
+    Up to there, quotes are in pairs around cells. So it is certain that a block with an even number
+    of them ends a row.
     """
     line = 1 + (piece[2] if piece else 0)
     blocks = _whole_lines(path, piece)
@@ -346,28 +405,40 @@ def _csv_blocks(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int,
     texts = (block.decode(errors="surrogateescape") for block in chain([held], blocks))
     rest = (one for text in texts for one in io.StringIO(text, newline=""))
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(rest, delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
+    reader = csv.reader(
+        rest, delimiter=delimiter, strict=True
+    )  # it refuses a piece that ends inside of a cell
     start = line
     try:
         for cells in reader:
             is_utf8 = _is_utf8("".join(cells).encode(errors="surrogateescape"))
-            yield line, [(0, [encode(cell)[1:-1] if is_utf8 else b"\xff" for cell in cells])], is_utf8
+            yield (
+                line,
+                [(0, [encode(cell)[1:-1] if is_utf8 else b"\xff" for cell in cells])],
+                is_utf8,
+            )
             line = start + reader.line_num
     except csv.Error as exc:
-        raise LogError(path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled") from exc
+        raise LogError(
+            path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled"
+        ) from exc
 
 
-_CONTROLS: Final = {bytes([code]): encode(chr(code))[1:-1] for code in range(32) if chr(code) not in "\r\n"}
+_CONTROLS: Final = {
+    bytes([code]): encode(chr(code))[1:-1] for code in range(32) if chr(code) not in "\r\n"
+}
 
 
 def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
-    """Split whole rows, each with its number of lines; None if there are quotes or returns inside of plain cells.
+    """Split whole rows, each with its number of lines.
+
+    None if there are quotes or returns inside of plain cells.
 
     Characters besides quotes and ends of lines are escaped all at once.
 
-    Between two quotes is a cell or a part of one; then come further cells and rows, or nothing if the quote is doubled.
-    This takes half of the time of `csv`, which looks at each character. Text with characters outside of ASCII would
-    take twice as long as its bytes.
+    Between two quotes is a cell or a part of one; then come further cells and rows, or nothing if
+    the quote is doubled. This takes half of the time of `csv`, which looks at each character. Text
+    with characters outside of ASCII would take twice as long as its bytes.
     """
     text = text.replace(b"\\", b"\\\\")
     for character in _CONTROLS if count_byteset(text, b"".join(_CONTROLS)) else ():
@@ -385,7 +456,9 @@ def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
             return None
         parts[::2] = outside.split(b'"')
     found = []
-    row, lines, pieces = [b""], 0, list[bytes]()
+    row = [b""]
+    lines = 0
+    pieces = list[bytes]()
     for inside, outside in zip([b"", *parts[1::2]], parts[::2], strict=True):
         if not outside:
             pieces.append(inside)
@@ -411,21 +484,27 @@ def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
         row += cells
         for other in others:
             found.append((lines, row))
-            row, lines = other.split(delimiter) if other else [], 1
+            row = other.split(delimiter) if other else []
+            lines = 1
         row = row or [b""]
     return found[1:]
 
 
 def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
     """Cut plain text at line ends that are not inside of quotes: those with an even number of quotes before them."""
-    cuts, at, line, quotes = [(0, 0)], 0, 0, 0
+    cuts = [(0, 0)]
+    at = 0
+    line = 0
+    quotes = 0
     with storage_of(path).open_reader(path) as file:
         while block := read_at(file, _PIECE_BYTES, at):
             quotes += count(block, b'"')
-            is_inside, end = quotes % 2, len(block)
+            is_inside = quotes % 2
+            end = len(block)
             while True:
                 if is_csv and is_inside:  # go to the quote before the cell
-                    end, is_inside = max(block.rfind(b'"', 0, end), 0), 0
+                    end = max(block.rfind(b'"', 0, end), 0)
+                    is_inside = 0
                 if (newline := block.rfind(b"\n", 0, end)) < 0:
                     break
                 is_inside ^= block.count(b'"', newline, end) % 2
@@ -438,7 +517,9 @@ def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
     if quotes % 2 and is_csv:  # a quote in a cell without quotes
         cuts = [(0, 0)]
     ends = [start for start, _ in cuts[1:]] + [at]
-    return [(start, end, line) for (start, line), end in zip(cuts, ends, strict=True) if start < end]
+    return [
+        (start, end, line) for (start, line), end in zip(cuts, ends, strict=True) if start < end
+    ]
 
 
 def _parquet_rows(path: str, groups: _Piece) -> Iterator[_Row]:
@@ -453,14 +534,19 @@ def _parquet_rows(path: str, groups: _Piece) -> Iterator[_Row]:
 
 def plan(log: Log) -> LogPlan:
     """Check the names of the columns in the first rows, and cut the table into slices."""
-    columns, path = log.columns, log.files[0].path
-    first = [cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if isinstance(cells, dict)]
+    columns = log.columns
+    path = log.files[0].path
+    first = [
+        cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if isinstance(cells, dict)
+    ]
     known = list(dict.fromkeys(name for cells in first for name in cells))
     if not first:
         raise LogError(path, "has no rows that can be read")
     chosen = chosen_names(columns.metadata) or ()
     if unknown := [name for name in (*columns.named, *sorted(chosen)) if name not in known]:
-        raise LogError(path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}")
+        raise LogError(
+            path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}"
+        )
     slices: Sequence[_Piece] = [None]
     digest = xxh3_128()
     with storage_of(path).open_reader(path) as file:
@@ -468,16 +554,23 @@ def plan(log: Log) -> LogPlan:
         while block := file.read(_BLOCK):
             digest.update(block)
     if head.startswith(PARQUET_MAGIC):
-        slices = [(start, end, before) for start, end, before, _ in parquet_module(path).survey(path).slices]
+        slices = [
+            (start, end, before)
+            for start, end, before, _ in parquet_module(path).survey(path).slices
+        ]
     elif detect(head) is Format.PLAIN and (first_byte := head_of(path).lstrip()[:1]) != b"[":
         slices = _pieces(path, is_csv=first_byte != b"{")
     run = columns.run or digest.hexdigest()[:16]
-    return LogPlan(run=RunInfo(task=columns.evaluation, model=columns.model, started=run), slices=slices)
+    return LogPlan(
+        run=RunInfo(task=columns.evaluation, model=columns.model, started=run), slices=slices
+    )
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | list[PlainSample] | str]:
     sample_of = _sample_maker(log.columns, run.started)
-    word, rows = _rows_of(log.files[0].path, log_slice, lambda names: _plain_maker(log.columns, run.started, names))
+    word, rows = _rows_of(
+        log.files[0].path, log_slice, lambda names: _plain_maker(log.columns, run.started, names)
+    )
     for number, cells in rows:
         try:
             if isinstance(cells, str):
@@ -489,9 +582,11 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | list[Pl
 
 
 def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, Any]], Sample]:
-    named, metrics = frozenset(columns.named), columns.metrics
+    named = frozenset(columns.named)
+    metrics = columns.metrics
     names = {column: "" if len(metrics) == 1 else column for column in metrics}
-    own, is_kept = own_names("table"), cache(lambda name: bool(columns.others([name])))
+    own = own_names("table")
+    is_kept = cache(lambda name: bool(columns.others([name])))
     run_of = cache(lambda evaluation, model: RunInfo(task=evaluation, model=model, started=started))
 
     def sample_of(cells: dict[str, Any]) -> Sample:
@@ -502,12 +597,18 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
         choices = _texts(cells, columns.choices_column)
         return Sample(
             run=run_of(evaluation, model),
-            # Without ids, equal questions have equal ids, whatever the model and the order of the rows.
+            # Without ids, equal questions have equal ids, whatever the model and the order of the
+            # rows.
             sample_id=_required(cells, columns.id_column) if columns.id_column else None,
             input=Input(raw=question, reference=reference, choices=choices or UNSET),
             output=Output(raw=_texts(cells, columns.output_column)),
             scores=[
-                _score(cells.get(column), column, names[column], is_truth=column == columns.correct_column)
+                _score(
+                    cells.get(column),
+                    column,
+                    names[column],
+                    is_truth=column == columns.correct_column,
+                )
                 for column in metrics
             ],
             error=" ".join(_texts(cells, columns.error_column)),
@@ -526,36 +627,54 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
 def _plain_maker(columns: TableColumns, started: str, names: list[str]) -> _PlainMaker:
     """Make the samples of plain rows from their cells: most rows of CSV, in a third of the time of `_sample_maker`."""
     at = {name: position for position, name in enumerate(names)}
-    own, others = own_names("table"), columns.others(names)
+    own = own_names("table")
+    others = columns.others(names)
     metadata = [f"table.{name}" if name in own else name for name in others]
-    if len(columns.metrics) != 1 or not at.keys() >= {*columns.named} or len({*metadata}) != len(metadata):
+    if (
+        len(columns.metrics) != 1
+        or not at.keys() >= {*columns.named}
+        or len({*metadata}) != len(metadata)
+    ):
         return lambda _: None
-    metric, is_truth = columns.metrics[0], bool(columns.correct_column)
-    members = [(b",%b:" % encode(name), at[other]) for name, other in zip(metadata, others, strict=True)]
+    metric = columns.metrics[0]
+    is_truth = bool(columns.correct_column)
+    members = [
+        (b",%b:" % encode(name), at[other]) for name, other in zip(metadata, others, strict=True)
+    ]
     # The cell of a column that is not given is the empty one that is put after the last.
     evaluation_at, model_at, id_at, input_at, output_at, reference_at, choices_at, error_at = (
         at[name] if (name := getattr(columns, one)) else -1
         for one in _GUESSES
         if one not in ("correct_column", "score_column")
     )
-    score_at, has_ids = at[metric], bool(columns.id_column)
+    score_at = at[metric]
+    has_ids = bool(columns.id_column)
     score_of = lru_cache(lambda cell: _score(_text_of(cell), metric, "", is_truth=is_truth))
 
     @cache
     def run_of(evaluation: bytes, model: bytes) -> RunInfo:
-        task, name = columns.evaluation or _text_of(evaluation), columns.model or _text_of(model)
+        task = columns.evaluation or _text_of(evaluation)
+        name = columns.model or _text_of(model)
         return RunInfo(task=task, model=name, started=started)
 
     def plain_of(row: list[bytes]) -> PlainSample | None:
         cells = [*row, b""]
-        run, question, name = run_of(cells[evaluation_at], cells[model_at]), cells[input_at], cells[id_at]
-        if not (run.task and run.model and question) or has_ids > bool(name) or cells[choices_at] or cells[error_at]:
+        run = run_of(cells[evaluation_at], cells[model_at])
+        question = cells[input_at]
+        name = cells[id_at]
+        if (
+            not (run.task and run.model and question)
+            or has_ids > bool(name)
+            or cells[choices_at]
+            or cells[error_at]
+        ):
             return None
         try:
             score = score_of(cells[score_at])
         except ValueError:
             return None
-        reference, output = cells[reference_at], cells[output_at]
+        reference = cells[reference_at]
+        output = cells[output_at]
         return PlainSample(
             run,
             b'"%b"' % name if name else b"",
@@ -564,7 +683,9 @@ def _plain_maker(columns: TableColumns, started: str, names: list[str]) -> _Plai
             else b'{"raw":"%b","reference":[]}' % question,
             b'{"raw":["%b"]}' % output if output else b'{"raw":[]}',
             score,
-            b"".join([b'%b"%b"' % (key, cells[position]) for key, position in members if cells[position]]),
+            b"".join(
+                [b'%b"%b"' % (key, cells[position]) for key, position in members if cells[position]]
+            ),
         )
 
     return plain_of
@@ -574,7 +695,10 @@ _EMPTY: Final = (None, "")
 
 
 def _texts(cells: dict[str, Any], column: str) -> list[str]:
-    """The texts in a cell: a list has several, an empty cell none. Numbers are spelled as in JSON."""
+    """The texts in a cell: a list has several, an empty cell none.
+
+    Numbers are spelled as in JSON.
+    """
     if not column or (value := cells.get(column)) is None:
         return []
     if value.__class__ is str:
@@ -600,14 +724,20 @@ def _score(value: Any, column: str, metric: str, *, is_truth: bool) -> Score:
         return Score(metric=metric, value=None, problem=f"{column!r} is empty")
     number = _TRUTH.get(str(value).lower()) if is_truth else number_of(value)
     if number is None:
-        raise ValueError(f"{column!r} is not {'true or false' if is_truth else 'a number'}: {spell(value)[:40]!r}")
+        raise ValueError(
+            f"{column!r} is not {'true or false' if is_truth else 'a number'}: "
+            f"{spell(value)[:40]!r}"
+        )
     return Score(metric=metric, value=number)
 
 
 def guess(path: str, output: str) -> str:
     """Propose the command line that imports a table, by the names of its columns and its first rows."""
     rows = [cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if isinstance(cells, dict)]
-    left = {name.lower().replace(" ", "_"): name for name in reversed([name for cells in rows for name in cells])}
+    left = {
+        name.lower().replace(" ", "_"): name
+        for name in reversed([name for cells in rows for name in cells])
+    }
     words = ["fastrec", "import", path, "-o", output]
     for option, names in _GUESSES.items():
         for name in names.split():

@@ -36,11 +36,14 @@ def integer_in(digits: str) -> int | str:
 
 
 def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
-    """Make a function that decodes JSON as a type; unknown keys are skipped. `has_raw`: whether it has Raw in it.
+    """Make a function that decodes JSON as a type; unknown keys are skipped.
 
-    Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
-    Python's `json`, which is slower; lone surrogates become U+FFFD, integers of more than 4,300 digits become texts.
-    With Raw, it is written again as JSON, where NaN and Infinity are texts.
+    `has_raw`: whether it has Raw in it.
+
+    Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a
+    text is parsed by Python's `json`, which is slower; lone surrogates become U+FFFD, integers of
+    more than 4,300 digits become texts. With Raw, it is written again as JSON, where NaN and
+    Infinity are texts.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
@@ -86,7 +89,10 @@ def plain(value: Any, *, is_finite: bool = True) -> Any:
 
 
 def number_in(text: str) -> float:
-    """The number that a text spells; ValueError if it spells none. Unlike in Python, `1_0` is none."""
+    """The number that a text spells; ValueError if it spells none.
+
+    Unlike in Python, `1_0` is none.
+    """
     if "_" in text:
         raise ValueError(f"{text!r} is not a number")
     return float(text)
@@ -175,7 +181,10 @@ class ReaderFile(io.RawIOBase):
 
 
 def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
-    """Read a small JSON document. If it does not decode, raise LogError with `problem` and the reason."""
+    """Read a small JSON document.
+
+    If it does not decode, raise LogError with `problem` and the reason.
+    """
     try:
         with open_plain(path) as reader:
             return decode(read_at(reader, reader.size, 0))
@@ -187,7 +196,10 @@ _decode_any: Final = decoder(Any)
 
 
 def read_rows(path: str, what: str) -> list[dict[str, Any]]:
-    """Read the objects of a JSON array, or of JSON lines; LogError if there is something else. `what` names a row."""
+    """Read the objects of a JSON array, or of JSON lines; LogError if there is something else.
+
+    `what` names a row.
+    """
     with open_plain(path) as reader:
         text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
     is_array = text.lstrip()[:1] == b"["
@@ -207,12 +219,16 @@ def read_rows(path: str, what: str) -> list[dict[str, Any]]:
     return rows
 
 
-_copies: Final[dict[tuple[str, int, int], IO[bytes]]] = {}  # by path, size and version: one per process
+_copies: Final[
+    dict[tuple[str, int, int], IO[bytes]]
+] = {}  # by path, size and version: one per process
 _MOST_COPIES: Final = 2  # a run of HELM has two long files
 
 
 def open_plain(path: str) -> Reader:
-    """Open a file whose text is read by byte ranges; a compressed one is decompressed into a temporary file first.
+    """Open a file whose text is read by byte ranges.
+
+    A compressed one is decompressed into a temporary file first.
 
     LogError if it is damaged.
     """

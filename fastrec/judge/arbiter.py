@@ -1,9 +1,10 @@
 """Judge a line without the fast path: the verdict, the errors of an invalid line, and the normal form of a record.
 
-The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a thousand times the
-size of a hostile line. To explain a refusal, a function for each keyword walks a value and yields the errors in it, in
-the order of the schema. No list is made, so a caller can count a million errors and keep a few. There is no keyword in
-our schemas that is not in the table; tests compare the errors with those of another validator.
+The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a
+thousand times the size of a hostile line. To explain a refusal, a function for each keyword walks a
+value and yields the errors in it, in the order of the schema. No list is made, so a caller can
+count a million errors and keep a few. There is no keyword in our schemas that is not in the table;
+tests compare the errors with those of another validator.
 """
 
 from __future__ import annotations
@@ -36,8 +37,13 @@ _CONTRADICTION: Final[Report] = (
 _UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
-def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[dict[str, Any], Schema] | Errors:
-    """Judge one line by a version, or by its shape; the errors are those of the version that it comes closest to."""
+def judge_slowly(
+    line: bytes, schema: Schema | None = None
+) -> tuple[dict[str, Any], Schema] | Errors:
+    """Judge one line by a version, or by its shape.
+
+    The errors are those of the version that it comes closest to.
+    """
     return judge_value(*parse(line), schema)
 
 
@@ -54,7 +60,9 @@ def judge_value(
     return errors._replace(version=judged_by.name) if has_value else errors
 
 
-def _reports(value: Any, flaws: Iterable[Report], schema: Schema, *, by_shape: bool) -> Iterator[Report]:
+def _reports(
+    value: Any, flaws: Iterable[Report], schema: Schema, *, by_shape: bool
+) -> Iterator[Report]:
     """Yield the flaws of a line and, if it has a value, its schema errors too: nobody has to fix a line twice."""
     codes = set()
     for flaw in flaws:
@@ -82,7 +90,8 @@ def is_valid(value: Any, schema: Schema) -> bool:
         valid = validator.is_valid(value)
     except ValueError:
         return bool(validator.is_valid(_plain(value)))
-    # Inside an object, the validator does not raise an error for the parser's own numbers: it refuses the object.
+    # Inside an object, the validator does not raise an error for the parser's own numbers: it
+    # refuses the object.
     return valid or (_has_own_numbers(value) and bool(validator.is_valid(_plain(value))))
 
 
@@ -90,14 +99,18 @@ def is_valid(value: Any, schema: Schema) -> bool:
 def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    # The validator raises ValueError for the parser's own numbers, but not where only numbers are allowed: there it
-    # takes them for something else. Every integer is a number, so both names mean the same, and it raises again.
+    # The validator raises ValueError for the parser's own numbers, but not where only numbers are
+    # allowed: there it takes them for something else. Every integer is a number, so both names mean
+    # the same, and it raises again.
     source = schema.source.replace(b'"type": "number"', b'"type": ["number", "integer"]')
     return jsonschema_rs.Draft7Validator(source.decode())
 
 
 def _has_own_numbers(value: Any) -> bool:
-    """Whether there are numbers in a value that only the parser makes; the encoder is faster than a walk."""
+    """Whether there are numbers in a value that only the parser makes.
+
+    The encoder is faster than a walk.
+    """
     try:
         _encode(value)
     except TypeError:
@@ -108,8 +121,8 @@ def _has_own_numbers(value: Any) -> bool:
 def _plain(value: Any) -> Any:
     """Replace the parser's own numbers with plain ones, which the validator accepts.
 
-    Only the kind and the sign of a long integer matter to the schema. The validator misjudges integers beyond the range
-    of a double (it takes -10**5000 for at least 0), so they are clamped.
+    Only the kind and the sign of a long integer matter to the schema. The validator misjudges
+    integers beyond the range of a double (it takes -10**5000 for at least 0), so they are clamped.
     """
     if isinstance(value, dict):
         return {key: _plain(child) for key, child in value.items()}
@@ -125,7 +138,8 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
     fields, rules = _parts(schema)
     yield from _errors(fields, value, [])
     kind = value.get("interaction_type") if isinstance(value, dict) else None
-    # With a wrong interaction_type it is chance which rules apply. That error has been reported already.
+    # With a wrong interaction_type it is chance which rules apply. That error has been reported
+    # already.
     by_field = schema.rules_by_type.get(kind, {}) if isinstance(kind, str) else {}
     seen = set()
     for _, steps, _, found in _errors(rules, value, []) if by_field else ():
@@ -137,7 +151,10 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
 
 
 class _Node(dict[str, Any]):
-    """A node of the schema document. It keeps what is the same for all values: errors take half the time."""
+    """A node of the schema document.
+
+    It keeps what is the same for all values: errors take half the time.
+    """
 
     @cached_property
     def checks(self) -> list[Check]:
@@ -157,7 +174,10 @@ class _Node(dict[str, Any]):
         """What `enum`, `const` or `oneOf` expects."""
         if "oneOf" in self:
             return _either(
-                [one.kind + (f" of {one['items']['type']}s" if "items" in one else "") for one in self["oneOf"]]
+                [
+                    one.kind + (f" of {one['items']['type']}s" if "items" in one else "")
+                    for one in self["oneOf"]
+                ]
             )
         return _either([f'"{option}"' for option in self.get("enum") or [self["const"]]])
 
@@ -185,7 +205,9 @@ def _is_valid(node: _Node, value: Any) -> bool:
 
 def _enum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
     # All options are strings.
-    if not isinstance(value, str) or value not in (node["enum"] if "enum" in node else (node["const"],)):
+    if not isinstance(value, str) or value not in (
+        node["enum"] if "enum" in node else (node["const"],)
+    ):
         yield "schema.enum", steps, f"expected {node.choice}", value
 
 
@@ -236,7 +258,8 @@ def _if(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
 
 
 def _additional_properties(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    allowed, known = node["additionalProperties"], node.get("properties", {})
+    allowed = node["additionalProperties"]
+    known = node.get("properties", {})
     for name, child in value.items() if isinstance(value, dict) and allowed is not True else ():
         if name in known:
             continue
@@ -267,7 +290,9 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "integer": lambda value: (
-        value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
+        value.is_integer()
+        if isinstance(value, float)
+        else isinstance(value, int) and not isinstance(value, bool)
     ),
 }
 
@@ -283,11 +308,15 @@ _KEYWORDS: Final[dict[str, Check | None]] = {
     "allOf": _all_of,
     "if": _if,
     "additionalProperties": _additional_properties,
-    **dict.fromkeys(("$schema", "description", "title", "version", "type", "then")),  # `then` is of `if`
+    **dict.fromkeys(
+        ("$schema", "description", "title", "version", "type", "then")
+    ),  # `then` is of `if`
 }
 
 
-def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]) -> dict[str, Any]:
+def normal_form(
+    value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]
+) -> dict[str, Any]:
     """Bring an object into normal form, and add its unknown keys to `unknown`, by the path of their object.
 
     Known keys come in schema order, then unknown keys by code point. The value itself may change.
@@ -318,7 +347,10 @@ def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]
 
 
 def _free(value: Any) -> Any:
-    """Sort the keys of objects at every level; in place where possible, because a copy takes as much memory again."""
+    """Sort the keys of objects at every level.
+
+    In place where possible, because a copy takes as much memory again.
+    """
     children: Iterable[tuple[Any, Any]]
     if isinstance(value, dict):
         keys = sorted(value)

@@ -28,23 +28,34 @@ class FilteredOut(NamedTuple):
 
 
 class RecordFilter:
-    """Filters valid records. Filters do not change the verdict: an invalid line is rejected whatever its fields say."""
+    """Filters valid records.
+
+    Filters do not change the verdict: an invalid line is rejected whatever its fields say.
+    """
 
     def __init__(self, filters: Filters) -> None:
         self._filters = filters
         self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
     def filters_out(
-        self, record: Any, schema: Schema, values: dict[str, Any] | None = None, *, any_hash: bool = False
+        self,
+        record: Any,
+        schema: Schema,
+        values: dict[str, Any] | None = None,
+        *,
+        any_hash: bool = False,
     ) -> FilteredOut | None:
         """Filter a record in the normal form of a version, such as the target; None if it matches.
 
-        Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
-        lacks some. With `any_hash`, its `sample_hash` does not matter.
+        Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all
+        unknown keys, if it lacks some. With `any_hash`, its `sample_hash` does not matter.
         """
         metric = record.evaluation_result_id if schema is NEWEST_SCHEMA else UNSET
-        names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
-        filters, matches = self._filters, self._matching.get(names)
+        names = FilteredOut(
+            record.evaluation_name, "" if metric is UNSET else metric, record.model_id
+        )
+        filters = self._filters
+        matches = self._matching.get(names)
         if matches is None:
             matches = (
                 filters.accepts_evaluation(names.evaluation_name)
@@ -56,13 +67,17 @@ class RecordFilter:
         if (
             matches
             and filters.accepts_sample_id(record.sample_id)
-            and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
+            and filters.accepts_outcome(
+                is_correct=record.evaluation.is_correct, has_error=bool(record.error)
+            )
             and (any_hash or filters.accepts_hash(record.sample_hash))
         ):
             return self._by_fields(record, names, values) if filters.where else None
         return names
 
-    def _by_fields(self, record: Any, names: FilteredOut, values: dict[str, Any] | None) -> FilteredOut | None:
+    def _by_fields(
+        self, record: Any, names: FilteredOut, values: dict[str, Any] | None
+    ) -> FilteredOut | None:
         given = parse(spell(record))[0] if values is None else values
         return None if self._filters.accepts_fields(given) else names
 
@@ -112,8 +127,8 @@ class RepairedLine(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct):
     """The judged lines of a chunk. `lines == valid + len(rejected) + blank + filtered`, always.
 
-    If only verdicts were asked for, the lists with an item for each record are empty, except perhaps `records` and
-    `numbers`.
+    If only verdicts were asked for, the lists with an item for each record are empty, except
+    perhaps `records` and `numbers`.
     """
 
     lines: int = 0
@@ -157,10 +172,12 @@ class Batch(msgspec.Struct):
 
     def count_recipes(self, counts: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
         """Add the numbers of records by evaluation_name, model_id and recipe."""
-        names = (list(map(attrgetter(field), self.records)) for field in ("evaluation_name", "model_id"))
+        names = (
+            list(map(attrgetter(field), self.records)) for field in ("evaluation_name", "model_id")
+        )
         columns = [*names, self.recipe_names]
-        # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with the first takes
-        # half of the time of counting them.
+        # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with
+        # the first takes half of the time of counting them.
         if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
             counts[columns[0][0], columns[1][0], columns[2][0]] += len(self.records)
         else:  # not by adding up two Counters, which is slower

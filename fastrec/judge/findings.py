@@ -1,11 +1,13 @@
 """Findings: errors and warnings about lines, each with a stable code, a JSON path and a message.
 
-Codes are part of the interface: scripts match them, and summaries count by them. A code is never renamed or reused; a
-new reason gets a new row. The findings of a line are sorted by the order of the rows, so the first error of a line,
-which the summary counts it by, is always the most fundamental one.
+Codes are part of the interface: scripts match them, and summaries count by them. A code is never
+renamed or reused; a new reason gets a new row. The findings of a line are sorted by the order of
+the rows, so the first error of a line, which the summary counts it by, is always the most
+fundamental one.
 
-A line lists its first hundred errors, and counts the others by code: a hostile line has a million. Findings with the
-same code and path are counted in groups, which remember the first message and location, in bounded memory.
+A line lists its first hundred errors, and counts the others by code: a hostile line has a million.
+Findings with the same code and path are counted in groups, which remember the first message and
+location, in bounded memory.
 """
 
 from __future__ import annotations
@@ -40,9 +42,15 @@ ERRORS: Final = (
     Code("json.depth", "error", "objects and arrays are nested more than 256 levels deep"),
     Code("json.syntax", "error", "the line is not valid JSON"),
     Code(
-        "json.number", "error", "a number is NaN, infinite, too large for a double, or has more than a million digits"
+        "json.number",
+        "error",
+        "a number is NaN, infinite, too large for a double, or has more than a million digits",
     ),
-    Code("json.surrogate", "error", "a string contains half of a surrogate pair, which UTF-8 cannot encode"),
+    Code(
+        "json.surrogate",
+        "error",
+        "a string contains half of a surrogate pair, which UTF-8 cannot encode",
+    ),
     Code("json.duplicate_key", "error", "an object has the same key more than once"),
     Code("schema.type", "error", "a value has the wrong JSON type"),
     Code("schema.required", "error", "a required field is missing"),
@@ -51,13 +59,22 @@ ERRORS: Final = (
     Code("schema.unknown_key", "error", "a key is not allowed at this place"),
     Code("schema.one_of", "error", "a value has none of the allowed types"),
     # The conditional rules of every schema version; versions may share a rule.
-    *dict.fromkeys(Code(rule.code, "error", rule.message) for schema in SCHEMAS.values() for rule in schema.rules),
+    *dict.fromkeys(
+        Code(rule.code, "error", rule.message)
+        for schema in SCHEMAS.values()
+        for rule in schema.rules
+    ),
     Code(
         "version.contradiction",
         "error",
-        "a line that no version accepts has both `interactions` and `messages`, fields of different versions",
+        "a line that no version accepts has both `interactions` and `messages`, fields of "
+        "different versions",
     ),
-    Code("version.newer", "error", "a record is of a later version than the corpus (only with --schema 0.2.0)"),
+    Code(
+        "version.newer",
+        "error",
+        "a record is of a later version than the corpus (only with --schema 0.2.0)",
+    ),
     Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
     Code(
         "conflict.not_first",
@@ -69,34 +86,65 @@ ERRORS: Final = (
         "error",
         "other records have another verdict on the same output (only with --conflicts reject)",
     ),
-    Code("repeat.not_first", "error", "an earlier record has the same identity (only with --repeats first)"),
-    Code("repeat.rejected", "error", "other records have the same identity (only with --repeats reject)"),
+    Code(
+        "repeat.not_first",
+        "error",
+        "an earlier record has the same identity (only with --repeats first)",
+    ),
+    Code(
+        "repeat.rejected",
+        "error",
+        "other records have the same identity (only with --repeats reject)",
+    ),
 )
 
 WARNINGS: Final = (
-    Code("warn.num_turns_missing", "warning", "a multi_turn or agentic record lacks `evaluation.num_turns`"),
+    Code(
+        "warn.num_turns_missing",
+        "warning",
+        "a multi_turn or agentic record lacks `evaluation.num_turns`",
+    ),
     Code("warn.num_turns", "warning", "`evaluation.num_turns` is not the number of interactions"),
-    Code("warn.tool_calls_count", "warning", "`evaluation.tool_calls_count` is not the number of tool calls"),
+    Code(
+        "warn.tool_calls_count",
+        "warning",
+        "`evaluation.tool_calls_count` is not the number of tool calls",
+    ),
     Code("warn.turn_idx", "warning", "the values of `turn_idx` are not 0, 1, 2 …"),
-    Code("warn.attribution_turn", "warning", "`answer_attribution` refers to a turn after the last one"),
+    Code(
+        "warn.attribution_turn",
+        "warning",
+        "`answer_attribution` refers to a turn after the last one",
+    ),
     Code("warn.tool_call_id", "warning", "`tool_call_id` is not the id of an earlier tool call"),
     Code("warn.total_tokens", "warning", "`total_tokens` is not `input_tokens` + `output_tokens`"),
     Code("warn.sample_hash", "warning", "`sample_hash` is wrong"),
     Code("version.unknown", "warning", "`schema_version` is not a known version"),
-    Code("version.mismatch", "warning", "`schema_version` is another version than the one that the record follows"),
-    Code("version.other_turns", "warning", "beside `interactions`, a valid record has the unknown key `messages`"),
+    Code(
+        "version.mismatch",
+        "warning",
+        "`schema_version` is another version than the one that the record follows",
+    ),
+    Code(
+        "version.other_turns",
+        "warning",
+        "beside `interactions`, a valid record has the unknown key `messages`",
+    ),
 )
 
 REPAIRS: Final = {
     "repair.result_id_null": "`evaluation_result_id` was null and is left out",
     "repair.null": "an optional field that cannot be null was null and is left out",
-    "repair.value_not_text": "a value in `metadata`, `arguments` or `additional_details` was not text; it is JSON text",
+    "repair.value_not_text": "a value in `metadata`, `arguments` or `additional_details` was not "
+    "text; it is JSON text",
     "repair.number_from_text": "a number was written as text",
     "repair.boolean_from_text": "true or false was written as text: true, yes, on, 1 …",
     "repair.number_from_boolean": "true or false was written for a number; it is 1 or 0 now",
     "repair.boolean_from_number": "1 or 0 was written for true or false",
-    "repair.output_and_turns": "a record had `output` and turns; what its `interaction_type` excludes is in `metadata`",
-    "repair.nan_score": "the score was NaN or infinite; `error` says so, and 0.0 is a placeholder that does not count",
+    "repair.output_and_turns": "a record had `output` and turns; what its `interaction_type` "
+    "excludes is in `metadata`",
+    "repair.nan_score": "the score was NaN or infinite; `error` says so, and 0.0 is a placeholder "
+    "that does not count",
 }
 """What `--repair` does to records, by code."""
 
@@ -104,42 +152,116 @@ NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in (UPGRADES 
 """Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
 
 PAIRS: Final = (
-    Code("pair.no_samples", "error", "an aggregate states `detailed_evaluation_results`, but has no samples file"),
-    Code("pair.no_aggregate", "error", "a samples file has no aggregate of the same name beside it"),
-    Code("pair.several_samples", "error", "an aggregate has several samples files, such as a plain and a zstd one"),
-    Code("pair.not_stated", "error", "an aggregate has a samples file, but no `detailed_evaluation_results`"),
-    Code("pair.aggregate", "error", "an aggregate is not JSON, or a field that the check needs is missing or wrong"),
+    Code(
+        "pair.no_samples",
+        "error",
+        "an aggregate states `detailed_evaluation_results`, but has no samples file",
+    ),
+    Code(
+        "pair.no_aggregate", "error", "a samples file has no aggregate of the same name beside it"
+    ),
+    Code(
+        "pair.several_samples",
+        "error",
+        "an aggregate has several samples files, such as a plain and a zstd one",
+    ),
+    Code(
+        "pair.not_stated",
+        "error",
+        "an aggregate has a samples file, but no `detailed_evaluation_results`",
+    ),
+    Code(
+        "pair.aggregate",
+        "error",
+        "an aggregate is not JSON, or a field that the check needs is missing or wrong",
+    ),
     Code("pair.source_metadata", "error", "an aggregate has no `source_metadata`"),
-    Code("pair.deployment", "error", "`deployment_type` or `model_availability` of a model is not an allowed value"),
+    Code(
+        "pair.deployment",
+        "error",
+        "`deployment_type` or `model_availability` of a model is not an allowed value",
+    ),
     Code("pair.bounds", "error", "`min_score` of a metric is larger than its `max_score`"),
-    Code("pair.out_of_bounds", "error", "the score of a result is not within `min_score` and `max_score`"),
-    Code("pair.duplicate_result", "error", "two results of an aggregate have the same `evaluation_result_id`"),
-    Code("pair.file_path", "error", "`file_path` is not the path of the samples file from `data/` on"),
-    Code("pair.relative_path", "warning", "`file_path` is a name in the same folder, as before version 0.3.0"),
+    Code(
+        "pair.out_of_bounds",
+        "error",
+        "the score of a result is not within `min_score` and `max_score`",
+    ),
+    Code(
+        "pair.duplicate_result",
+        "error",
+        "two results of an aggregate have the same `evaluation_result_id`",
+    ),
+    Code(
+        "pair.file_path", "error", "`file_path` is not the path of the samples file from `data/` on"
+    ),
+    Code(
+        "pair.relative_path",
+        "warning",
+        "`file_path` is a name in the same folder, as before version 0.3.0",
+    ),
     Code("pair.format", "error", "`format` is not `jsonl`"),
     Code("pair.hash_algorithm", "error", "`hash_algorithm` is neither `sha256` nor `md5`"),
-    Code("pair.checksum", "error", "the checksum of the samples file is not the one in its aggregate"),
-    Code("pair.total_rows", "error", "the number of rows is not the one in the aggregate; blank lines are no rows"),
+    Code(
+        "pair.checksum", "error", "the checksum of the samples file is not the one in its aggregate"
+    ),
+    Code(
+        "pair.total_rows",
+        "error",
+        "the number of rows is not the one in the aggregate; blank lines are no rows",
+    ),
     Code("pair.no_rows", "error", "a samples file has no rows"),
     Code("pair.blank_line", "error", "a samples file has a blank line"),
-    Code("pair.invalid_row", "error", "a row is not a valid record; `fastrec validate` lists all errors"),
-    Code("pair.version", "error", "a row is valid, but not by the version that its `schema_version` names"),
+    Code(
+        "pair.invalid_row",
+        "error",
+        "a row is not a valid record; `fastrec validate` lists all errors",
+    ),
+    Code(
+        "pair.version",
+        "error",
+        "a row is valid, but not by the version that its `schema_version` names",
+    ),
     Code("pair.sample_hash", "warning", "the `sample_hash` of a row is wrong"),
     Code("pair.duplicate_row", "warning", "a row is the same as an earlier one, byte for byte"),
-    Code("pair.evaluation_id", "error", "the `evaluation_id` of a row is not the one of its aggregate"),
-    Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
-    Code("pair.unknown_result", "error", "the aggregate has no result with the `evaluation_result_id` of a row"),
-    Code("pair.no_result", "error", "a row without `evaluation_result_id` fits no result of the aggregate"),
-    Code("pair.several_results", "warning", "a row without `evaluation_result_id` fits several results"),
     Code(
-        "pair.num_samples", "warning", "`num_samples` of a result is not the number of its rows, nor a fraction of it"
+        "pair.evaluation_id",
+        "error",
+        "the `evaluation_id` of a row is not the one of its aggregate",
     ),
-    Code("pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"),
+    Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
+    Code(
+        "pair.unknown_result",
+        "error",
+        "the aggregate has no result with the `evaluation_result_id` of a row",
+    ),
+    Code(
+        "pair.no_result",
+        "error",
+        "a row without `evaluation_result_id` fits no result of the aggregate",
+    ),
+    Code(
+        "pair.several_results",
+        "warning",
+        "a row without `evaluation_result_id` fits several results",
+    ),
+    Code(
+        "pair.num_samples",
+        "warning",
+        "`num_samples` of a result is not the number of its rows, nor a fraction of it",
+    ),
+    Code(
+        "pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"
+    ),
     Code("pair.standard_error", "warning", "a standard error is not that of the mean of the rows"),
     Code("name.uuid", "error", "the name of a file is not a UUID of version 4 in lower case"),
     Code("name.samples", "error", "the name of a samples file does not end with `_samples.jsonl`"),
     Code("name.depth", "error", "a file is not in `data/<collection>/<developer>/<model>/`"),
-    Code("name.flat", "error", "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`"),
+    Code(
+        "name.flat",
+        "error",
+        "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
+    ),
     Code("name.portable", "error", "the name of a folder is not allowed on every system"),
     Code("name.data", "error", "the name of a folder below `data/` is `data`"),
 )
@@ -195,8 +317,9 @@ class Errors(NamedTuple):
 class InvalidRecordError(FastrecError, ValueError):
     """A line is not a valid record.
 
-    `findings` holds the errors, `unlisted` the number of further ones by code, `source` and `line` the location, if
-    known, and `version` the schema version whose errors these are, if the line has a value.
+    `findings` holds the errors, `unlisted` the number of further ones by code, `source` and `line`
+    the location, if known, and `version` the schema version whose errors these are, if the line has
+    a value.
     """
 
     exit_code = 1
@@ -208,15 +331,22 @@ class InvalidRecordError(FastrecError, ValueError):
 
     def __str__(self) -> str:
         location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
-        errors = [f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings]
+        errors = [
+            f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings
+        ]
         errors += [f"and {count:,} more [{code}]" for code, count in self.unlisted.items()]
-        return location + "; ".join(errors) + (f" (judged as {self.version})" if self.version else "")
+        return (
+            location + "; ".join(errors) + (f" (judged as {self.version})" if self.version else "")
+        )
 
 
 def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
-    """List the errors of a line in the order of the table of codes, then by path; count those beyond `most`.
+    """List the errors of a line in the order of the table of codes, then by path.
 
-    Of each code the first ones are kept, so the first error of a line is always the most fundamental one.
+    Count those beyond `most`.
+
+    Of each code the first ones are kept, so the first error of a line is always the most
+    fundamental one.
     """
     counts: dict[str, int] = {}
     kept: set[Finding] = set()
@@ -225,7 +355,8 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
         if count <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
             finding = Finding(code, json_path(steps), message)
-            # Use an equal finding of an earlier line, if there is one: ten findings are larger than a short line.
+            # Use an equal finding of an earlier line, if there is one: ten findings are larger than
+            # a short line.
             if len(_common) >= _MOST_COMMON:
                 _common.clear()
             kept.add(_common.setdefault(finding, finding))
@@ -233,7 +364,9 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     unlisted = {code: count - most for code, count in counts.items() if count > most}
     for finding in found[most:]:
         unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
-    return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]])))
+    return Errors(
+        tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]]))
+    )
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
@@ -267,7 +400,9 @@ def describe(value: Any) -> str:
         return f"an array of {len(value):,} {'item' if len(value) == 1 else 'items'}"
     if isinstance(value, str):
         spelled = json.dumps(_shorten(value), ensure_ascii=False)
-        return f"the string {spelled}" + (f" of {len(value):,} characters" if len(value) > _LONGEST_VALUE else "")
+        return f"the string {spelled}" + (
+            f" of {len(value):,} characters" if len(value) > _LONGEST_VALUE else ""
+        )
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int) and value.bit_length() > 200:
@@ -282,20 +417,31 @@ def _shorten(text: str) -> str:
 # Warnings: likely mistakes in valid records. They never change a verdict.
 
 
-def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool) -> list[Finding]:
+def warnings_of(
+    record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool
+) -> list[Finding]:
     """List the warnings about a record of a version, which was a valid one of the version `source` with this label.
 
-    `wrong_hash` says that no recipe gives its `sample_hash`. This is one pass without calls, because most records give
-    no reason for a warning: a function for each code takes three times as long.
+    `wrong_hash` says that no recipe gives its `sample_hash`. This is one pass without calls,
+    because most records give no reason for a warning: a function for each code takes three times as
+    long.
     """
     found: list[Finding] = []
     unanswered: list[int] = []  # turns with the id of no earlier tool call
-    field, last = schema.turns_field, 0
+    field = schema.turns_field
+    last = 0
     if record.interaction_type != "single_turn":
-        turns, path, given = getattr(record, field), "$.evaluation.num_turns", record.evaluation.num_turns
-        size, made, ids, gap = len(turns), 0, set(), -1
+        turns = getattr(record, field)
+        path = "$.evaluation.num_turns"
+        given = record.evaluation.num_turns
+        size = len(turns)
+        made = 0
+        ids = set()
+        gap = -1
         if given is UNSET or given is None:
-            found.append(Finding("warn.num_turns_missing", path, f"missing; the number of turns is {size:,}"))
+            found.append(
+                Finding("warn.num_turns_missing", path, f"missing; the number of turns is {size:,}")
+            )
         elif given != size:
             message = f"expected the number of turns, {size:,}, found {describe(given)}"
             found.append(Finding("warn.num_turns", path, message))
@@ -307,9 +453,14 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
                 for call in calls:
                     ids.add(call.id)
             answered = turn.tool_call_id
-            if answered not in ids if type(answered) is str else answered and not ids.issuperset(answered):
+            if (
+                answered not in ids
+                if type(answered) is str
+                else answered and not ids.issuperset(answered)
+            ):
                 unanswered.append(index)  # one warning per turn: an array may have a million ids
-        given, last = record.evaluation.tool_calls_count, max(size - 1, 0)
+        given = record.evaluation.tool_calls_count
+        last = max(size - 1, 0)
         if given is not UNSET and given is not None and given != made:
             message = f"expected the number of tool calls, {made:,}, found {describe(given)}"
             found.append(Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message))
@@ -319,7 +470,9 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
     for index, attribution in enumerate(record.answer_attribution):
         if attribution.turn_idx > last:
             path = f"$.answer_attribution[{index}].turn_idx"
-            message = f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
+            message = (
+                f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
+            )
             found.append(Finding("warn.attribution_turn", path, message))
     for index in unanswered:
         path = f"$.{field}[{index}].tool_call_id"
@@ -329,16 +482,26 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
         message = "not the sum of input_tokens and output_tokens"
         found.append(Finding("warn.total_tokens", "$.token_usage.total_tokens", message))
     if wrong_hash:
-        found.append(Finding("warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"))
+        found.append(
+            Finding(
+                "warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
+            )
+        )
     if label not in source.labels:
         code = label_code(label)
-        problem = "not a known version" if code == "version.unknown" else "the record follows another version"
+        problem = (
+            "not a known version"
+            if code == "version.unknown"
+            else "the record follows another version"
+        )
         expected = f"expected {' or '.join(sorted(source.labels))}, found {describe(label)}"
         found.append(Finding(code, "$.schema_version", f"{problem}: {expected}"))
     return found
 
 
-OTHER_TURNS: Final = Finding("version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`")
+OTHER_TURNS: Final = Finding(
+    "version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`"
+)
 """The warning about a valid record that has the turns of another version, too; only the slow path sees them."""
 
 
@@ -376,14 +539,22 @@ class FindingGroup(msgspec.Struct):
 
 
 class FindingGroups(msgspec.Struct):
-    """Counts of findings by code, and by code, path and version. Further groups than `limit` are not remembered."""
+    """Counts of findings by code, and by code, path and version.
+
+    Further groups than `limit` are not remembered.
+    """
 
     limit: int = msgspec.field(default_factory=lambda: current_limits().finding_groups)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
     groups: dict[tuple[str, str, str | None], FindingGroup] = msgspec.field(default_factory=dict)
 
-    def add(self, finding: Finding, location: Location, version: str | None = None) -> FindingGroup | None:
-        """Count a finding, and remember its location if it is among the first; return its group, if there is one."""
+    def add(
+        self, finding: Finding, location: Location, version: str | None = None
+    ) -> FindingGroup | None:
+        """Count a finding, and remember its location if it is among the first.
+
+        Return its group, if there is one.
+        """
         self.codes[finding.code] += 1
         return self._add(finding, 1, [location], version)
 
@@ -395,13 +566,17 @@ class FindingGroups(msgspec.Struct):
             locations = [Location(one.source, line_base + one.line) for one in group.locations]
             self._add(first, group.count, locations, group.version)
 
-    def _add(self, finding: Finding, count: int, locations: list[Location], version: str | None) -> FindingGroup | None:
+    def _add(
+        self, finding: Finding, count: int, locations: list[Location], version: str | None
+    ) -> FindingGroup | None:
         kind = finding.code, _INDEX.sub("[]", finding.path), version
         group = self.groups.get(kind)
         if group is None:
             if len(self.groups) >= self.limit:
                 return None
-            group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [], version)
+            group = FindingGroup(
+                finding.code, finding.path, finding.message, finding.severity, 0, [], version
+            )
             self.groups[kind] = group
         group.count += count
         if len(group.locations) < _LOCATIONS:

@@ -1,18 +1,19 @@
 """The judge: turns a chunk of lines into records in normal form and invalid lines.
 
-The fast path, for each line: decode into Structs (types, bounds, required and unknown keys, UTF-8, numbers), check the
-conditional rules, compute `sample_hash`, drop nulls, encode. A line that fails a step goes to the slow path, which
-decides. So the fast path may refuse too much, but never accepts too much.
+The fast path, for each line: decode into Structs (types, bounds, required and unknown keys, UTF-8,
+numbers), check the conditional rules, compute `sample_hash`, drop nulls, encode. A line that fails
+a step goes to the slow path, which decides. So the fast path may refuse too much, but never accepts
+too much.
 
-A shard is nearly always of one schema version, so a line is decoded as the version of the line before. If that fails,
-the other versions are tried before the slow path.
+A shard is nearly always of one schema version, so a line is decoded as the version of the line
+before. If that fails, the other versions are tried before the slow path.
 
-The decoder misses one flaw: of two equal keys it silently keeps the last. Each dropped key drops a colon, so the judge
-compares the number of colons in a chunk and in its normal form, once per chunk and at memory speed. Only if they differ
-does it compare line by line.
+The decoder misses one flaw: of two equal keys it silently keeps the last. Each dropped key drops a
+colon, so the judge compares the number of colons in a chunk and in its normal form, once per chunk
+and at memory speed. Only if they differ does it compare line by line.
 
-`validate` needs no normal forms. Its judge compares the strings of the records with the quotes of the chunk instead,
-since each dropped key drops two of them, too.
+`validate` needs no normal forms. Its judge compares the strings of the records with the quotes of
+the chunk instead, since each dropped key drops two of them, too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ from fastrec.judge.findings import Finding, label_code, warnings_of
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
-from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
+from fastrec.judge.version_rules import (
+    REFUSALS,
+    JudgeSettings,
+    RulesByVersion,
+    VersionRules,
+    count_colons,
+)
 from fastrec.limits import current_limits
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
@@ -53,19 +60,22 @@ _MOST_BACKSLASHES: Final = 16  # in a row that are counted: an even number, see 
 def count_quotes(text: bytes | memoryview) -> int:
     r"""Count the quotes that begin or end a string; never too few.
 
-    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that have at least k
-    backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that end after an odd number of terms
-    are never too small.
+    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that
+    have at least k backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that
+    end after an odd number of terms are never too small.
 
     >>> count_quotes(rb'{"a": "\"b\\", "c": ["\\\"d", 1]}')
     8
     """
-    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much to count.
+    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much
+    # to count.
     quotes: int = bytesum(translate(text, _IS_QUOTE))
-    sign, pattern = -1, b'\\"'
+    sign = -1
+    pattern = b'\\"'
     while len(pattern) <= _MOST_BACKSLASHES + 1 and (found := count(text, pattern)):
         quotes += sign * found
-        sign, pattern = -sign, b"\\" + pattern
+        sign = -sign
+        pattern = b"\\" + pattern
     return quotes
 
 
@@ -74,7 +84,8 @@ class OpenChunk:
 
     def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
         """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
-        self._data, self._offset = data, offset
+        self._data = data
+        self._offset = offset
         self._normal = normal
         self.line = line
         self.text = data
@@ -97,19 +108,28 @@ class OpenChunk:
         return self._null
 
     def skip_blank(self) -> int:
-        """Move on past blank lines, at memory speed: a bomb can be made of nothing else. Return their number."""
-        start, size = self.position, len(self.text)
+        """Move on past blank lines, at memory speed: a bomb can be made of nothing else.
+
+        Return their number.
+        """
+        start = self.position
+        size = len(self.text)
         end = find_first_not_of(self.text, _BLANK, start)
         end = size if end < 0 else self.text.rfind(b"\n", start, end) + 1
         if end <= start:
             return 0
-        lines = count_newlines(memoryview(self.text)[start:end]) + (not self.text.endswith(b"\n", 0, end))
+        lines = count_newlines(memoryview(self.text)[start:end]) + (
+            not self.text.endswith(b"\n", 0, end)
+        )
         self.position = end
         self.number += lines
         return lines
 
     def next_line(self) -> tuple[bytes, int, bool]:
-        """Move on by a line, which is refused; return it as it was read, its offset, and if it is short in the text."""
+        """Move on by a line, which is refused.
+
+        Return it as it was read, its offset, and if it is short in the text.
+        """
         start, end = self.position, self.text.find(b"\n", self.position)
         if end < 0:
             end = len(self.text)
@@ -127,7 +147,10 @@ class OpenChunk:
         return self._count(self.text) == self.excess + self.count_output(into, start)
 
     def count_output(self, into: bytearray, start: int) -> int:
-        """Count the colons of the output from `start` on; 0 if quotes are compared, since there is none."""
+        """Count the colons of the output from `start` on.
+
+        0 if quotes are compared, since there is none.
+        """
         colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
         return colons
 
@@ -142,7 +165,10 @@ class _Stop(Enum):
 
 
 class Judge:
-    """Judges lines. Make one per process: it learns the unknown keys of its input, and decoders do not pickle."""
+    """Judges lines.
+
+    Make one per process: it learns the unknown keys of its input, and decoders do not pickle.
+    """
 
     def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
         self._mode = settings.sample_hash
@@ -152,24 +178,32 @@ class Judge:
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
-        self._find_recipe: FindRecipe = RecipeFinder().find if settings.any_recipe else lambda *_: None
+        self._find_recipe: FindRecipe = (
+            RecipeFinder().find if settings.any_recipe else lambda *_: None
+        )
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._all_rules = RulesByVersion(settings)
         self._rules = self._all_rules.of(self._all_rules.schemas[0])
-        self._judge_slow = SlowPath(settings, self._all_rules, self._accepted, self._find_recipe, self._filter).judge
+        self._judge_slow = SlowPath(
+            settings, self._all_rules, self._accepted, self._find_recipe, self._filter
+        ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
 
-        `line` is the number of the first line, and `offset` is where the chunk begins in the shard's text.
+        `line` is the number of the first line, and `offset` is where the chunk begins in the
+        shard's text.
         """
         if len(data) > _GIANT:
-            # The decoder crashes when memory runs out. So allocate what it may need, untouched, and free it at once: if
-            # there is not enough, this raises MemoryError.
+            # The decoder crashes when memory runs out. So allocate what it may need, untouched, and
+            # free it at once: if there is not enough, this raises MemoryError.
             bytearray(_ROOM * len(data))
-        start, batch = len(into), Batch()
+        start = len(into)
+        batch = Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
-        if len(data) <= _GIANT and (shortened := self._known_inputs.shorten(data, self._rules.learn)):
+        if len(data) <= _GIANT and (
+            shortened := self._known_inputs.shorten(data, self._rules.learn)
+        ):
             chunk.text, chunk.inputs = shortened
             chunk.rules = self._rules
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
@@ -177,8 +211,8 @@ class Judge:
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
-        # A key was dropped somewhere in the chunk. Compare line by line: lines with a difference take the slow path,
-        # which sees duplicate keys.
+        # A key was dropped somewhere in the chunk. Compare line by line: lines with a difference
+        # take the slow path, which sees duplicate keys.
         del into[start:]
         batch = Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
@@ -190,22 +224,43 @@ class Judge:
     def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
         """Judge the lines of a chunk, up to the first one that the fast path refuses.
 
-        This is the hottest loop of fastrec. It is one long function because a call per record costs more than most of
-        its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
+        This is the hottest loop of fastrec. It is one long function because a call per record costs
+        more than most of its steps. It passes views into the chunk to the decoder, which saves a
+        copy of every line.
         """
-        records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
-        encode_into, mode, with_warnings, normal = self._encode_into, self._mode, self._warnings, self._normal
+        records = batch.records
+        numbers = batch.numbers
+        ends = batch.ends
+        recipes = batch.recipe_names
+        encode_into = self._encode_into
+        mode = self._mode
+        with_warnings = self._warnings
+        normal = self._normal
         schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
-        follows_rules, drop_nulls, own_recipe = schema.follows_rules, target.drop_nulls, target.recipe
-        decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
+        follows_rules = schema.follows_rules
+        drop_nulls = target.drop_nulls
+        own_recipe = target.recipe
+        decode = decoder.decode
+        text = chunk.text
+        known_inputs = chunk.inputs
+        secret = self._known_inputs.number
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse
-        view, size, next_newline, known = memoryview(text), len(text), text.find, None
+        view = memoryview(text)
+        size = len(text)
+        next_newline = text.find
+        known = None
         with_records = self._records
-        position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
-        next_null, before, stop = chunk.next_null(), number, _Stop.END
+        position = chunk.position
+        number = chunk.number
+        saved = chunk.saved
+        excess = chunk.excess
+        next_null = chunk.next_null()
+        before = number
+        stop = _Stop.END
         count_strings: Callable[[Any], int] = (lambda _: 0) if normal else decoder.count_strings
-        filters_out, filtered = self._filter and self._filter.filters_out, 0
+        filters_out = self._filter and self._filter.filters_out
+        filtered = 0
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -227,7 +282,8 @@ class Judge:
                 break
             stop = _Stop.SLOW
             if target is not schema:
-                balance, colons = excess, count_colons(view[position:end])
+                balance = excess
+                colons = count_colons(view[position:end])
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
                     break
@@ -255,14 +311,21 @@ class Judge:
                     if known:
                         record.input = UNSET  # its normal form has no nulls
                     excess += drop_nulls(record)
-                    next_null = find(text, b"null", end) % (size + 1)  # -1 becomes size: after every line
+                    next_null = find(text, b"null", end) % (
+                        size + 1
+                    )  # -1 becomes size: after every line
                 if known:
                     record.input = known.normal
                     excess -= known.colons
                     saved += len(known.text) - PLACEHOLDER_BYTES
                 if filters_out and (names := filters_out(record, target)):
-                    # The colons of an upgraded line are counted already; else the normal form accounts for them.
-                    excess = balance + colons if target is not schema else excess + count(spell(record), b":")
+                    # The colons of an upgraded line are counted already; else the normal form
+                    # accounts for them.
+                    excess = (
+                        balance + colons
+                        if target is not schema
+                        else excess + count(spell(record), b":")
+                    )
                     batch.filtered_out[names] += 1
                     filtered += 1
                     position = end + 1
@@ -280,10 +343,14 @@ class Judge:
                 excess += 2 * count_strings(record)
             if recipe == WRONG:
                 batch.replaced.append(
-                    HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
+                    HashReplaced(
+                        record.evaluation_name, record.model_id, record.sample_id, given, computed
+                    )
                 )
             if with_warnings:
-                for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
+                for finding in warnings_of(
+                    record, target, label, schema, wrong_hash=recipe == WRONG
+                ):
                     batch.warnings.append((chunk.line + number, finding))
             if not is_sure and label not in schema.labels:
                 batch.notes[label_code(label)] += 1
@@ -294,20 +361,31 @@ class Judge:
             number += 1
         else:
             stop = _Stop.END
-        chunk.position, chunk.number, chunk.saved, chunk.excess = position, number, saved, excess
+        chunk.position = position
+        chunk.number = number
+        chunk.saved = saved
+        chunk.excess = excess
         batch.versions[schema.name] += number - before - filtered
         return stop
 
-    def _judge_next(self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None) -> None:
+    def _judge_next(
+        self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None
+    ) -> None:
         """Judge the next line alone: by the version of the line before unless that refused it, others, or slowly."""
         if blank := chunk.skip_blank():
             batch.blank += blank
             return
         raw, offset, was_short = chunk.next_line()
-        line, length, judged = chunk.line + chunk.number - 1, len(into), None
+        line = chunk.line + chunk.number - 1
+        length = len(into)
+        judged = None
         if stop is None or (stop is _Stop.OTHER and was_short):
             judged = self._accepted(raw, into, line, offset, self._rules)
-        if judged is None and stop is not _Stop.SLOW and (rules := self._all_rules.find(memoryview(raw), self._rules)):
+        if (
+            judged is None
+            and stop is not _Stop.SLOW
+            and (rules := self._all_rules.find(memoryview(raw), self._rules))
+        ):
             self._rules = rules
             judged = self._accepted(raw, into, line, offset, rules)
         if judged is None:
@@ -316,10 +394,18 @@ class Judge:
             batch += judged
         chunk.excess -= chunk.count_output(into, length)
 
-    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
-        """Judge one line by the fast path as a record of a version; None if that refuses the line, or drops a key."""
-        start, batch, before = len(into), Batch(), self._rules
-        chunk, self._rules = OpenChunk(raw, line, offset, normal=self._normal), rules
+    def _accepted(
+        self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules
+    ) -> Batch | None:
+        """Judge one line by the fast path as a record of a version.
+
+        None if that refuses the line, or drops a key.
+        """
+        start = len(into)
+        batch = Batch()
+        before = self._rules
+        chunk = OpenChunk(raw, line, offset, normal=self._normal)
+        self._rules = rules
         stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
         self._rules = before
         if stop is _Stop.END and chunk.is_balanced(into, start):
@@ -330,7 +416,10 @@ class Judge:
     def _upgraded(
         self, record: Any, known: KnownInput | None, colons: int, schema: Schema
     ) -> tuple[Any, list[str]] | None:
-        """Upgrade a record to the target, and list the codes of lossy steps; None if the slow path has to do it."""
+        """Upgrade a record to the target, and list the codes of lossy steps.
+
+        None if the slow path has to do it.
+        """
         if known:
             record.input = 0
         if self._all_rules.target is not NEWEST_SCHEMA or count(spell(record), b":") != colons:
@@ -339,8 +428,13 @@ class Judge:
             record.input = known.outline
         return upgrade_record(record, schema)
 
-    def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
-        """Find the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
+    def _recipe(
+        self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder
+    ) -> str:
+        """Find the recipe of a `sample_hash` that the recipe of the target does not give.
+
+        WRONG if none does.
+        """
         if known is None:
             return self._find_recipe(asked.raw, asked.reference, given) or WRONG
         if known.recipe[0] == given:
@@ -357,7 +451,10 @@ def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
 
 
 class JudgedChunk(NamedTuple):
-    """A chunk of lines and what the judge made of it; a line that is too long comes as a chunk of its own."""
+    """A chunk of lines and what the judge made of it.
+
+    A line that is too long comes as a chunk of its own.
+    """
 
     batch: Batch
     normal: bytearray
@@ -381,11 +478,14 @@ def judge_slice(
     stats: ReadStats | None = None,
     source: str | None = None,
 ) -> Iterator[JudgedChunk]:
-    """Read a slice and judge its lines chunk by chunk. Every command that reads records does it here.
+    """Read a slice and judge its lines chunk by chunk.
 
-    The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
-    invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.
-    If memory runs out, the error names `source`, the original of a temporary file.
+    Every command that reads records does it here.
+
+    The first line gets the number `line`, and `offset` is added to all offsets. A line longer than
+    `max_line_bytes` is invalid, and never held in memory. ShardError if the slice cannot be read to
+    its end; then none of it may be used. If memory runs out, the error names `source`, the original
+    of a temporary file.
     """
     normal = bytearray()
     try:
@@ -398,7 +498,8 @@ def judge_slice(
             stats=stats,
         ):
             normal.clear()
-            first, start = line - 1 + chunk.line, offset + chunk.offset
+            first = line - 1 + chunk.line
+            start = offset + chunk.offset
             if isinstance(chunk, LongLine):
                 rejected = invalid_line(chunk._replace(line=first, offset=start), max_line_bytes)
                 yield JudgedChunk(Batch(lines=1, rejected=[rejected]), normal, b"", first)

@@ -1,17 +1,20 @@
 """Known inputs: an input that was judged before is not decoded, hashed and encoded again.
 
-All models answer the same questions, so most inputs of a run are repeated byte for byte, and they are about half of its
-text. Before a chunk is judged, each known input in it is replaced by a number:
+All models answer the same questions, so most inputs of a run are repeated byte for byte, and they
+are about half of its text. Before a chunk is judged, each known input in it is replaced by a
+number:
 
     line        {"model_id": "m", "input": {"raw": "6 x 7?", "reference": "42"}, "output": …}
     shortened   {"model_id": "m", "input": 3401836492178563215, "output": …}
 
-A shortened line proves what the line is if it decodes to a record whose `input` is that number. The number is random
-and secret, so no line holds it. Hence the decoder expected the value of the root's `input` exactly where the text was
-replaced. The known input is a complete JSON object, and an object ends where its first brace is closed: in the line,
-the decoder would have read exactly the known bytes there, and would have continued in the same state.
+A shortened line proves what the line is if it decodes to a record whose `input` is that number. The
+number is random and secret, so no line holds it. Hence the decoder expected the value of the root's
+`input` exactly where the text was replaced. The known input is a complete JSON object, and an
+object ends where its first brace is closed: in the line, the decoder would have read exactly the
+known bytes there, and would have continued in the same state.
 
-An input is learned by decoding it alone. Memory is bounded. If inputs do not repeat, most of the text is left alone.
+An input is learned by decoding it alone. Memory is bounded. If inputs do not repeat, most of the
+text is left alone.
 """
 
 from __future__ import annotations
@@ -33,9 +36,13 @@ PLACEHOLDER_BYTES: Final = 19  # digits of the number that known inputs are repl
 
 _ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
-_SHORTEST_REST: Final = 16 << 20  # bytes that are left alone after a trial with few known inputs: some shards
+_SHORTEST_REST: Final = (
+    16 << 20
+)  # bytes that are left alone after a trial with few known inputs: some shards
 _LONGEST_REST: Final = 512 << 20
-_POOR_TRIALS: Final = 3  # the inputs of one shard may come again in the next: only then others are learned
+_POOR_TRIALS: Final = (
+    3  # the inputs of one shard may come again in the next: only then others are learned
+)
 
 _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
@@ -81,7 +88,9 @@ class KnownInputs:
         self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
-        self._longest = most_bytes // 16  # of an input; so the limit is exceeded by an eighth at most
+        self._longest = (
+            most_bytes // 16
+        )  # of an input; so the limit is exceeded by an eighth at most
         self._by_version: dict[Learn, _VersionInputs] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
@@ -91,9 +100,12 @@ class KnownInputs:
         self._poor = 0  # trials in a row with few known inputs
 
     def shorten(self, data: bytes, learn: Learn) -> tuple[bytes, list[KnownInput | None]] | None:
-        """Replace the known inputs of a chunk of lines; return the text, and for each line the input that it had.
+        """Replace the known inputs of a chunk of lines.
 
-        `learn` stands for a version: its known inputs say nothing about others. None if the chunk stays as it is.
+        Return the text, and for each line the input that it had.
+
+        `learn` stands for a version: its known inputs say nothing about others. None if the chunk
+        stays as it is.
         """
         if self._resting > 0:
             self._resting -= len(data)
@@ -107,9 +119,16 @@ class KnownInputs:
         known_here = self._by_version.setdefault(learn, _VersionInputs())
         pieces: list[bytes | memoryview] = []
         inputs: list[KnownInput | None] = []
-        find, startswith, view, size = data.find, data.startswith, memoryview(data), len(data)
-        lead, skip, spelled = self._lead, len(self._lead), b"%d" % self.number
-        order, last, before = known_here.order, known_here.last, len(known_here.order)
+        find = data.find
+        startswith = data.startswith
+        view = memoryview(data)
+        size = len(data)
+        lead = self._lead
+        skip = len(self._lead)
+        spelled = b"%d" % self.number
+        order = known_here.order
+        last = known_here.last
+        before = len(known_here.order)
         guess = last.after if last else 0
         position = copied = 0
         while position < size:
@@ -123,8 +142,8 @@ class KnownInputs:
                 end = data.rfind(b"\n", end, found) if found >= 0 else size - data.endswith(b"\n")
                 inputs += [None] * count_newlines(view[position:end])
             else:
-                # Shards of one evaluation often have their questions in the same order. A right guess saves the search
-                # for the end of the input and a hash.
+                # Shards of one evaluation often have their questions in the same order. A right
+                # guess saves the search for the end of the input and a hash.
                 if guess < len(order) and startswith(order[guess].text, start):
                     known = order[guess]
                 else:
@@ -134,7 +153,8 @@ class KnownInputs:
                 if known is not None:
                     pieces += (view[copied:start], spelled)
                     copied = start + len(known.text)
-                    last, guess = known, known.after
+                    last = known
+                    guess = known.after
             inputs.append(known)
             position = end + 1
         pieces.append(view[copied:])
@@ -142,7 +162,9 @@ class KnownInputs:
         self._end_chunk(len(inputs), unknown=inputs.count(None), learned=len(order) - before)
         return (b"".join(pieces), inputs) if copied else None
 
-    def _look_up(self, data: bytes, start: int, end: int, among: _VersionInputs, learn: Learn) -> KnownInput | None:
+    def _look_up(
+        self, data: bytes, start: int, end: int, among: _VersionInputs, learn: Learn
+    ) -> KnownInput | None:
         """Find the known input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
         if not 0 < stop - start <= self._longest:
@@ -163,7 +185,10 @@ class KnownInputs:
         return known
 
     def _find_layout(self, data: bytes) -> bool:
-        """Look at the first line for what comes before and after an input; return whether it was found."""
+        """Look at the first line for what comes before and after an input.
+
+        Return whether it was found.
+        """
         line = data[: data.find(b"\n") + 1 or len(data)]
         lead = _LEAD.search(line)
         try:
@@ -175,11 +200,15 @@ class KnownInputs:
         tail = _TAIL.match(line, lead.end() + len(text))
         if tail is None:
             return False
-        self._lead, self._tail = lead[0], tail[0]
+        self._lead = lead[0]
+        self._tail = tail[0]
         return True
 
     def _end_chunk(self, lines: int, unknown: int, learned: int) -> None:
-        """After a trial with few known inputs, rest; after several in a row, forget all inputs and learn others."""
+        """After a trial with few known inputs, rest.
+
+        After several in a row, forget all inputs and learn others.
+        """
         mostly_unknown = unknown > lines // 2
         if mostly_unknown:
             self._lead = b""  # another producer, perhaps: look at the layout again
@@ -189,9 +218,16 @@ class KnownInputs:
         if is_learning or self._lines < _TRIAL:
             return
         if self._hits * 2 >= self._lines:
-            self._rest, self._poor = _SHORTEST_REST, 0
+            self._rest = _SHORTEST_REST
+            self._poor = 0
         else:
-            self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1
+            self._resting, self._rest, self._poor = (
+                self._rest,
+                min(2 * self._rest, _LONGEST_REST),
+                self._poor + 1,
+            )
             if self._poor == _POOR_TRIALS:
-                self._by_version, self._bytes, self._poor = {}, 0, 0
+                self._by_version = {}
+                self._bytes = 0
+                self._poor = 0
         self._lines = self._hits = 0

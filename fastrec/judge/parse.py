@@ -1,7 +1,8 @@
 """Strict JSON: parse a line and list every flaw in it, not only the first.
 
-The checks, in this order: UTF-8, depth, syntax. A line that fails one of them has no value. Other flaws (duplicate
-keys, numbers too large for a double, halves of surrogate pairs) are collected with their JSON paths.
+The checks, in this order: UTF-8, depth, syntax. A line that fails one of them has no value. Other
+flaws (duplicate keys, numbers too large for a double, halves of surrogate pairs) are collected with
+their JSON paths.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from fastrec.judge.findings import NO_VALUE, Report
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
 
-_MAX_DIGITS: Final = 1_000_000  # of an integer: converting more takes too long for one line of a nightly job
+_MAX_DIGITS: Final = (
+    1_000_000  # of an integer: converting more takes too long for one line of a nightly job
+)
 _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)  # the parser reports a string without an end
+_STRING = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL
+)  # the parser reports a string without an end
 _LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -46,11 +51,15 @@ def _spell_other(value: Any) -> msgspec.Raw:
     """Encode long integers, which msgspec does not know, by their digits."""
     if isinstance(value, LongInteger):
         return msgspec.Raw(value.text.encode())
-    raise UsageError(f"a record can only hold JSON values, found one of type {type(value).__name__}")
+    raise UsageError(
+        f"a record can only hold JSON values, found one of type {type(value).__name__}"
+    )
 
 
 spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
-format_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode  # keys by code point
+format_sorted = msgspec.json.Encoder(
+    enc_hook=_spell_other, order="deterministic"
+).encode  # keys by code point
 
 
 class NoNumber(float):
@@ -68,7 +77,10 @@ class _Ambiguous(dict[str, Any]):
 
 
 def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
-    """Parse a line into its value and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
+    """Parse a line into its value and its flaws.
+
+    The value is None after a flaw in UTF-8, depth or syntax.
+    """
     try:
         text = line.decode()
     except UnicodeDecodeError as exc:
@@ -91,14 +103,19 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     """Describe a syntax error: by the beginning of a line that is no JSON at all, else by the position of the error."""
     if not text[: exc.pos].strip():
         beginning = text.strip()
-        return f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
-    problem, position = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at"), exc.pos
-    # Python 3.13 has a message for a trailing comma; before, the error is at the bracket. All versions report the same.
+        return (
+            f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
+        )
+    problem = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at")
+    position = exc.pos
+    # Python 3.13 has a message for a trailing comma; before, the error is at the bracket. All
+    # versions report the same.
     before = text[: exc.pos].rstrip(" \t\r\n")
     if exc.msg.startswith("Illegal trailing comma"):
         problem = "trailing comma"
     elif before.endswith(",") and text[exc.pos : exc.pos + 1] == _CLOSING.get(exc.msg):
-        problem, position = "trailing comma", len(before) - 1
+        problem = "trailing comma"
+        position = len(before) - 1
     return f"invalid JSON at byte {len(text[:position].encode()):,} of the line: {problem}"
 
 
@@ -108,7 +125,10 @@ class _Hooks:
     flawed = False
 
     def decoder(self) -> json.JSONDecoder:
-        """Make a parser. It refers to the hooks, but they do not refer to it: no cycle is left for the collector."""
+        """Make a parser.
+
+        It refers to the hooks, but they do not refer to it: no cycle is left for the collector.
+        """
         return json.JSONDecoder(
             object_pairs_hook=self._object,
             parse_float=self._number,
@@ -121,7 +141,9 @@ class _Hooks:
         if len(value) != len(pairs):
             self.flawed = True
             value = _Ambiguous(value)
-            value.duplicates = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
+            value.duplicates = [
+                key for key, times in Counter(key for key, _ in pairs).items() if times > 1
+            ]
         return value
 
     def _number(self, text: str) -> float:
@@ -197,10 +219,20 @@ def _own_flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
     """Find the flaws of a value itself: not those of its children, but those of its keys."""
     if isinstance(value, dict):
         for key in value.duplicates if isinstance(value, _Ambiguous) else ():
-            yield "json.duplicate_key", [*steps, _spellable(key)], "the object has this key more than once", NO_VALUE
+            yield (
+                "json.duplicate_key",
+                [*steps, _spellable(key)],
+                "the object has this key more than once",
+                NO_VALUE,
+            )
         for key in value:
             if not _is_text(key):
-                yield "json.surrogate", [*steps, _spellable(key)], _SURROGATE.format("key"), NO_VALUE
+                yield (
+                    "json.surrogate",
+                    [*steps, _spellable(key)],
+                    _SURROGATE.format("key"),
+                    NO_VALUE,
+                )
     elif isinstance(value, str):
         if not _is_text(value):
             yield "json.surrogate", steps, _SURROGATE.format("string"), NO_VALUE

@@ -1,13 +1,16 @@
-"""Repair records that known producers get wrong. A repair changes only values that the schema refuses.
+"""Repair records that known producers get wrong.
+
+A repair changes only values that the schema refuses.
 
 1. Choose the version that the record comes closest to.
 2. Repairs of whole records: turns beside an output, scores that are no numbers.
-3. Walk the record along the schema document of that version. The first repair that fits changes a value that the
-   version does not allow. If none does, the record is left to its errors.
+3. Walk the record along the schema document of that version. The first repair that fits changes a
+   value that the version does not allow. If none does, the record is left to its errors.
 4. Judge the record again.
 
-Each value has one repair that fits it, so the repairs that a record needs do not depend on which of them are allowed.
-Repairs change the record in place: a copy of a large record takes as much memory again.
+Each value has one repair that fits it, so the repairs that a record needs do not depend on which of
+them are allowed. Repairs change the record in place: a copy of a large record takes as much memory
+again.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class Place(NamedTuple):
 
     def allows(self, value: Any) -> bool:
         kind = _kind(value)
-        return not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
+        return (
+            not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
+        )
 
 
 @cache
@@ -52,16 +57,24 @@ def _places_of(schema: Schema) -> Place:
     return _place(schema.document)
 
 
-def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = "") -> Place:
-    """Read from a node of a schema document what it allows; `oneOf` allows what one of its forms does."""
+def _place(
+    node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = ""
+) -> Place:
+    """Read from a node of a schema document what it allows.
+
+    `oneOf` allows what one of its forms does.
+    """
     types: set[str] = set()
     items = None
     for form in node.get("oneOf", [node]):
         allowed = form.get("type", [])
         types.update([allowed] if isinstance(allowed, str) else allowed)
         items = form.get("items", items)
-    required, entries = node.get("required", ()), node.get("additionalProperties")
-    plain = {kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")}
+    required = node.get("required", ())
+    entries = node.get("additionalProperties")
+    plain = {
+        kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")
+    }
     return Place(
         types=frozenset(types),
         plain=frozenset(plain | ({int, float} if "number" in types else set())),
@@ -80,11 +93,20 @@ def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = Fal
 def _kind(value: Any) -> str:
     """The JSON type of a value; an integer is a number, too."""
     if isinstance(value, float):
-        return "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
+        return (
+            "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
+        )
     return _KINDS.get(type(value), "integer")  # long integers have a class of their own
 
 
-_KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null", int: "integer"}
+_KINDS: Final = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    int: "integer",
+}
 
 
 # The repairs. Each says when it does not fit.
@@ -93,9 +115,13 @@ _NOT_FITTING: Final = object()
 _LEFT_OUT: Final = object()
 
 _PLACEHOLDER: Final = 0.0
-_NO_NUMBERS: Final = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
+_NO_NUMBERS: Final = frozenset(
+    sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")
+)
 _NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
-_LONGEST_NUMBER: Final = 4_300  # digits; text of more is no number to the parsers of other tools either
+_LONGEST_NUMBER: Final = (
+    4_300  # digits; text of more is no number to the parsers of other tools either
+)
 _SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
 _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
@@ -108,7 +134,8 @@ class _NotRepairableError(Exception):
 
 def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
     """Move what the interaction type does not allow to `metadata`: the turns of a single turn, or the output."""
-    kind, turns = record.get("interaction_type"), schema.turns_field
+    kind = record.get("interaction_type")
+    turns = schema.turns_field
     if record.get("output") is None or record.get(turns) is None or kind not in (*ONE, *MANY):
         return None
     name = turns if kind in ONE else "output"
@@ -124,7 +151,8 @@ def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str]
 
 def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
     """Say in `error` that a score is not a number: a record with an error does not count as an answer."""
-    evaluation, error = record.get("evaluation"), record.get("error")
+    evaluation = record.get("evaluation")
+    error = record.get("error")
     if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
         return None
     score = evaluation.get("score")
@@ -143,7 +171,10 @@ def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
 
 
 def _as_text(value: Any) -> str:
-    """Spell a value as JSON text: compact, with sorted keys. A number that is not finite keeps its spelling."""
+    """Spell a value as JSON text: compact, with sorted keys.
+
+    A number that is not finite keeps its spelling.
+    """
     if isinstance(value, NoNumber):
         return value.text
     if isinstance(value, (dict, list)) and next(flaws_in(value), None):
@@ -164,18 +195,28 @@ def _value_not_text(value: Any, place: Place) -> Any:
 
 
 def _number_from_text(value: Any, place: Place) -> Any:
-    if not isinstance(value, str) or place.types.isdisjoint(("number", "integer")) or len(value) > _LONGEST_NUMBER:
+    if (
+        not isinstance(value, str)
+        or place.types.isdisjoint(("number", "integer"))
+        or len(value) > _LONGEST_NUMBER
+    ):
         return _NOT_FITTING
     match = _NUMBER.fullmatch(value.strip())
     if not match or not (match[2] or match[3]):
         return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()
-    if "number" not in place.types and (exponent or (fraction is not None and set(fraction) != {"0"}) or not whole):
+    if "number" not in place.types and (
+        exponent or (fraction is not None and set(fraction) != {"0"}) or not whole
+    ):
         return _NOT_FITTING
     digits = (whole or "").replace("_", "").lstrip("0") or "0"
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
-    number = int(spelled) if spelled.isdecimal() and len(spelled) <= _SHORT else parse(spelled.encode())[0]
+    number = (
+        int(spelled)
+        if spelled.isdecimal() and len(spelled) <= _SHORT
+        else parse(spelled.encode())[0]
+    )
     return number if place.allows(number) else _NOT_FITTING
 
 
@@ -193,7 +234,9 @@ def _number_from_boolean(value: Any, place: Place) -> Any:
 
 def _boolean_from_number(value: Any, place: Place) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    return bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
+    return (
+        bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
+    )
 
 
 RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
@@ -231,7 +274,9 @@ _PREFIX: Final = "repair."
 
 
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
-    """The codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
+    """The codes of repairs that are given by name, with or without the prefix.
+
+    `all` stands for all of them.
 
     >>> repair_codes(["nan_score", "repair.null"])
     ('repair.null', 'repair.nan_score')
@@ -249,8 +294,12 @@ def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(code for code in REPAIRS if code in codes)
 
 
-def repair(value: Any, errors: Errors, schema: Schema | None = None) -> tuple[Schema, dict[str, Finding]] | None:
-    """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`.
+def repair(
+    value: Any, errors: Errors, schema: Schema | None = None
+) -> tuple[Schema, dict[str, Finding]] | None:
+    """Repair a value with these errors, in place.
+
+    None if it is not valid afterwards, by any version or by `schema`.
 
     Return its version and, by code, the first change of each repair.
     """
@@ -268,17 +317,27 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> tuple[Sc
         return None
     if "json.number" in codes and next(flaws_in(value), None):
         return None
-    found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
+    found = (
+        version_of(value, is_valid)
+        if schema is None
+        else schema
+        if is_valid(value, schema)
+        else None
+    )
     return (found, dict(sorted(made.items()))) if found and made else None
 
 
-def _repair_children(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> None:
+def _repair_children(
+    value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]
+) -> None:
     """Repair the fields or items of a value whose own type is allowed."""
     children: Iterable[tuple[Any, Place]] = ()
     if isinstance(value, dict):
         children = ((name, field) for name, field in place.fields.items() if name in value)
         if entries := place.entries:
-            children = chain(children, ((name, entries) for name in value if name not in place.fields))
+            children = chain(
+                children, ((name, entries) for name in value if name not in place.fields)
+            )
     elif isinstance(value, list) and (item := place.items):
         children = ((index, item) for index in range(len(value)))
     for step, inner in children:
@@ -309,16 +368,20 @@ NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "nul
 """What the slow path reports of this repair."""
 
 _KEY: Final = b'"evaluation_result_id"'
-# A comma or the end of the object has to follow: cutting must not turn a line with a missing comma into valid JSON.
+# A comma or the end of the object has to follow: cutting must not turn a line with a missing comma
+# into valid JSON.
 _NULL: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
 _ERROR: Final = "got `null` - at `$.evaluation_result_id`"
 
 
 def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
-    """Cut `evaluation_result_id: null` out of a line of the newest version; None if that is not its first mistake.
+    """Cut `evaluation_result_id: null` out of a line of the newest version.
 
-    All lines of some producers have this mistake and no other, and the slow path takes five times as long for them. A
-    quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
+    None if that is not its first mistake.
+
+    All lines of some producers have this mistake and no other, and the slow path takes five times
+    as long for them. A quote inside a string is escaped, so the key cannot be part of a string.
+    `decode` says whether it is at the root.
     """
     match = _NULL.search(line)
     if match is None or line.count(_KEY) != 1:

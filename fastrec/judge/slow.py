@@ -1,7 +1,8 @@
 """The slow path of the judge: decides about the lines that the fast path refuses, with every finding.
 
-In this order: parse the line, validate it against the schema file, and try repairs if it is not valid. The record is
-then upgraded, hashed and brought into normal form as plain dicts, and filtered.
+In this order: parse the line, validate it against the schema file, and try repairs if it is not
+valid. The record is then upgraded, hashed and brought into normal form as plain dicts, and
+filtered.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from fastrec.judge.arbiter import judge_value, normal_form
-from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
+from fastrec.judge.batch import (
+    Batch,
+    FilteredOut,
+    HashReplaced,
+    InvalidLine,
+    RecordFilter,
+    RepairedLine,
+)
 from fastrec.judge.findings import OTHER_TURNS, Errors, Finding, describe, label_code, warnings_of
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
@@ -55,8 +63,11 @@ class SlowPath:
         find_recipe: FindRecipe,
         record_filter: RecordFilter | None,
     ) -> None:
-        self._settings, self._rules, self._filter = settings, rules, record_filter
-        self._judge_fast, self._find_recipe = judge_fast, find_recipe
+        self._settings = settings
+        self._rules = rules
+        self._filter = record_filter
+        self._judge_fast = judge_fast
+        self._find_recipe = find_recipe
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         allowed = self._settings.repairs
@@ -74,7 +85,11 @@ class SlowPath:
             return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
-        if repaired := repair(value, judged, self._rules.schema) if allowed or len(raw) <= LONGEST_TRIAL else None:
+        if (
+            repaired := repair(value, judged, self._rules.schema)
+            if allowed or len(raw) <= LONGEST_TRIAL
+            else None
+        ):
             schema, made = repaired
             is_allowed = allowed.issuperset(made)
             is_prepared = is_allowed or self._settings.sample_hash == "verify"
@@ -87,11 +102,20 @@ class SlowPath:
             if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
                 repairs = tuple(made)
         findings, unlisted, version = judged
-        rejected = InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
-        batch.rejected.append(replace(rejected, is_newer_version=True) if is_newer_version else rejected)
+        rejected = InvalidLine(
+            line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs
+        )
+        batch.rejected.append(
+            replace(rejected, is_newer_version=True) if is_newer_version else rejected
+        )
 
-    def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
-        """Repair a line by the fast path; False if `evaluation_result_id: null` is not all that is wrong with it."""
+    def _repair_null_id(
+        self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int
+    ) -> bool:
+        """Repair a line by the fast path.
+
+        False if `evaluation_result_id: null` is not all that is wrong with it.
+        """
         schema = self._rules.schema
         if schema not in (None, NEWEST_SCHEMA):
             return False
@@ -101,7 +125,11 @@ class SlowPath:
             record: Any = rules.decoder.decode(cut) if cut else None
         except REFUSALS:
             return False
-        if not cut or record.evaluation_result_id is not UNSET or not rules.schema.follows_rules(record):
+        if (
+            not cut
+            or record.evaluation_result_id is not UNSET
+            or not rules.schema.follows_rules(record)
+        ):
             return False  # the line has the key twice, or another mistake
         if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
@@ -126,13 +154,15 @@ class SlowPath:
             return None
         found = "one that names a metric" if schema is target else f"one of {schema.name}"
         problem = f"expected a record of {target.name}, found {found}"
-        return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
+        return Finding(
+            "version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto"
+        )
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | FilteredOut | Finding:
         """Upgrade a valid record, compute its hash and filter it, or say why it cannot be kept although it is valid.
 
-        A record that is too new for the target counts for the choice of the target. So it is filtered as the record
-        that it would be in the newest version.
+        A record that is too new for the target counts for the choice of the target. So it is
+        filtered as the record that it would be in the newest version.
         """
         too_new = self._too_new(value, schema)
         if too_new and not self._filter:
@@ -156,7 +186,9 @@ class SlowPath:
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
-        if self._rules.schema is None and contradicts_itself(value):  # by one version alone, it is any unknown key
+        if self._rules.schema is None and contradicts_itself(
+            value
+        ):  # by one version alone, it is any unknown key
             notes.append(OTHER_TURNS.code)
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
@@ -177,7 +209,9 @@ class SlowPath:
         record = build(target.record, normal)
         replaced = None
         if given is not None and recipe == WRONG:
-            replaced = HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
+            replaced = HashReplaced(
+                record.evaluation_name, record.model_id, record.sample_id, given, computed
+            )
         return _Prepared(record, normal, unknown, label, rules, notes, recipe, replaced)
 
     def _add(
@@ -202,7 +236,9 @@ class SlowPath:
             names = record.evaluation_name, record.model_id, record.sample_id
             batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
         if self._settings.warnings:
-            warnings = warnings_of(record, rules.target, label, rules.schema, wrong_hash=replaced is not None)
+            warnings = warnings_of(
+                record, rules.target, label, rules.schema, wrong_hash=replaced is not None
+            )
             warnings += [OTHER_TURNS] * (OTHER_TURNS.code in notes)
             batch.warnings += [(line, finding) for finding in warnings]
         batch.slow += 1

@@ -1,7 +1,7 @@
 """What the judge knows before it sees a line: its settings, and what the fast path needs for each schema version.
 
-Most runs see records of one version. So the rules of a version are made when they are first needed: its decoder and the
-functions that are generated for it take milliseconds.
+Most runs see records of one version. So the rules of a version are made when they are first needed:
+its decoder and the functions that are generated for it take milliseconds.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     target_is_guess: bool = False
     """The target becomes the newest version as soon as there is a newer record (`--schema auto`).
 
-    That is a record of a later version than the default one, or one that names a metric. So such a record counts as one
-    that repairs would keep.
+    That is a record of a later version than the default one, or one that names a metric. So such a
+    record counts as one that repairs would keep.
     """
     algorithm: str = "sha256"
     sample_hash: SampleHashMode = "replace"  # what to do with a wrong `sample_hash`
@@ -99,13 +99,21 @@ class RulesByVersion:
         self._made: dict[tuple[str, str], VersionRules] = {}
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
-        """The rules of a version; its records are upgraded to the target of the judge, or to another one."""
+        """The rules of a version.
+
+        Its records are upgraded to the target of the judge, or to another one.
+        """
         target = target or self.target or schema
         rules = self._made.get((schema.name, target.name))
-        return rules or self._made.setdefault((schema.name, target.name), self._make(schema, target))
+        return rules or self._made.setdefault(
+            (schema.name, target.name), self._make(schema, target)
+        )
 
     def find(self, line: memoryview, but: VersionRules) -> VersionRules | None:
-        """Find the version that a line is surely a record of; None if there is none besides that of `but`."""
+        """Find the version that a line is surely a record of.
+
+        None if there is none besides that of `but`.
+        """
         for schema in self.schemas:
             if schema is but.schema:
                 continue
@@ -114,14 +122,21 @@ class RulesByVersion:
                 record = rules.decoder.decode(line)
             except REFUSALS:
                 continue
-            if schema.follows_rules(record) and (record.schema_version in rules.sure_labels or rules.claims(record)):
+            if schema.follows_rules(record) and (
+                record.schema_version in rules.sure_labels or rules.claims(record)
+            ):
                 return rules
         return None
 
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
-        # A record with `messages` beside `interactions` gets a note, which only the slow path makes.
+        # A record with `messages` beside `interactions` gets a note, which only the slow path
+        # makes.
         never = () if self.schema else ("messages",)
-        hints = {"evaluation_result_id": NO_METRIC} if self._target_is_guess and target is DEFAULT_SCHEMA else {}
+        hints = (
+            {"evaluation_result_id": NO_METRIC}
+            if self._target_is_guess and target is DEFAULT_SCHEMA
+            else {}
+        )
         decoder = LearningDecoder(schema.record, never, hints)
         compute_hash = target.hashes[self._algorithm]
         return VersionRules(
@@ -161,7 +176,9 @@ def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_h
             asked = upgrade_input(decoded, schema)
         computed = compute_hash(asked.raw, asked.reference)
         drop_nulls(asked)
-        normal = bytes(memoryview(encode(asked)))  # the buffer of the encoder may be half as long again
+        normal = bytes(
+            memoryview(encode(asked))
+        )  # the buffer of the encoder may be half as long again
         return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, outline)
 
     return learn

@@ -30,7 +30,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     streams: Streams
     started_at: int  # when the run began to read shards, in nanoseconds since 1970
     is_first: bool  # whether this is the first attempt
-    is_settled: bool  # whether an earlier attempt has read everything, so that the target is no guess any more
+    # whether an earlier attempt has read everything, so that the target is no guess any more
+    is_settled: bool
 
     @property
     def sort_fields(self) -> tuple[str, ...]:

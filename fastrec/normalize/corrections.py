@@ -6,17 +6,22 @@
     "OpenAI/gsm8k-6B" = "openai/gsm8k-6b"     a name
     "org_*" = "org/*"                         a pattern: each * stands for what that of the old name matched
 
-Names are changed behind the judge, so verdicts, filters and examples in the summary are about the names of the input.
-Of several rules for a name, an exact one decides, else the first one that matches.
+Names are changed behind the judge, so verdicts, filters and examples in the summary are about the
+names of the input. Of several rules for a name, an exact one decides, else the first one that
+matches.
 
-A label is a line of JSON. It names an answer as the corpus does (after `--map`), the new verdict, and who decided why:
+A label is a line of JSON. It names an answer as the corpus does (after `--map`), the new verdict,
+and who decided why:
 
-    {"evaluation": "sums", "model": "org/a", "question": "5f1c09", "is_correct": true, "reason": "same number"}
+    {"evaluation": "sums", "model": "org/a", "question": "5f1c09", "is_correct": true, "reason":
+    "same number"}
 
-A fix replaces a rejected line. It is a line of the file that `rejects --extract` wrote, corrected in its place. The
-file beside it says which line of which shard each one was, and the digest of its bytes.
+A fix replaces a rejected line. It is a line of the file that `rejects --extract` wrote, corrected
+in its place. The file beside it says which line of which shard each one was, and the digest of its
+bytes.
 
-Workers read labels and fixes themselves. A task gets their path and digest, because a file may be large.
+Workers read labels and fixes themselves. A task gets their path and digest, because a file may be
+large.
 """
 
 from __future__ import annotations
@@ -52,7 +57,10 @@ _MOST_NAMES: Final = 100_000  # that are remembered
 
 
 class GivenFile(msgspec.Struct, frozen=True):
-    """A file, or two, that influence the corpus. The manifest records only a digest of their texts."""
+    """A file, or two, that influence the corpus.
+
+    The manifest records only a digest of their texts.
+    """
 
     sha256: str
     paths: tuple[str, ...] = ()
@@ -78,13 +86,19 @@ def _read(paths: tuple[str, ...]) -> list[bytes]:
         try:
             texts.append(Path(path).read_bytes())
         except OSError as exc:
-            hint = "; `fastrec rejects --extract` writes it beside the lines" if path.endswith(PLACES) else ""
+            hint = (
+                "; `fastrec rejects --extract` writes it beside the lines"
+                if path.endswith(PLACES)
+                else ""
+            )
             raise UsageError(f"{shown(path)} cannot be read: {exc.strerror}{hint}") from exc
     return texts
 
 
 def _digest_of(texts: list[bytes]) -> str:
-    return sha256(b"\0".join(texts)).hexdigest()  # the second one, of places, is JSON text: it has no NUL
+    return sha256(
+        b"\0".join(texts)
+    ).hexdigest()  # the second one, of places, is JSON text: it has no NUL
 
 
 class Editor(Protocol):
@@ -100,8 +114,13 @@ class Editor(Protocol):
 
 
 def edit_records(batch: Batch, normal: bytearray, editors: list[Editor], shape: Shape) -> bytearray:
-    """Edit the records of a chunk; return their normal forms. Most records are copied without being parsed."""
-    edited, ends, start = bytearray(), list[int](), 0
+    """Edit the records of a chunk; return their normal forms.
+
+    Most records are copied without being parsed.
+    """
+    edited = bytearray()
+    ends = list[int]()
+    start = 0
     with memoryview(normal) as view:
         for record, end in zip(batch.records, batch.ends, strict=True):
             value: Any = None
@@ -135,8 +154,12 @@ def read_names(path: str) -> tuple[NameRule, ...]:
             raise UsageError(f"the map {shown(path)} has {section}: expected {known}")
         for old, new in names.items():
             if not isinstance(new, str) or new.count("*") > old.count("*"):
-                problem = "no more * than in the old name" if isinstance(new, str) else "a name in quotes"
-                raise UsageError(f"the map {shown(path)}, [{section}] {old!r}: expected {problem}, found {new!r}")
+                problem = (
+                    "no more * than in the old name" if isinstance(new, str) else "a name in quotes"
+                )
+                raise UsageError(
+                    f"the map {shown(path)}, [{section}] {old!r}: expected {problem}, found {new!r}"
+                )
             rules.append(NameRule(section, old, new))
     return tuple(rules)
 
@@ -150,7 +173,11 @@ class Renamer:
         self._keep_names = keep_names
         self._exact = {(_FIELDS[rule.section], rule.old): rule for rule in rules}
         self._patterns = [
-            (_FIELDS[rule.section], re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL), rule)
+            (
+                _FIELDS[rule.section],
+                re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL),
+                rule,
+            )
             for rule in rules
             if "*" in rule.old
         ]
@@ -162,13 +189,18 @@ class Renamer:
         names = tuple(getattr(record, field) for field in self._fields)
         changes = self._known.get(names)
         if changes is None:
-            found = ((field, self._new_name(field, name)) for field, name in zip(self._fields, names, strict=True))
+            found = (
+                (field, self._new_name(field, name))
+                for field, name in zip(self._fields, names, strict=True)
+            )
             changes = [(field, *new) for field, new in found if new]
             if len(self._known) < _MOST_NAMES:
                 self._known[names] = changes
         return changes
 
-    def apply(self, changes: list[tuple[str, str, NameRule]], record: Any, value: dict[str, Any]) -> bool:
+    def apply(
+        self, changes: list[tuple[str, str, NameRule]], record: Any, value: dict[str, Any]
+    ) -> bool:
         for field, new, rule in changes:
             if self._keep_names and value[field] != new:
                 value.setdefault("metadata", {}).setdefault(f"original_{field}", value[field])
@@ -180,7 +212,9 @@ class Renamer:
     def _new_name(self, field: str, name: Any) -> tuple[str, NameRule] | None:
         if rule := self._exact.get((field, name)):
             return rule.new, rule
-        for of, pattern, rule in self._patterns if isinstance(name, str) else ():  # a metric may be absent
+        for of, pattern, rule in (
+            self._patterns if isinstance(name, str) else ()
+        ):  # a metric may be absent
             if of == field and (match := pattern.fullmatch(name)):
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once
@@ -265,11 +299,15 @@ class Labeller:
         for number, label in self._labels.items():
             question = f"id {label.sample_id}" if label.question is None else label.question
             self._by_name[label.evaluation, label.model, question].append(number)
-        self._lengths = sorted({len(label.question) for label in self._labels.values() if label.question})
+        self._lengths = sorted(
+            {len(label.question) for label in self._labels.values() if label.question}
+        )
 
     def change_of(self, record: Any) -> list[int] | None:
         """The labels for a question that may be about this record; None without any."""
-        names, hashed, get = (record.evaluation_name, record.model_id), record.sample_hash, self._by_name.get
+        names = (record.evaluation_name, record.model_id)
+        hashed = record.sample_hash
+        get = self._by_name.get
         found = list(get((*names, f"id {record.sample_id}"), ()))
         for length in self._lengths:
             found += get((*names, hashed[:length]), ())
@@ -284,13 +322,18 @@ class Labeller:
         return self._labels[about[-1]] if about else None
 
     def apply(self, numbers: list[int], record: Any, value: dict[str, Any]) -> bool:
-        """Give a record the verdict of the last label that is about it; return whether it changed."""
+        """Give a record the verdict of the last label that is about it.
+
+        Return whether it changed.
+        """
         about = self._about(numbers, value)
         before = value["evaluation"]
         if not about:
             return False
         label = self._labels[about[-1]]
-        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | _new_verdict(label, before)
+        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | _new_verdict(
+            label, before
+        )
         changed = any(verdict[name] != before[name] for name in verdict)
         if changed:
             metadata = value.get("metadata") or {}
@@ -301,7 +344,8 @@ class Labeller:
             notes = {"label_by": label.by, "label_at": label.at, "label_reason": label.reason}
             metadata.update({name: text for name, text in notes.items() if text is not None})
             before.update(verdict)
-            record.evaluation.score, record.evaluation.is_correct = verdict["score"], verdict["is_correct"]
+            record.evaluation.score = verdict["score"]
+            record.evaluation.is_correct = verdict["is_correct"]
         digest = xxh3_64_hexdigest(spell(value))
         for number in about:
             self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
@@ -320,7 +364,10 @@ def _is_about(label: Label, value: dict[str, Any]) -> bool:
 
 
 def _new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
-    """The new values; where the score was 1 for right and 0 for wrong, each of the two follows the other."""
+    """The new values.
+
+    Where the score was 1 for right and 0 for wrong, each of the two follows the other.
+    """
     new = {"score": label.score, "is_correct": label.is_correct}
     if before["score"] == before["is_correct"]:
         if label.score is None:
@@ -345,7 +392,10 @@ def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, li
     several = sorted(number for number, found in records.items() if len(found) > 1)
     notices = [
         f"{file}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
-        for numbers, what in ((unmatched, "without a record"), (several, "with several records, all changed"))
+        for numbers, what in (
+            (unmatched, "without a record"),
+            (several, "with several records, all changed"),
+        )
         if numbers
     ]
     total = LabelCounts(
@@ -375,7 +425,8 @@ _Fix = tuple[int, bytes]  # the number of the line in the file of fixes, and the
 def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
     """The lines that were corrected, by shard, then by offset and digest of the original line."""
     text, beside = file.texts
-    lines, places = text.removesuffix(b"\n").split(b"\n"), beside.splitlines()
+    lines = text.removesuffix(b"\n").split(b"\n")
+    places = beside.splitlines()
     if len(lines) != len(places):
         raise UsageError(
             f"{file} has {counted(len(lines), 'line')}, {file}{PLACES} {len(places):,}: "
@@ -393,13 +444,18 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
 
 
 def fix_lines(
-    batch: Batch, normal: bytearray, judge: Judge, fixes: dict[tuple[int, str], _Fix], counts: Counter[str]
+    batch: Batch,
+    normal: bytearray,
+    judge: Judge,
+    fixes: dict[tuple[int, str], _Fix],
+    counts: Counter[str],
 ) -> None:
     """Judge the corrected versions of rejected lines, and add those that are valid to the records of the chunk.
 
     The others stay rejected, with the errors of the corrected version.
     """
-    rejected, batch.rejected = batch.rejected, []
+    rejected = batch.rejected
+    batch.rejected = []
     for line in rejected:
         fix = None
         if line.offset is not None and not line.truncated:
@@ -412,8 +468,12 @@ def fix_lines(
         judged.lines = 0
         for corrected in judged.rejected:  # at most one
             first, *others = corrected.findings
-            told = msgspec.structs.replace(first, message=f"in line {number} of the fixes: {first.message}")
-            judged.rejected = [msgspec.structs.replace(corrected, findings=(told, *others), raw=line.raw)]
+            told = msgspec.structs.replace(
+                first, message=f"in line {number} of the fixes: {first.message}"
+            )
+            judged.rejected = [
+                msgspec.structs.replace(corrected, findings=(told, *others), raw=line.raw)
+            ]
         counts["rejected" if judged.rejected else "fixed"] += 1
         batch += judged
 
@@ -426,4 +486,6 @@ def fix_counts(file: GivenFile, counts: Counter[str]) -> tuple[FixCounts, list[s
     if unmatched:
         lines = counted(unmatched, "corrected line")
         notices.append(f"{file}: {lines} for which no shard has a rejected line at the same place")
-    return FixCounts(given=given, fixed=counts["fixed"], rejected=counts["rejected"], unmatched=unmatched), notices
+    return FixCounts(
+        given=given, fixed=counts["fixed"], rejected=counts["rejected"], unmatched=unmatched
+    ), notices

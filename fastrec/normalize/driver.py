@@ -1,9 +1,10 @@
 """The driver: runs the steps of `normalize` one after the other, each on the result of the one before.
 
-    pass 1 ──▶ plan ──▶ pass 2 ──▶ line counts ──▶ summary ──▶ rejected lines ──▶ gate ──▶ manifest ──▶ kept work
+    pass 1 ──▶ plan ──▶ pass 2 ──▶ line counts ──▶ summary ──▶ rejected lines ──▶ gate ──▶ manifest
+    ──▶ kept work
 
-It holds counts, a sample of keys and where regions begin in runs, but no records. Its memory is bounded, apart from
-some kilobytes per task and per part.
+It holds counts, a sample of keys and where regions begin in runs, but no records. Its memory is
+bounded, apart from some kilobytes per task and per part.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
-from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SideFileEntry, key_entry, tree_hash
+from fastrec.corpus.manifest import (
+    InputEntry,
+    Manifest,
+    PartEntry,
+    RejectsEntry,
+    SideFileEntry,
+    key_entry,
+    tree_hash,
+)
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.trust import taken_on_trust
@@ -27,7 +36,16 @@ from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.corrections import fix_counts, label_counts, unused_rules
-from fastrec.normalize.kept import Base, Changes, Kept, KeptFile, KeptRejects, KeptShard, signatures_of, write_kept
+from fastrec.normalize.kept import (
+    Base,
+    Changes,
+    Kept,
+    KeptFile,
+    KeptRejects,
+    KeptShard,
+    signatures_of,
+    write_kept,
+)
 from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
@@ -77,13 +95,16 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     counts = PartCounts()
     if not is_same:
         positions = {number: position for position, number in enumerate(order)}
-        path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
+        path = context.output.working("order")
+        prefixes = [part.statistics_prefix for part in parts]
         counts = add_part_counts(prefixes, positions, path, context.engine)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     _check_line_counts(inputs, parts)
     names = LineCounts.__struct_fields__
-    line_counts = LineCounts(**{name: sum(getattr(entry, name) for entry in inputs) for name in names})
+    line_counts = LineCounts(
+        **{name: sum(getattr(entry, name) for entry in inputs) for name in names}
+    )
     if is_same:
         summary = Summary.from_json(b"".join(read_blocks(base.summary)))
     else:
@@ -94,11 +115,18 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     labels = summary.labels
     if context.options.strict_labels and labels and (labels.unmatched or labels.ambiguous):
         raise FastrecError(
-            f"--strict-labels: {counted(labels.unmatched, 'label')} without a record and {labels.ambiguous:,} with "
+            f"--strict-labels: {counted(labels.unmatched, 'label')} without a record and "
+            f"{labels.ambiguous:,} with "
             f"several records; nothing was published. Correct {context.options.labels}"
         )
-    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.options.leaves_out else []
-    rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
+    left_out = (
+        [f"{part.statistics_prefix}-left-out" for part in parts]
+        if context.options.leaves_out
+        else []
+    )
+    rejects = _write_rejects(
+        context, shards, sorted_shards, left_out, base, count=line_counts.rejected
+    )
     numbered = number_parts(context, parts)
     skipped = sorted_shards.skipped
     manifest = _write_documents(
@@ -109,7 +137,9 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
         trusted=taken_on_trust(shards),
-        refused=_why_refused(summary.line_counts, context.options.gate, context.output.old_marker()),
+        refused=_why_refused(
+            summary.line_counts, context.options.gate, context.output.old_marker()
+        ),
     )
     kept = frozenset[str]()
     if context.options.incremental:
@@ -128,7 +158,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
 
 
 def input_entries(
-    shards: Sequence[Shard], pieces: Sequence[PieceCounts], lines: LinesByPiece, decompressed: Mapping[int, ReadStats]
+    shards: Sequence[Shard],
+    pieces: Sequence[PieceCounts],
+    lines: LinesByPiece,
+    decompressed: Mapping[int, ReadStats],
 ) -> list[InputEntry]:
     """The line counts of each shard; `decompressed` has the shards that the driver read."""
     totals: list[Counter[str]] = [Counter() for _ in shards]
@@ -146,7 +179,11 @@ def input_entries(
         repaired[shard].update(counts.repaired)
     for shard, stats in decompressed.items():
         totals[shard]["text_bytes"] = stats.text_bytes
-    for name, by_piece in (("kept", lines.kept), ("duplicates", lines.duplicates), ("rejected", lines.left_out)):
+    for name, by_piece in (
+        ("kept", lines.kept),
+        ("duplicates", lines.duplicates),
+        ("rejected", lines.left_out),
+    ):
         for number, count in by_piece.items():
             if count:
                 totals[shard_of[number]][name] += count
@@ -155,7 +192,10 @@ def input_entries(
             path=utf8(shard.path),
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
-            **{name: total[name] for name in ("text_bytes", *LineCounts.__struct_fields__, "filtered")},
+            **{
+                name: total[name]
+                for name in ("text_bytes", *LineCounts.__struct_fields__, "filtered")
+            },
             repaired=dict(sorted(repairs.items())),
         )
         for shard, total, repairs in zip(shards, totals, repaired, strict=True)
@@ -167,20 +207,32 @@ def _check_line_counts(inputs: Sequence[InputEntry], parts: Sequence[Part]) -> N
     for entry in inputs:
         if entry.lines != entry.kept + entry.duplicates + entry.rejected + entry.blank:
             raise _bug(
-                f"the line counts of {entry.path} do not add up: {entry.lines:,} lines, but {entry.kept:,} kept + "
-                f"{entry.duplicates:,} duplicates + {entry.rejected:,} rejected + {entry.blank:,} blank"
+                f"the line counts of {entry.path} do not add up: {entry.lines:,} lines, but "
+                f"{entry.kept:,} kept + "
+                f"{entry.duplicates:,} duplicates + {entry.rejected:,} rejected + {entry.blank:,} "
+                "blank"
             )
-    kept, records = sum(entry.kept for entry in inputs), sum(part.records for part in parts)
+    kept = sum(entry.kept for entry in inputs)
+    records = sum(part.records for part in parts)
     if kept != records:
-        raise _bug(f"the line counts do not add up: {kept:,} lines kept, but {records:,} records in the parts")
+        raise _bug(
+            f"the line counts do not add up: {kept:,} lines kept, but {records:,} records in the "
+            "parts"
+        )
 
 
 def _bug(reason: str) -> FastrecError:
-    return FastrecError(f"{reason}; nothing was published. This is a bug in fastrec: please report it")
+    return FastrecError(
+        f"{reason}; nothing was published. This is a bug in fastrec: please report it"
+    )
 
 
 def _summarize(
-    context: RunContext, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+    context: RunContext,
+    line_counts: LineCounts,
+    lines: LineStatistics,
+    counts: PartCounts,
+    census: Census,
 ) -> Summary:
     wrong_hashes = [
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
@@ -188,7 +240,9 @@ def _summarize(
     ]
     repaired, repairable = repair_documents(lines)
     options = context.options
-    labels, of_labels = label_counts(options.labels, lines.labelled) if options.labels else (None, [])
+    labels, of_labels = (
+        label_counts(options.labels, lines.labelled) if options.labels else (None, [])
+    )
     fixes, of_fixes = fix_counts(options.fixes, lines.fixed) if options.fixes else (None, [])
     for notice in (*unused_rules(options.map, lines.renamed), *of_labels, *of_fixes):
         context.notice(notice)
@@ -220,7 +274,9 @@ def _write_rejects(
     count: int,
 ) -> KeptRejects | None:
     """Write the rejected lines, unless they are the same as those of the base."""
-    files = {number: result.rejects for result in sorted_shards.results for number in result.numbers}
+    files = {
+        number: result.rejects for result in sorted_shards.results for number in result.numbers
+    }
     names = [utf8(shard.path) for shard in shards]
     ranges = [
         RejectRange(files[counts.piece.number], *counts.rejects, *counts.piece.place, line_base)
@@ -246,7 +302,9 @@ class _OldCorpus(msgspec.Struct):
     records: int
 
 
-def _why_refused(counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None) -> str | None:
+def _why_refused(
+    counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None
+) -> str | None:
     """Why a corpus must not be published; None if it passes the gate."""
     if max_rejects and not max_rejects.allows(counts):
         rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
@@ -325,8 +383,12 @@ def _keep_work(
     summary: Summary,
     rejects: KeptRejects | None,
 ) -> frozenset[str]:
-    """Describe the work in a document, just before the corpus is published; return the paths of all files to keep."""
-    output, compression = context.output, context.options.compression
+    """Describe the work in a document, just before the corpus is published.
+
+    Return the paths of all files to keep.
+    """
+    output = context.output
+    compression = context.options.compression
     in_place = {part.fingerprint: part for part in numbered}
     kept_parts: list[Part] = []
     for part in parts:
@@ -335,22 +397,34 @@ def _keep_work(
             name = f"part-{part.fingerprint}{SUFFIXES[compression]}"
             path = output.keep(placed.path, name, linked=compression != "none")
             columns = _kept_columns(output, placed)
-            kept_parts.append(replace(part, path=path, columns=columns, sources=_kept_sources(output, placed)))
+            kept_parts.append(
+                replace(part, path=path, columns=columns, sources=_kept_sources(output, placed))
+            )
         elif part.excluded:
             kept_parts.append(replace(part, sources=None))
-    summary_path = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
-    written = FileDigest(summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True))
+    summary_path = output.working(
+        f"summary-{secrets.token_hex(8)}"
+    )  # the old one stays until this work is kept
+    written = FileDigest(
+        summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True)
+    )
     if rejects:
-        rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst"))
+        rejects = replace(
+            rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst")
+        )
     numbers = [number for number in range(len(shards)) if number not in sorted_shards.skipped]
     positions = {number: position for position, number in enumerate(numbers)}
     tasks = [_kept_task(result, positions) for result in sorted_shards.results if result.pieces]
     document = Kept(
         settings=context.journal.settings,
-        shards=_kept_shards([(number, shards[number]) for number in numbers], sorted_shards, context.started_at),
+        shards=_kept_shards(
+            [(number, shards[number]) for number in numbers], sorted_shards, context.started_at
+        ),
         tasks=tasks,
         decompressed={
-            positions[number]: stats for number, stats in sorted_shards.decompressed.items() if number in positions
+            positions[number]: stats
+            for number, stats in sorted_shards.decompressed.items()
+            if number in positions
         },
         parts=kept_parts,
         lines=lines.packed(),
@@ -365,7 +439,11 @@ def _keep_work(
     try:
         write_kept(output.next_kept_path, document)
     except (UnicodeEncodeError, OverflowError) as exc:
-        reason = "a path is not UTF-8" if isinstance(exc, UnicodeEncodeError) else "its list would be too long"
+        reason = (
+            "a path is not UTF-8"
+            if isinstance(exc, UnicodeEncodeError)
+            else "its list would be too long"
+        )
         context.notice(f"this work is not kept for the next run: {reason}")
         return frozenset()
     return frozenset(file.path for file in document.files)
@@ -377,7 +455,10 @@ def _kept_columns(output: Output, part: Part) -> SideFile:
 
 
 def _kept_sources(output: Output, part: Part) -> PartSources | None:
-    """Keep the sources of a part. They may change while the part stays, so their name has their own fingerprint."""
+    """Keep the sources of a part.
+
+    They may change while the part stays, so their name has their own fingerprint.
+    """
     if part.sources is None:
         return None
     name = xxh3_128_hexdigest(f"{part.fingerprint} {part.sources.names}".encode())
@@ -385,14 +466,21 @@ def _kept_sources(output: Output, part: Part) -> PartSources | None:
 
 
 def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
-    pieces = (replace(one, piece=replace(one.piece, shard=positions[one.piece.shard])) for one in result.pieces)
+    pieces = (
+        replace(one, piece=replace(one.piece, shard=positions[one.piece.shard]))
+        for one in result.pieces
+    )
     return replace(result, pieces=tuple(pieces), runs=())
 
 
-def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, read_at: int) -> list[KeptShard]:
+def _kept_shards(
+    shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, read_at: int
+) -> list[KeptShard]:
     """Describe shards, given with their numbers, so that the next run can tell whether they changed."""
     read = list(sorted_shards.decompressed.items())
-    read += [(one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary]
+    read += [
+        (one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary
+    ]
     ranges: dict[int, list[tuple[int, int, str]]] = {}
     for number, stats in read:
         ranges.setdefault(number, []).append((stats.raw_start, stats.raw_bytes, stats.raw_hash))
@@ -416,11 +504,21 @@ def _kept_files(
 ) -> list[KeptFile]:
     """Describe all files to keep; DamagedFileError if one is missing."""
     files = [(file.path, file.hash) for task in tasks for file in task.files]
-    files += [(file.path, file.hash) for part in parts for file in (*part.files, part.census) if file]
+    files += [
+        (file.path, file.hash) for part in parts for file in (*part.files, part.census) if file
+    ]
     files += [(part.path, part.written.sha256) for part in parts if part.records]
     files += [(file.path, file.sha256) for part in parts for file in part.side_files]
-    files += [(summary.path, summary.hash), *([(rejects.path, rejects.entry.sha256)] if rejects else [])]
-    signatures = signatures_of([context.output.before_publishing(path) for path, _ in files], context.engine)
+    files += [
+        (summary.path, summary.hash),
+        *([(rejects.path, rejects.entry.sha256)] if rejects else []),
+    ]
+    signatures = signatures_of(
+        [context.output.before_publishing(path) for path, _ in files], context.engine
+    )
     if "" in signatures:
         raise DamagedFileError(files[signatures.index("")][0], "it is missing")
-    return [KeptFile(path, signature, hash_) for (path, hash_), signature in zip(files, signatures, strict=True)]
+    return [
+        KeptFile(path, signature, hash_)
+        for (path, hash_), signature in zip(files, signatures, strict=True)
+    ]

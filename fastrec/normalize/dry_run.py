@@ -1,7 +1,7 @@
 """`normalize --dry-run`: what a run would do, without doing it.
 
-How many parts an incremental run would write depends on the content of new and changed shards. So these are judged, in
-a temporary directory. Neither the output nor the kept work is touched.
+How many parts an incremental run would write depends on the content of new and changed shards. So
+these are judged, in a temporary directory. Neither the output nor the kept work is touched.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def plan(
     shards, notices = find_records(paths, files_from=files_from)
     if not options.skip_bad_shards:
         check_formats(shards)
-    text, schema = total_text(shards), choose_target(shards, options)
+    text = total_text(shards)
+    schema = choose_target(shards, options)
     slices = [piece for shard in shards for piece in shard.slices(options.slice_bytes)]
     planned = Plan(
         shards=len(shards),
@@ -104,7 +105,9 @@ def plan(
     return planned
 
 
-def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan) -> PlannedReuse:
+def _plan_reuse(
+    shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan
+) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
     options = msgspec.structs.replace(options, engine="pool", scheduler=None)
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:

@@ -1,4 +1,7 @@
-"""The input of a run: find the shards, and read streams. Logs of a harness are refused, with advice."""
+"""The input of a run: find the shards, and read streams.
+
+Logs of a harness are refused, with advice.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,25 @@ _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
 _MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
-_OWN: Final = ("manifest.json", "summary.json", "import.json")  # telling the others takes 70 ms to import harnesses
-_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')  # of harnesses that write JSON lines: one is in each line
+_OWN: Final = (
+    "manifest.json",
+    "summary.json",
+    "import.json",
+)  # telling the others takes 70 ms to import harnesses
+_MARKS: Final = (
+    b'"doc_id"',
+    b'"spec"',
+    b'"question_id"',
+)  # of harnesses that write JSON lines: one is in each line
 
 
-def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
-    """Find shards as `find_shards` does. UsageError if they are logs: all of their lines would be rejected."""
+def find_records(
+    paths: Sequence[str], *, files_from: str | None = None
+) -> tuple[list[Shard], list[str]]:
+    """Find shards as `find_shards` does.
+
+    UsageError if they are logs: all of their lines would be rejected.
+    """
     try:
         shards, notices = find_shards(paths, files_from=files_from)
     except UsageError as exc:
@@ -59,28 +75,38 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
     if logs or others:
         found = [*logs, *others]
         notices.append(
-            f"{counted(len(found), 'file')} not read, logs of a harness: {listed([*map(shown, found)], 3)}; "
+            f"{counted(len(found), 'file')} not read, logs of a harness: "
+            f"{listed([*map(shown, found)], 3)}; "
             f"for them: fastrec import {arguments(paths)} -o records"
         )
     return [shard for shard in shards if shard.path not in logs], notices
 
 
 def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
-    """Find files of harnesses that are no shards in directories; only so many files are looked at."""
+    """Find files of harnesses that are no shards in directories.
+
+    Only so many files are looked at.
+    """
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
 
     directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
     files = (join(folder, name) for path in directories for folder, names in walk(path, []) for name in names
              if name not in _OWN)  # fmt: skip
     others = (file for file in files if ".jsonl" not in file and file not in known)
-    return [file for file in islice(others, _MOST_BESIDE) if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
+    return [
+        file
+        for file in islice(others, _MOST_BESIDE)
+        if os.path.isfile(file) and harness_of(file)  # noqa: PTH113
+    ]
 
 
-def check_fields(shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False) -> None:
+def check_fields(
+    shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False
+) -> None:
     """Raise a UsageError if a condition is about a field that no record has.
 
-    A field may be rare, so one that is not found at once is an error only if nothing matches. A negated condition would
-    match everything, so it is refused at once.
+    A field may be rare, so one that is not found at once is an error only if nothing matches. A
+    negated condition would match everything, so it is refused at once.
     """
     paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
     known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
@@ -96,7 +122,9 @@ def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
     for number in range(count):
-        with contextlib.suppress(ShardError, OSError, MemoryError):  # what cannot be read is reported in pass 1
+        with contextlib.suppress(
+            ShardError, OSError, MemoryError
+        ):  # what cannot be read is reported in pass 1
             chunk = next(files[number * len(files) // count].read(chunk_bytes=_PEEKED_TEXT), None)
             for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -142,10 +170,13 @@ def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
 def check_formats(shards: Sequence[Shard]) -> None:
     """Refuse files that are not JSON Lines, before any work is done.
 
-    This looks at some files only: at the first one, and at those that are not named *.jsonl*. Reading finds the others.
+    This looks at some files only: at the first one, and at those that are not named *.jsonl*.
+    Reading finds the others.
     """
     files = [shard for shard in shards if not shard.stream and not is_url(shard.path)]
-    wanted = [shard for number, shard in enumerate(files) if not number or ".jsonl" not in shard.path][:_MOST_FILES]
+    wanted = [
+        shard for number, shard in enumerate(files) if not number or ".jsonl" not in shard.path
+    ][:_MOST_FILES]
     errors: list[ShardError] = []
     for shard in wanted:
         try:
@@ -158,31 +189,40 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-def read_chunks(shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
+def read_chunks(
+    shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats
+) -> Iterator[Chunk | LongLine]:
     return shard.read(
-        chunk_bytes=chunk_bytes, max_line_bytes=options.max_line_bytes, max_window=options.max_window, stats=stats
+        chunk_bytes=chunk_bytes,
+        max_line_bytes=options.max_line_bytes,
+        max_window=options.max_window,
+        stats=stats,
     )
 
 
 class _Stream(msgspec.Struct):
     rest: Iterator[Chunk | LongLine]
     stats: ReadStats
-    read: list[tuple[str, int, int] | LongLine] = []  # a chunk is the path of its file, its offset and line
+    read: list[
+        tuple[str, int, int] | LongLine
+    ] = []  # a chunk is the path of its file, its offset and line
     error: ShardError | None = None
 
 
 class Streams:
     """Standard input and pipes, which can be read only once, although pass 1 may have to start again.
 
-    While the target may change, the driver keeps their chunks in files. A second reading takes the chunks from these
-    files, and continues with the rest of the stream.
+    While the target may change, the driver keeps their chunks in files. A second reading takes the
+    chunks from these files, and continues with the rest of the stream.
     """
 
     def __init__(self, *, kept: bool = False) -> None:
         """With `kept`, streams can be read again until `release` is called."""
         self.kept = kept
         self._streams: dict[int, _Stream] = {}
-        self._finished: dict[str, bool] = {}  # files of chunks, and whether their tasks are finished
+        self._finished: dict[
+            str, bool
+        ] = {}  # files of chunks, and whether their tasks are finished
 
     def open(self, number: int, shard: Shard, options: Options, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
@@ -192,9 +232,14 @@ class Streams:
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
-        """Read an open stream: what was read before, then the rest. Each chunk of the rest has to be kept (`keep`)."""
+        """Read an open stream: what was read before, then the rest.
+
+        Each chunk of the rest has to be kept (`keep`).
+        """
         stream = self._streams[number]
-        self._finished.update(dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False))
+        self._finished.update(
+            dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False)
+        )
         for one in tuple(stream.read):
             if isinstance(one, LongLine):
                 yield one
@@ -227,7 +272,10 @@ class Streams:
         return [path for path in paths if path not in self._finished]
 
     def release(self) -> list[str]:
-        """Keep chunks no longer; return the files of finished tasks, which are not needed any more."""
+        """Keep chunks no longer.
+
+        Return the files of finished tasks, which are not needed any more.
+        """
         done = [path for path, is_finished in self._finished.items() if is_finished]
         self.kept = False
         self._finished = {}

@@ -5,15 +5,17 @@
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
-One document lists all of it (`Kept`). The next one is written just before the corpus is published (`driver`), and
-replaces it afterwards. So a run that is killed leaves one whose files are in place: what no document needs is removed
-by the next run.
+One document lists all of it (`Kept`). The next one is written just before the corpus is published
+(`driver`), and replaces it afterwards. So a run that is killed leaves one whose files are in place:
+what no document needs is removed by the next run.
 
-Nothing of it is trusted. The document has a checksum. Its settings have to be the same. All files have to be unchanged,
-by size, modification time and inode, or by content with `--check content`. What is read has checksums of its own.
+Nothing of it is trusted. The document has a checksum. Its settings have to be the same. All files
+have to be unchanged, by size, modification time and inode, or by content with `--check content`.
+What is read has checksums of its own.
 
-The next run compares its shards with the kept ones (`match_shards`): unchanged, new, changed or gone. Its base (`Base`)
-is the last corpus without the records of shards that are gone. So only new and changed shards are judged.
+The next run compares its shards with the kept ones (`match_shards`): unchanged, new, changed or
+gone. Its base (`Base`) is the last corpus without the records of shards that are gone. So only new
+and changed shards are judged.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     path: str
     signature: str  # `Shard.signature`; empty for a stream
-    certain: bool  # whether it was last modified so long before it was read that a later change has another time
+    # whether it was last modified so long before it was read that a later change has another time
+    certain: bool
     ranges: tuple[tuple[int, int, str], ...] = ()
     """Start, size and hash (128-bit xxh3) of all ranges in which the file was read, which may be one."""
 
@@ -69,7 +72,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
-    decompressed: dict[int, ReadStats]  # by position in `shards`: those that the driver decompressed
+    decompressed: dict[
+        int, ReadStats
+    ]  # by position in `shards`: those that the driver decompressed
     parts: list[Part]
     lines: list[Any]  # what became of the records of each piece, packed
     order: list[int]  # the numbers of all pieces, in the order of the input
@@ -119,17 +124,27 @@ def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
         changed = [kept.files[number] for number, is_same in checked if not is_same]
     else:
         found = signatures_of([file.path for file in kept.files], engine)
-        changed = [file for file, signature in zip(kept.files, found, strict=True) if file.signature != signature]
+        changed = [
+            file
+            for file, signature in zip(kept.files, found, strict=True)
+            if file.signature != signature
+        ]
     if not changed:
         return None
     first = shown(min(file.path for file in changed))
     if len(changed) == 1:
         return f"{first} is missing or has changed"
-    return f"{len(changed):,} of its {len(kept.files):,} files are missing or have changed; the first is {first}"
+    return (
+        f"{len(changed):,} of its {len(kept.files):,} files are missing or have changed; the "
+        f"first is {first}"
+    )
 
 
 def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
-    """The signatures of files, empty if they are missing; many are asked for in tasks: a store is slow."""
+    """The signatures of files, empty if they are missing.
+
+    Many are asked for in tasks: a store is slow.
+    """
     if len(paths) <= _FILES:
         return _signatures(paths)
     groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
@@ -162,31 +177,43 @@ _Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed rang
 
 
 class Changes(msgspec.Struct):
-    """How the shards of a run differ from those that were kept. All lists are in ascending order."""
+    """How the shards of a run differ from those that were kept.
 
-    unchanged: dict[int, int]  # numbers of shards, with the position of the kept shard that has the same content
+    All lists are in ascending order.
+    """
+
+    unchanged: dict[
+        int, int
+    ]  # numbers of shards, with the position of the kept shard that has the same content
     new: list[int]  # numbers of shards that have no kept shard of the same content or path
-    changed: list[int]  # numbers of shards that have another content than the kept shard of the same path
-    gone: list[int]  # positions of the kept shards that no shard matches; also those of shards that changed
+    changed: list[
+        int
+    ]  # numbers of shards that have another content than the kept shard of the same path
+    gone: list[
+        int
+    ]  # positions of the kept shards that no shard matches; also those of shards that changed
 
 
-def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
+def match_shards(
+    shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
+) -> Changes:
     """Compare the shards of a run with those that an earlier run kept work of.
 
-    A kept shard is matched with the shard of the same path first, then with one of another path: it was renamed or
-    moved. What has to be equal:
+    A kept shard is matched with the shard of the same path first, then with one of another path: it
+    was renamed or moved. What has to be equal:
 
         by signature    size, modification time and inode, or ETag; no file is read
         by content      hashes of all bytes; every shard that has the size of a kept one is read, in parallel
 
-    A signature proves nothing if the file was modified just before it was read: a later write may have the same time.
-    Nor does it if the store tells no version. Then the hashes have to be equal, too.
+    A signature proves nothing if the file was modified just before it was read: a later write may
+    have the same time. Nor does it if the store tells no version. Then the hashes have to be equal,
+    too.
 
-    A name that promises another compression is no mere rename: a shard that is neither text nor as its name says is
-    bad.
+    A name that promises another compression is no mere rename: a shard that is neither text nor as
+    its name says is bad.
 
-    A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
-    hashed in the ranges of the kept shards that it may be equal to.
+    A large shard is read in several ranges, each with its hash. The ranges of a file depend on its
+    lines. So a shard is hashed in the ranges of the kept shards that it may be equal to.
     """
     ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
     paths = [shard.path for shard in shards], [one.path for one in kept]
@@ -200,7 +227,9 @@ def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_conte
             unchanged.update(zip(numbers, kept_left[key], strict=False))
     known = {one.path for one in kept if one.signature}
     others = [number for number in range(len(shards)) if number not in unchanged]
-    changed = [number for number in others if not shards[number].stream and shards[number].path in known]
+    changed = [
+        number for number in others if not shards[number].stream and shards[number].path in known
+    ]
     return Changes(
         unchanged=dict(sorted(unchanged.items())),
         new=sorted(set(others).difference(changed)),
@@ -210,9 +239,16 @@ def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_conte
 
 
 def _grouped(
-    proofs: Mapping[int, list[_Proof]], matched: Iterable[int], paths: Sequence[str], *, with_path: bool
+    proofs: Mapping[int, list[_Proof]],
+    matched: Iterable[int],
+    paths: Sequence[str],
+    *,
+    with_path: bool,
 ) -> dict[tuple[str, _Proof], list[int]]:
-    """Group what is not matched yet by what has to be equal. Groups are sorted by path: the order does not matter."""
+    """Group what is not matched yet by what has to be equal.
+
+    Groups are sorted by path: the order does not matter.
+    """
     done = set(matched)
     groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
     for number in sorted(proofs.keys() - done, key=paths.__getitem__):
@@ -240,7 +276,9 @@ def _proofs(
         number: [(shard.signature, ())] for number, shard in enumerate(shards) if shard.signature
     }
     theirs: dict[int, list[_Proof]] = {}
-    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)  # ranges of kept shards
+    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(
+        set
+    )  # ranges of kept shards
     for position, one in enumerate(kept):
         if not by_content and one.signature not in doubtful:
             theirs[position] = [(one.signature, ())]
@@ -250,12 +288,21 @@ def _proofs(
     unsure = [number for number in ours if by_content or shards[number].signature in doubtful]
     possible = {number: sorted(layouts[likeness(shards[number].signature)]) for number in unsure}
     wanted = list(
-        dict.fromkeys((shards[number].path, *range_) for number in unsure for one in possible[number] for range_ in one)
+        dict.fromkeys(
+            (shards[number].path, *range_)
+            for number in unsure
+            for one in possible[number]
+            for range_ in one
+        )
     )
     hashes = {wanted[at]: found for at, found in engine.run(_hash_of_range, wanted)}
     for number in unsure:
-        path, like = shards[number].path, likeness(shards[number].signature)
-        found = [tuple((start, size, hashes[path, start, size]) for start, size in one) for one in possible[number]]
+        path = shards[number].path
+        like = likeness(shards[number].signature)
+        found = [
+            tuple((start, size, hashes[path, start, size]) for start, size in one)
+            for one in possible[number]
+        ]
         ours[number] = [(like, one) for one in found if all(content for _, _, content in one)]
     return ours, theirs
 
@@ -278,7 +325,10 @@ def _size_in(signature: str) -> str:
 
 
 def _hash_of_range(argument: tuple[str, int, int]) -> str:
-    """Hash a range of a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
+    """Hash a range of a file; empty if it cannot be read, which pass 1 will report.
+
+    Runs in a worker.
+    """
     path, start, size = argument
     try:
         count, content = hash_of_file(path, start, size)
@@ -288,19 +338,30 @@ def _hash_of_range(argument: tuple[str, int, int]) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work."""
+    """What an incremental run builds on: the corpus of the last run.
+
+    Empty if there is no kept work.
+    """
 
     changes: Changes
-    paths_gone: tuple[str, ...] = ()  # of shards of the last run that are not there any more, under no other name
-    tasks: tuple[SortResult, ...] = ()  # of unchanged shards; their pieces have the shards of this run
+    paths_gone: tuple[
+        str, ...
+    ] = ()  # of shards of the last run that are not there any more, under no other name
+    tasks: tuple[
+        SortResult, ...
+    ] = ()  # of unchanged shards; their pieces have the shards of this run
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
-    decompressed: dict[int, ReadStats] = {}  # unchanged shards that the driver of an earlier run decompressed
+    decompressed: dict[
+        int, ReadStats
+    ] = {}  # unchanged shards that the driver of an earlier run decompressed
     parts: tuple[Part, ...] = ()
     lines: LinesByPiece | None = None
     order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
-    files: frozenset[str] = frozenset()  # all kept files, which must stay until this run is complete
+    files: frozenset[str] = (
+        frozenset()
+    )  # all kept files, which must stay until this run is complete
     next_task: int = 0
     next_piece: int = 0
 
@@ -352,10 +413,15 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
         """For each block of parts, the pieces that are gone and may have records in it, with their range of parts."""
-        blocks: list[list[tuple[int, int, int]]] = [[] for _ in range(-(-len(self.parts) // _BLOCK))]
+        blocks: list[list[tuple[int, int, int]]] = [
+            [] for _ in range(-(-len(self.parts) // _BLOCK))
+        ]
         for counts in self.gone:
             if counts.first and blocks:
-                first, last = bisect_right(self.cuts, counts.first), bisect_right(self.cuts, counts.last)
+                first, last = (
+                    bisect_right(self.cuts, counts.first),
+                    bisect_right(self.cuts, counts.last),
+                )
                 for block in range(first // _BLOCK, last // _BLOCK + 1):
                     blocks[block].append((first, last, counts.piece.number))
         return blocks
@@ -368,9 +434,12 @@ def find_base(
     engine: Engine,
     check: str | None,
 ) -> tuple[Base, str]:
-    """The kept work that a run can build on, and why it cannot; empty if it can, or if there is none.
+    """The kept work that a run can build on, and why it cannot.
 
-    `check` is how to tell whether a file changed, by `stat` or `content`; None if the run is not incremental.
+    Empty if it can, or if there is none.
+
+    `check` is how to tell whether a file changed, by `stat` or `content`; None if the run is not
+    incremental.
     """
     nothing = Base(changes=Changes({}, list(range(len(shards))), [], []))
     if not isinstance(kept, Kept):
@@ -378,9 +447,12 @@ def find_base(
     before = _encode(kept.settings)
     reason = difference(before, settings) if check and before != _encode(settings) else ""
     if reason or not check:
-        # Files that this run does not use stay: if it is interrupted, a run like the last can still use them.
+        # Files that this run does not use stay: if it is interrupted, a run like the last can still
+        # use them.
         files = frozenset(file.path for file in kept.files)
-        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason
+        return replace(
+            nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece
+        ), reason
     if damage := _why_damaged(kept, engine, by_content=check == "content"):
         return nothing, damage
     return _base_of(kept, shards, engine, by_content=check == "content"), ""
@@ -405,10 +477,14 @@ def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content:
     paths = {shard.path for shard in shards}
     return Base(
         changes=changes,
-        paths_gone=tuple(path for at in changes.gone if (path := kept.shards[at].path) not in paths),
+        paths_gone=tuple(
+            path for at in changes.gone if (path := kept.shards[at].path) not in paths
+        ),
         tasks=tuple(tasks),
         gone=tuple(gone),
-        decompressed={numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers},
+        decompressed={
+            numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers
+        },
         parts=tuple(kept.parts),
         lines=LinesByPiece.unpacked(kept.lines),
         order=kept.order,
@@ -428,5 +504,7 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
         columns = part.columns.path if part.columns else ""
         slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
     if excluded := part.excluded:
-        slices.append(part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed))
+        slices.append(
+            part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed)
+        )
     return slices

@@ -17,7 +17,14 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import current_limits
-from fastrec.normalize.corrections import PLACES, GivenFile, NameRule, read_fixes, read_labels, read_names
+from fastrec.normalize.corrections import (
+    PLACES,
+    GivenFile,
+    NameRule,
+    read_fixes,
+    read_labels,
+    read_names,
+)
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -27,7 +34,9 @@ from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts
 
 MEMORY_PER_JOB: Final = 512 << 20
-_BESIDES_A_RUN: Final = 160 << 20  # memory of a worker that is not the text and the bookkeeping of a run
+_BESIDES_A_RUN: Final = (
+    160 << 20
+)  # memory of a worker that is not the text and the bookkeeping of a run
 FEW_FENCES: Final = 32  # of a run that will be merged: a sample of its keys
 
 AUTO: Final = "auto"  # the `schema` that follows from the content
@@ -72,7 +81,9 @@ class MaxRejects(NamedTuple):
     def allows(self, counts: LineCounts) -> bool:
         from fractions import Fraction  # noqa: PLC0415 - takes a millisecond, and is rarely needed
 
-        limit = Fraction(str(self.number))  # exact: with doubles, 0.7 % of 1,000 lines are less than 7
+        limit = Fraction(
+            str(self.number)
+        )  # exact: with doubles, 0.7 % of 1,000 lines are less than 7
         return counts.rejected <= (limit * counts.lines / 100 if self.is_share else limit)
 
     def __str__(self) -> str:
@@ -120,23 +131,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_names: bool = False  # keep the name before in `metadata`
     labels: GivenFile | None = None  # corrected verdicts
     fixes: GivenFile | None = None  # corrected versions of rejected lines
-    track_sources: bool = False  # write the shard and the line of each record to a file beside its part
+    track_sources: bool = (
+        False  # write the shard and the line of each record to a file beside its part
+    )
 
     jobs: int = 1
     engine: Literal["pool", "dask"] = "pool"
-    scheduler: str | None = None  # address of a Dask scheduler; None starts a cluster on this machine
-    memory: int | None = None  # memory limit in bytes for all jobs together; None is 512 MiB per job
+    scheduler: str | None = (
+        None  # address of a Dask scheduler; None starts a cluster on this machine
+    )
+    memory: int | None = (
+        None  # memory limit in bytes for all jobs together; None is 512 MiB per job
+    )
     skip_bad_shards: bool = False
-    max_rejects: int | float | str | None = None  # a number of lines or a percentage; None publishes in any case
+    max_rejects: int | float | str | None = (
+        None  # a number of lines or a percentage; None publishes in any case
+    )
     fresh: bool = False  # do not resume an interrupted run
     overwrite: bool = False
     incremental: bool = False  # keep work for the next run, and reuse what the last one kept
-    check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
+    check: Literal["stat", "content"] = (
+        "stat"  # how to tell whether a file changed since the last incremental run
+    )
     work_dir: str | None = None
     trust: bool = False  # take the records of corpora as they are, whoever has published them
-    judge: bool = False  # judge the records of all corpora, also of those that this user has published
+    judge: bool = (
+        False  # judge the records of all corpora, also of those that this user has published
+    )
     strict_labels: bool = False  # publish nothing if a label matches no record or several
-    allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
+    allow_empty: bool = (
+        False  # make a corpus even if no line is valid, or no record matches the filters
+    )
 
     def __post_init__(self) -> None:
         for name in ("part_size", "level", "max_line_bytes", "max_window", "jobs", "memory"):
@@ -170,7 +195,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _ = self.gate
         levels = {"zst": range(-7, 23), "gz": range(10)}.get(self.compression)
         if levels and self.level not in levels:
-            raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
+            raise UsageError(
+                f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not "
+                f"{self.level}"
+            )
 
     @property
     def target(self) -> Schema:
@@ -201,12 +229,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def settings_of(self, target: Schema) -> dict[str, Any]:
         """Everything besides the records that determines the bytes of a corpus of this target.
 
-        Records that were taken on trust may be broken, so a run that judges them does not reuse them.
+        Records that were taken on trust may be broken, so a run that judges them does not reuse
+        them.
         """
-        limits, recorded = current_limits(), self.recorded
+        limits = current_limits()
+        recorded = self.recorded
         return {
             "build": identity(),
-            "cuts": (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part),
+            "cuts": (
+                limits.most_borders,
+                limits.most_parts,
+                limits.fewest_parts,
+                limits.least_part,
+            ),
             "schema": f"auto ({target.name})" if self.schema == AUTO else target.name,
             **{name: recorded[name] for name in RECORDED},
             "max_window": self.max_window,
@@ -243,7 +278,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             sample_hash=self.sample_hash,
             repairs=frozenset(self.repair),
             filters=self.filters,
-            known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
+            known_input_bytes=min(
+                self.memory_per_job // 40, KNOWN_INPUT_BYTES
+            ),  # occupied while a worker sorts, too
         )
 
     # Sizes of buffers, which follow from the memory of a process
@@ -262,7 +299,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slice_bytes(self) -> int:
-        """Text of the slices that tasks are made of. It does not depend on the input, so that work can be reused."""
+        """Text of the slices that tasks are made of.
+
+        It does not depend on the input, so that work can be reused.
+        """
         return min(current_limits().task_bytes, self._small_run_bytes)
 
     def slices_per_task(self, text: int) -> int:
@@ -281,7 +321,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
-        return max(self._window_bytes, min(runs * current_limits().read_bytes, self.memory_per_job // 8))
+        return max(
+            self._window_bytes, min(runs * current_limits().read_bytes, self.memory_per_job // 8)
+        )
 
     @property
     def _window_bytes(self) -> int:
@@ -291,7 +333,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
         limits = current_limits()
-        return min(max(self.memory_per_job // 4 // (limits.read_bytes // 4), 2), limits.merge_fan_in)
+        return min(
+            max(self.memory_per_job // 4 // (limits.read_bytes // 4), 2), limits.merge_fan_in
+        )
 
 
 class NormalizeArguments(FilterArguments, total=False):
@@ -335,7 +379,8 @@ class NormalizeArguments(FilterArguments, total=False):
 def make_options(**given: Any) -> Options:
     """Make options from the arguments of `normalize`, which has the filters as arguments of their own.
 
-    `hash` is a filter, unless it is the name of an algorithm: that was its meaning in earlier releases.
+    `hash` is a filter, unless it is the name of an algorithm: that was its meaning in earlier
+    releases.
     """
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
@@ -351,10 +396,17 @@ def make_options(**given: Any) -> Options:
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]
     given["hash"] = [one for one in patterns if one not in HASHES]
-    filters = make_filters(**{name: given.pop(name) for name in FilterArguments.__annotations__ if name in given})
+    filters = make_filters(
+        **{name: given.pop(name) for name in FilterArguments.__annotations__ if name in given}
+    )
     return Options(**given, filters=filters)
 
 
 def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
-    """The options that a manifest records, with some others; ValidationError or UsageError if a value is wrong."""
-    return msgspec.convert({_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options)
+    """The options that a manifest records, with some others.
+
+    ValidationError or UsageError if a value is wrong.
+    """
+    return msgspec.convert(
+        {_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options
+    )

@@ -1,13 +1,14 @@
 """Run pass 2: make all parts and count the census.
 
 1. Parts of the base whose range did not change stay as they are.
-2. Reuse the parts that an interrupted run has made from the same slices. Make the others, and add them to the journal.
-3. With `--same-run ignore`, find records that are equal but for their run. Make the parts that lose others of them than
-   before again.
-4. Count the census. Records of one identity with different hashes may be in different parts. With `--repeats`, make the
-   parts that lose others of them than before again.
-5. With `--track-sources`, bring the sources of the parts of the base up to date: their records stay, but shards may
-   have other names or another order.
+2. Reuse the parts that an interrupted run has made from the same slices. Make the others, and add
+   them to the journal.
+3. With `--same-run ignore`, find records that are equal but for their run. Make the parts that lose
+   others of them than before again.
+4. Count the census. Records of one identity with different hashes may be in different parts. With
+   `--repeats`, make the parts that lose others of them than before again.
+5. With `--track-sources`, bring the sources of the parts of the base up to date: their records
+   stay, but shards may have other names or another order.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.pass2 import Locations, PartTask, SourcesTask, make_part, names_hash, update_sources
+from fastrec.normalize.pass2 import (
+    Locations,
+    PartTask,
+    SourcesTask,
+    make_part,
+    names_hash,
+    update_sources,
+)
 from fastrec.normalize.plan import Plan
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
@@ -54,12 +62,15 @@ def make_parts(
 ) -> tuple[list[Part], Census]:
     """Make all parts that are planned, and count the census.
 
-    If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
+    If input and parts are the same as in the last run, its summary is still true, and the census is
+    not needed.
     """
     locations, path, names = _write_locations(context, shards, sorted_shards)
     copies = _find_copies(context, shards, sorted_shards, plan)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
-    parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input, copies).make()
+    parts, census = _PartsMaker(
+        context, plan, path, locations, names, has_same_input, copies
+    ).make()
     with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
     return with_sources, census
@@ -68,7 +79,10 @@ def make_parts(
 def _write_locations(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
 ) -> tuple[Locations, str, str]:
-    """Write the locations of all pieces, if tasks need them; return them, the path of the file, and a fingerprint."""
+    """Write the locations of all pieces, if tasks need them.
+
+    Return them, the path of the file, and a fingerprint.
+    """
     if not (context.options.leaves_out or context.options.track_sources):
         return {}, "", ""
     locations = {
@@ -86,7 +100,8 @@ def _find_copies(
 ) -> dict[int, tuple[Shard, str]]:
     """By number of a part, the part of a trusted corpus that has all of its records, and no others, with its hash.
 
-    So its file can be copied. It is compressed as this part would be, and no other shard has keys in this range.
+    So its file can be copied. It is compressed as this part would be, and no other shard has keys
+    in this range.
     """
     settings = context.options
     wanted = f"{settings.compression} {settings.level}"
@@ -95,10 +110,19 @@ def _find_copies(
     pieces = [counts for counts in sorted_shards.pieces() if counts.first]
     copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
-        found = [one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)]
+        found = [
+            one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)
+        ]
         if len(found) == 1 and not found[0].filtered:
-            [one], shard = found, shards[found[0].piece.shard]  # a part of a trusted corpus is one piece
-            if shard.compression == wanted and (not low or low <= one.first) and (not high or one.last < high):
+            [one], shard = (
+                found,
+                shards[found[0].piece.shard],
+            )  # a part of a trusted corpus is one piece
+            if (
+                shard.compression == wanted
+                and (not low or low <= one.first)
+                and (not high or one.last < high)
+            ):
                 copies[number] = shard, one.read.raw_hash
     return copies
 
@@ -106,13 +130,25 @@ def _find_copies(
 def _complete_sources(
     context: RunContext, parts: Mapping[int, Part], base: Sequence[Part], locations: str
 ) -> list[Part]:
-    """All parts in order, each with its sources as they are now; without, if they are not tracked."""
+    """All parts in order, each with its sources as they are now.
+
+    Without, if they are not tracked.
+    """
     if not context.options.track_sources:
         return [replace(part, sources=None) for _, part in sorted(parts.items())]
-    known = {part.fingerprint for part in base}  # parts that this run has made have their sources already
+    known = {
+        part.fingerprint for part in base
+    }  # parts that this run has made have their sources already
     done = dict(parts)
-    stale = [number for number, part in sorted(parts.items()) if part.fingerprint in known and part.records]
-    tasks = (SourcesTask(parts[number], sources_path(context.part_path(number)), locations) for number in stale)
+    stale = [
+        number
+        for number, part in sorted(parts.items())
+        if part.fingerprint in known and part.records
+    ]
+    tasks = (
+        SourcesTask(parts[number], sources_path(context.part_path(number)), locations)
+        for number in stale
+    )
     for at, sources in context.engine.run(update_sources, tasks):
         context.output.check()
         number = stale[at]
@@ -126,8 +162,14 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     """Number the parts that have records from 0 on, put them in place, and remove all other files of parts."""
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
-    staged = {path for path in context.output.staged_files() if parent_and_name(path)[1].startswith("part-")}
-    wanted = {part.path for part in parts} | {file.path for part in parts for file in part.side_files}
+    staged = {
+        path
+        for path in context.output.staged_files()
+        if parent_and_name(path)[1].startswith("part-")
+    }
+    wanted = {part.path for part in parts} | {
+        file.path for part in parts for file in part.side_files
+    }
     for path in staged - wanted:
         context.output.check()
         storage.remove(path)
@@ -141,7 +183,9 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
 
     numbered: list[Part] = []
     for number, part in enumerate(parts):
-        name, columns, sources = context.part_name(number), part.columns, part.sources
+        name = context.part_name(number)
+        columns = part.columns
+        sources = part.sources
         path = put(part.path, name)
         if columns:
             columns = replace(columns, path=put(columns.path, columns_path(name)))
@@ -164,10 +208,14 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
-    _copies: dict[int, tuple[Shard, str]]  # by number of a part, a file that probably has the same text, and its hash
+    _copies: dict[
+        int, tuple[Shard, str]
+    ]  # by number of a part, a file that probably has the same text, and its hash
 
     def make(self) -> tuple[dict[int, Part], Census]:
-        context, settings, ranges = self._context, self._context.options, self._plan.ranges
+        context = self._context
+        settings = self._context.options
+        ranges = self._plan.ranges
         superseded: dict[int, _Superseded] = dict.fromkeys(range(len(ranges)), ((), ()))
         parts = self._make(superseded, self._unchanged(), known=0)
         same_run = SameRunCounts()
@@ -179,14 +227,19 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 directory=context.output.work,
                 engine=context.engine,
             )
-            superseded = {number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts}
+            superseded = {
+                number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts
+            }
             parts = self._make(superseded, parts, known=1)
         rule = None
         if settings.repeats != "keep":
-            path, rejects_conflicts = context.output.working("repeats"), settings.conflicts == "reject"
+            path = context.output.working("repeats")
+            rejects_conflicts = settings.conflicts == "reject"
             rule = RepeatsRule(context.sort_fields, settings.repeats, rejects_conflicts, path)
         unchanged = {part.fingerprint for part in self._plan.base.parts}
-        is_same = self._has_same_input and all(part.fingerprint in unchanged for part in parts.values())
+        is_same = self._has_same_input and all(
+            part.fingerprint in unchanged for part in parts.values()
+        )
         census = Census()
         if not is_same or rule:
             parts, census = self._count_census(parts, rule)
@@ -203,17 +256,25 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             parts = made
         return parts, census
 
-    def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> tuple[dict[int, Part], Census]:
+    def _count_census(
+        self, parts: Mapping[int, Part], rule: RepeatsRule | None
+    ) -> tuple[dict[int, Part], Census]:
         """Count the census of all parts, and keep that of each group with its first part.
 
-        A group that the base has, too, is not counted again, so a change reads the lists of few parts.
+        A group that the base has, too, is not counted again, so a change reads the lists of few
+        parts.
         """
-        context, total = self._context, Census()
+        context = self._context
+        total = Census()
         groups = {
             xxh3_128_hexdigest(_encode([parts[number].fingerprint for number in group])): group
             for group in self._groups(parts)
         }
-        known = {part.census.path: part.census for part in self._plan.base.parts if part.census and not rule}
+        known = {
+            part.census.path: part.census
+            for part in self._plan.base.parts
+            if part.census and not rule
+        }
         paths = {key: context.output.working(f"group-{key}") for key in groups}
         files = {key: known[path] for key, path in paths.items() if path in known}
         new = [key for key in groups if key not in files]
@@ -222,9 +283,14 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         for census in (*counted, *(kept_census(file.path) for file in files.values())):
             total += census
         if context.options.incremental and not rule:
-            files |= {key: write_census(paths[key], census) for key, census in zip(new, counted, strict=True)}
+            files |= {
+                key: write_census(paths[key], census)
+                for key, census in zip(new, counted, strict=True)
+            }
         of_first = {group[0]: files.get(key) for key, group in groups.items()}
-        return {number: replace(part, census=of_first.get(number)) for number, part in parts.items()}, total
+        return {
+            number: replace(part, census=of_first.get(number)) for number, part in parts.items()
+        }, total
 
     def _groups(self, parts: Mapping[int, Part]) -> list[list[int]]:
         """The numbers of all parts in groups: parts of different groups have no evaluation in common."""
@@ -254,19 +320,31 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 unchanged[number] = replace(part, number=number, low=self._plan.ranges[number][0])
         return unchanged
 
-    def _make(self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int) -> dict[int, Part]:
+    def _make(
+        self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int
+    ) -> dict[int, Part]:
         """Make the parts that are missing, or leave out other superseded records, as far as their kinds are `known`."""
-        context, ranges = self._context, self._plan.ranges
+        context = self._context
+        ranges = self._plan.ranges
         hashes = {
-            number: (_hash_of_superseded(first, *ranges[number]), _hash_of_superseded(second, *ranges[number]))
+            number: (
+                _hash_of_superseded(first, *ranges[number]),
+                _hash_of_superseded(second, *ranges[number]),
+            )
             for number, (first, second) in superseded.items()
         }
-        made = {number: part for number, part in parts.items() if part.superseded[:known] == hashes[number][:known]}
+        made = {
+            number: part
+            for number, part in parts.items()
+            if part.superseded[:known] == hashes[number][:known]
+        }
         wanted = [number for number in superseded if number not in made]
-        # Fingerprints are needed now only to find parts of an interrupted run. With many runs, they take long.
+        # Fingerprints are needed now only to find parts of an interrupted run. With many runs, they
+        # take long.
         sought = wanted if context.journal.entries else ()
         fingerprints = {
-            number: self._fingerprint(number, self._plan.slices(number), hashes[number]) for number in sought
+            number: self._fingerprint(number, self._plan.slices(number), hashes[number])
+            for number in sought
         }
         found = find_parts(
             context.journal.entries,
@@ -274,21 +352,30 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.engine,
         )
         if found:
-            context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
+            context.notice(
+                f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run"
+            )
         for number, key in fingerprints.items():
             if part := found.get(key):
                 self._sync(part)
                 context.journal.add(part)  # another run may have made it
                 made[number] = self._held(replace(part, number=number))
-        text, count = sum(part.written.text_bytes for part in found.values()), len(found)
+        text = sum(part.written.text_bytes for part in found.values())
+        count = len(found)
         if found:
             context.progress.reuse(text)
         left = [number for number in wanted if fingerprints.get(number) not in found]
-        # The largest parts come first, so that all workers end at about the same time. With many parts, they do anyway,
-        # and runs are read from front to back. Those of large inputs are read ahead in that order.
+        # The largest parts come first, so that all workers end at about the same time. With many
+        # parts, they do anyway, and runs are read from front to back. Those of large inputs are
+        # read ahead in that order.
         if len(left) < _MANY * context.engine.jobs and not self._plan.is_large:
-            left.sort(key=lambda number: -sum(one.data_end - one.data_start for one in self._plan.slices(number)))
-        # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
+            left.sort(
+                key=lambda number: (
+                    -sum(one.data_end - one.data_start for one in self._plan.slices(number))
+                )
+            )
+        # Tasks are made when workers take them: those of all parts with slices of all runs would
+        # take gigabytes.
         tasks = (self._task(number, superseded[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
@@ -297,7 +384,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             made[part.number] = self._held(part)
             text += part.written.text_bytes
             count += 1
-            context.progress.expect(text * len(wanted) // count)  # runs still have duplicates; parts are alike
+            context.progress.expect(
+                text * len(wanted) // count
+            )  # runs still have duplicates; parts are alike
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
 
@@ -311,7 +400,13 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
         settings = self._context.options
         extras = (settings.incremental, settings.track_sources)
-        content = (self._context.journal.settings, *self._plan.ranges[number], hashes, self._names, *extras)
+        content = (
+            self._context.journal.settings,
+            *self._plan.ranges[number],
+            hashes,
+            self._names,
+            *extras,
+        )
         try:
             return xxh3_128_hexdigest(_encode((content, slices)))
         except UnicodeEncodeError:
@@ -319,7 +414,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             return xxh3_128_hexdigest(_encode((content, named)))
 
     def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
-        context, options = self._context, self._context.options
+        context = self._context
+        options = self._context.options
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         fingerprint = self._fingerprint(number, slices, hashes)
@@ -342,7 +438,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             superseded_hashes=hashes,
             sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
-            grown=None if options.leaves_out or options.same_run == "ignore" else self._plan.grown(number),
+            grown=None
+            if options.leaves_out or options.same_run == "ignore"
+            else self._plan.grown(number),
             first_new=self._plan.base.next_piece,
             turns=context.engine.jobs if self._plan.is_large else 0,
         )

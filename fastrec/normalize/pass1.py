@@ -2,17 +2,19 @@
 
     read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop duplicates · spill
 
-A task takes pieces of shards and returns counts, fences of its runs, and the location of its rejected lines. Records
-only move through files.
+A task takes pieces of shards and returns counts, fences of its runs, and the location of its
+rejected lines. Records only move through files.
 
-The target is the schema version of a corpus, to which all of its records are upgraded. With `--schema auto` it follows
-from the content alone: the default version if every valid record is of that version and none names a metric, also if
-there is none; else the newest one. Nobody knows before everything is read, so a run guesses:
+The target is the schema version of a corpus, to which all of its records are upgraded. With
+`--schema auto` it follows from the content alone: the default version if every valid record is of
+that version and none names a metric, also if there is none; else the newest one. Nobody knows
+before everything is read, so a run guesses:
 
-1. The target of an interrupted run whose finished work can be reused. Else the one that the first lines of some shards
-   give.
-2. If the guess is the default version, pass 1 makes no more tasks after the first later record. If it is the newest
-   version, pass 1 may end without any later record. In both cases, the run starts again with the other target.
+1. The target of an interrupted run whose finished work can be reused. Else the one that the first
+   lines of some shards give.
+2. If the guess is the default version, pass 1 makes no more tasks after the first later record. If
+   it is the newest version, pass 1 may end without any later record. In both cases, the run starts
+   again with the other target.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.normalize.corrections import Editor, Labeller, Renamer, edit_records, fix_lines, read_fixes
+from fastrec.normalize.corrections import (
+    Editor,
+    Labeller,
+    Renamer,
+    edit_records,
+    fix_lines,
+    read_fixes,
+)
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import (
     LineStatistics,
@@ -72,10 +81,18 @@ class WrongTargetError(Exception):
 
     def __str__(self) -> str:
         if self.target is NEWEST_SCHEMA:
-            reason = f"there are records of a later schema version than {DEFAULT_SCHEMA.name}, or that name metrics"
+            reason = (
+                f"there are records of a later schema version than {DEFAULT_SCHEMA.name}, or "
+                "that name metrics"
+            )
         else:
-            reason = f"all records are of schema version {DEFAULT_SCHEMA.name}, and none names a metric"
-        return f"{reason}: starting again with --schema {self.target.name}; pass it explicitly to avoid this restart"
+            reason = (
+                f"all records are of schema version {DEFAULT_SCHEMA.name}, and none names a metric"
+            )
+        return (
+            f"{reason}: starting again with --schema {self.target.name}; pass it explicitly to "
+            "avoid this restart"
+        )
 
 
 _judge_of = lru_cache(maxsize=4)(Judge)
@@ -85,8 +102,8 @@ _judge_of = lru_cache(maxsize=4)(Judge)
 def _has_later(batch: Batch) -> bool:
     """Whether a chunk has a record that decides for the newest version, whichever target it is judged for.
 
-    It is of a later version than the default one, or names a metric. It counts even if its `sample_hash` is the reason
-    to reject it.
+    It is of a later version than the default one, or names a metric. It counts even if its
+    `sample_hash` is the reason to reject it.
     """
     return (
         any(name != DEFAULT_SCHEMA.name for name, count in batch.versions.items() if count)
@@ -101,10 +118,12 @@ def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
     Also make the judge of this process, which learns from these lines.
     """
     files = [shard for shard in shards if not shard.stream]
-    target, judge = options.target, options.for_judge(options.target)
+    target = options.target
+    judge = options.for_judge(options.target)
     if judge.target_is_guess:
         count = min(len(files), _PEEKED_SHARDS)
-        # Without filters: what matches is rarely among the first lines, and mostly of the same version as other ones.
+        # Without filters: what matches is rarely among the first lines, and mostly of the same
+        # version as other ones.
         peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
         spread = [files[number * len(files) // count] for number in range(count)]
         is_later = any(_begins_with_later(shard, peeking, options) for shard in spread)
@@ -130,7 +149,9 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> 
         )
         first = next(chunks, None)
         del chunks  # closes the file
-        return isinstance(first, Chunk) and _has_later(_judge_of(judge).judge_chunk(first.data, bytearray()))
+        return isinstance(first, Chunk) and _has_later(
+            _judge_of(judge).judge_chunk(first.data, bytearray())
+        )
     return False
 
 
@@ -158,7 +179,10 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 @lru_cache(maxsize=1)
 def _text_buffer() -> bytearray:
-    """The text buffer of this process, which grows. Reusing it for every task saves touching new memory."""
+    """The text buffer of this process, which grows.
+
+    Reusing it for every task saves touching new memory.
+    """
     return bytearray()
 
 
@@ -184,18 +208,22 @@ class _RunBuffer:
 
     def add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray) -> None:
         """Add the records of a chunk of a piece, with their normal forms."""
-        start, self._size = self._size, self._size + len(normal)
+        start = self._size
+        self._size = self._size + len(normal)
         self._text[start : self._size] = normal
         self._ends += [start + end for end in ends]
         self._keys += keys
         self._rows += rows
 
     def spill(self, path: str) -> Run:
-        # If memory allows only small runs, there are many, and gathering from them takes a block of each.
+        # If memory allows only small runs, there are many, and gathering from them takes a block of
+        # each.
         block_rows = min(max(self._most_bytes >> 18, 16), BLOCK_ROWS)
         run = spill(path, self._text, self._ends, self._keys, self._rows, block_rows=block_rows)
         self._size = 0
-        self._ends, self._keys, self._rows = [], [], []
+        self._ends = []
+        self._keys = []
+        self._rows = []
         return run
 
 
@@ -203,7 +231,8 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
-        options, target = task.options, TARGETS[task.target]
+        options = task.options
+        target = TARGETS[task.target]
         self._target = target
         self._sort_fields = options.sort_fields_of(target)
         self._key_of: Callable[[Any], bytes] = key_maker(self._sort_fields)
@@ -222,13 +251,16 @@ class _Sorter:
         self._statistics: list[tuple[int, LineStatistics]] = []  # by number of a piece
 
     def run(self) -> SortResult:
-        task, rejects = self._task, f"{self._task.directory}/rejects-{self._name}"
+        task = self._task
+        rejects = f"{self._task.directory}/rejects-{self._name}"
         with RejectsWriter(rejects) as writer:
             pieces = tuple(self._sort(piece, writer) for piece in task.pieces)
         if self._buffer:
             self._spill()
         statistics = f"{task.directory}/statistics-{self._name}"
-        written = FileDigest(statistics, *write_blocks(statistics, self._statistics, compressed=True))
+        written = FileDigest(
+            statistics, *write_blocks(statistics, self._statistics, compressed=True)
+        )
         files = [*(file for run in self._runs for file in run.files), digest_of(rejects), written]
         return SortResult(
             task=task.number,
@@ -242,17 +274,23 @@ class _Sorter:
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         shard = piece.slice.shard
         try:
-            columns = trusted_columns(shard, self._task.options, self._target) if shard.trusted else None
-            counts, statistics = self._take(piece, columns) if columns else self._read(piece, rejects)
+            columns = (
+                trusted_columns(shard, self._task.options, self._target) if shard.trusted else None
+            )
+            counts, statistics = (
+                self._take(piece, columns) if columns else self._read(piece, rejects)
+            )
         except (ShardError, MemoryError) as exc:
             error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
-            counts, statistics = PieceCounts(piece=piece, error=error), LineStatistics()
+            counts = PieceCounts(piece=piece, error=error)
+            statistics = LineStatistics()
         self._statistics.append((piece.number, statistics))
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
     def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
         """Take the records of a trusted part from its columns."""
-        part, filters = piece.slice.shard, self._task.options.filters
+        part = piece.slice.shard
+        filters = self._task.options.filters
         read = part.check()
         chosen = choose_records(columns, part, filters, self._target)
         batch, statistics = count_records(columns, chosen, filters, self._target)
@@ -267,7 +305,8 @@ class _Sorter:
         lowest = highest = b""
         if self._task.indexes_parts and part.is_run:
             if len(records):
-                lowest, highest = records.key(0), records.key(len(records) - 1)
+                lowest = records.key(0)
+                highest = records.key(len(records) - 1)
                 self._add_run(self._index_part(piece, index, records, highest))
         else:
             lowest, highest = self._copy_texts(part, records)
@@ -283,9 +322,12 @@ class _Sorter:
 
     def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords, last: bytes) -> Run:
         """Make a run of a part that is sorted as the corpus will be: pass 2 reads the part itself, and its columns."""
-        part, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
+        part = piece.slice.shard
+        path = f"{self._task.directory}/run-{self._name}-of-{piece.number}"
         offsets = list(accumulate(records.sizes, initial=0))
-        fences = [Fence(records.key(at), 0, offsets[at]) for at in range(0, len(records), BLOCK_ROWS)]
+        fences = [
+            Fence(records.key(at), 0, offsets[at]) for at in range(0, len(records), BLOCK_ROWS)
+        ]
         size, content = write_blocks(index_of(path), [index])
         columns, _ = listed_columns(part)
         return Run(
@@ -323,16 +365,29 @@ class _Sorter:
         return lowest, highest
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
-        options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
-        key_of, row_of, number = self._key_of, self._row_of, piece.number
+        options = self._task.options
+        buffer = self._buffer
+        source = utf8(piece.source)
+        key_of = self._key_of
+        row_of = self._row_of
+        number = piece.number
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
-        stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
+        stats = ReadStats()
+        blank = 0
+        rejected = 0
+        filtered = 0
+        is_newer_version = False
         statistics = LineStatistics()
         judge = _judge_of(self._judging)
-        fixes, editors = self._fixes.get(source), self._editors
+        fixes = self._fixes.get(source)
+        editors = self._editors
         for editor in editors:
-            editor.counts = statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
-        lowest, highest, filtered_out = b"", b"", set[FilteredOut]()
+            editor.counts = (
+                statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
+            )
+        lowest = b""
+        highest = b""
+        filtered_out = set[FilteredOut]()
         for batch, normal, _, _ in judge_slice(
             judge,
             piece.slice,
@@ -348,7 +403,10 @@ class _Sorter:
             if editors:
                 normal = edit_records(batch, normal, editors, self._shape)
             keys = [key_of(record) for record in batch.records]
-            rows = [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+            rows = [
+                row_of(record, number, line)
+                for record, line in zip(batch.records, batch.numbers, strict=True)
+            ]
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             buffer.add(keys, rows, batch.ends, normal)
@@ -378,7 +436,9 @@ class _Sorter:
         return counts, statistics
 
     def _spill(self) -> None:
-        self._add_run(self._buffer.spill(f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"))
+        self._add_run(
+            self._buffer.spill(f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}")
+        )
 
     def _add_run(self, run: Run) -> None:
         if len(run.fences) > (most := self._task.most_fences):
@@ -386,7 +446,9 @@ class _Sorter:
         self._runs.append(run)
 
 
-def _reject(source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]) -> int:
+def _reject(
+    source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]
+) -> int:
     for line in lines:
         codes[line.findings[0].code] += 1
         rejects.write(rejected_line(source, line).to_json())

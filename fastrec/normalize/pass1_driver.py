@@ -1,12 +1,13 @@
 """Run pass 1: make its tasks, reuse finished ones, run the others, and leave out bad shards.
 
-Tasks are made as fast as workers take them. A large compressed shard and a stream can only be read from front to back,
-by one process. The driver decompresses such a shard and makes tasks from chunks of whole lines, so that one huge shard
-keeps all workers busy. If there are many large shards, some are tasks of their own, because the driver could not
-decompress them all as fast as workers sort them. How many depends on the number of workers; the bytes of the corpus do
-not.
+Tasks are made as fast as workers take them. A large compressed shard and a stream can only be read
+from front to back, by one process. The driver decompresses such a shard and makes tasks from chunks
+of whole lines, so that one huge shard keeps all workers busy. If there are many large shards, some
+are tasks of their own, because the driver could not decompress them all as fast as workers sort
+them. How many depends on the number of workers; the bytes of the corpus do not.
 
-Finished tasks of an interrupted run are not repeated: their slices are skipped, and chunks with the same text too.
+Finished tasks of an interrupted run are not repeated: their slices are skipped, and chunks with the
+same text too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
-_SHARE: Final = 16  # a shard that is at most this fraction of the work of a worker is not too large for one
+_SHARE: Final = (
+    16  # a shard that is at most this fraction of the work of a worker is not too large for one
+)
 _FEEDS: Final = 3
 """The driver decompresses as fast as this many workers sort: measured 247 to 286 MB/s and 94 to 95 MB/s of text."""
 
@@ -69,7 +72,9 @@ class SortTasks:
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
-        self._chunks: dict[int, tuple[int, int]] = {}  # text of finished chunks by shard: found, and estimated
+        self._chunks: dict[
+            int, tuple[int, int]
+        ] = {}  # text of finished chunks by shard: found, and estimated
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -86,10 +91,11 @@ class SortTasks:
     def make(self, reusable: Reusable) -> Iterator[SortTask]:
         """Yield the tasks that an interrupted run has not finished.
 
-        Tasks with decompressed chunks and others come in turns, such that both end at the same time: while the driver
-        decompresses, workers have other tasks to do.
+        Tasks with decompressed chunks and others come in turns, such that both end at the same
+        time: while the driver decompresses, workers have other tasks to do.
         """
-        self.next_task, self.next_piece = reusable.next_task, reusable.next_piece
+        self.next_task = reusable.next_task
+        self.next_piece = reusable.next_piece
         others = self._groups(reusable)
         text = total_text(self._shards[number] for number in self._here)
         step = text // (len(others) + 1) or self._chunk_bytes  # a stream has no known size
@@ -106,13 +112,20 @@ class SortTasks:
 
     def _groups(self, reusable: Reusable) -> list[tuple[Piece, ...]]:
         """Group the slices that workers read into tasks; the last task comes first."""
-        found = {slice_: number for key, (number, slice_) in self.slices().items() if key not in reusable.covered}
+        found = {
+            slice_: number
+            for key, (number, slice_) in self.slices().items()
+            if key not in reusable.covered
+        }
         # A stream can be read only once, so it must not share a task that may be repeated.
         streams = [(slice_,) for slice_ in found if slice_.shard.stream]
         slices = [slice_ for slice_ in found if not slice_.shard.stream]
         groups = [*streams, *gather_tasks(slices, self._options.slice_bytes * self._at_once)]
         pieces = [
-            tuple(Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_) for slice_ in group)
+            tuple(
+                Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_)
+                for slice_ in group
+            )
             for group in groups
         ]
         return pieces[::-1]
@@ -124,27 +137,46 @@ class SortTasks:
     def learn_from(self, result: SortResult) -> None:
         """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
         for counts in result.pieces:
-            piece, text = counts.piece, counts.read.text_bytes
+            piece = counts.piece
+            text = counts.read.text_bytes
             estimated = piece.slice.estimated_text
-            if piece.temporary:  # a chunk of a shard: its share follows from what the driver has read so far
-                shard, read = self._shards[piece.shard], self.decompressed[piece.shard]
+            if (
+                piece.temporary
+            ):  # a chunk of a shard: its share follows from what the driver has read so far
+                shard = self._shards[piece.shard]
+                read = self.decompressed[piece.shard]
                 before, known = self._chunks.get(piece.shard, (0, 0))
-                share = (before + text) / max(read.text_bytes, 1) * read.raw_bytes / max(shard.size, 1)
+                share = (
+                    (before + text) / max(read.text_bytes, 1) * read.raw_bytes / max(shard.size, 1)
+                )
                 estimated = int(shard.estimated_text * share) - known
                 self._chunks[piece.shard] = before + text, known + estimated
             self.text.add(estimated, text)
 
     def _choose(self, workers: int) -> frozenset[int]:
         if not workers:
-            # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
-            return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
-        wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
+            # The driver does all the work itself. A stream that may be read again has to be kept in
+            # chunks.
+            return frozenset(
+                n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept
+            )
+        wanted = [
+            (number, shard)
+            for number, shard in enumerate(self._shards)
+            if number not in self._unchanged
+        ]
         share = self._text // workers
         least = max(2 * current_limits().task_bytes, share // _SHARE)
-        sizes = [(one.estimated_text, number) for number, one in wanted if not one.splittable and not one.trusted]
-        chosen, text = {number for number, shard in wanted if shard.stream}, 0
+        sizes = [
+            (one.estimated_text, number)
+            for number, one in wanted
+            if not one.splittable and not one.trusted
+        ]
+        chosen = {number for number, shard in wanted if shard.stream}
+        text = 0
         for size, number in sorted(sizes, reverse=True):
-            # The driver must not take longer than one worker with this shard, or than all workers with all shards.
+            # The driver must not take longer than one worker with this shard, or than all workers
+            # with all shards.
             if number not in chosen and size > least and text + size <= _FEEDS * max(size, share):
                 chosen.add(number)
                 text += size
@@ -153,9 +185,12 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        options, text = self._options, self._text
+        options = self._options
+        text = self._text
         sizes = options.run_bytes(text), options.most_fences(text)
-        return SortTask(number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts)
+        return SortTask(
+            number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts
+        )
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
@@ -183,16 +218,25 @@ class SortTasks:
             yield from self._chunk_task(shard, count, chunk, tuple(long_lines), reusable)
 
     def _chunk_task(
-        self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...], reusable: Reusable
+        self,
+        shard: int,
+        count: int,
+        chunk: Chunk,
+        long_lines: tuple[LongLine, ...],
+        reusable: Reusable,
     ) -> Iterator[SortTask]:
         path = join(self._directory, f"chunk-{shard:06d}-{count:06d}")
-        # The file begins with a newline, and reading starts after it. So bytes from the middle of the text cannot be
-        # taken for a byte order mark or for the header of a compressed file.
+        # The file begins with a newline, and reading starts after it. So bytes from the middle of
+        # the text cannot be taken for a byte order mark or for the header of a compressed file.
         whole = self._shards[shard]
         slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
         source = whole.path
-        piece = Piece(-1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
-        done = reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
+        piece = Piece(
+            -1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True
+        )
+        done = (
+            reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
+        )
         if done and not (self._streams.kept and self._shards[shard].stream):
             self.reused.append(done)
             return
@@ -216,7 +260,9 @@ class SortedShards(msgspec.Struct, frozen=True):
     bad shards, which the next run may be able to read."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
-    removed: dict[str, tuple[int, ...]]  # by path of a run, the numbers of pieces whose records do not count
+    removed: dict[
+        str, tuple[int, ...]
+    ]  # by path of a run, the numbers of pieces whose records do not count
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
     sample: RegionSample  # of the keys of all runs
     next_task: int
@@ -258,7 +304,9 @@ class _Pass1:
             indexes_parts=sum(shard.is_run for shard in shards) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
-        self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
+        self._is_newer_version = (
+            base.is_newer_version
+        )  # whether there is a later record, as far as is known
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._sample = RegionSample()
@@ -267,7 +315,9 @@ class _Pass1:
     def run(self) -> SortedShards:
         self._check_guess()
         self._context.progress.start("sort", self._tasks.text.total)
-        reusable = find_reusable(self._context.journal.entries, self._tasks.slices(), self._context.engine)
+        reusable = find_reusable(
+            self._context.journal.entries, self._tasks.slices(), self._context.engine
+        )
         reusable.next_task = max(reusable.next_task, self._base.next_task)
         reusable.next_piece = max(reusable.next_piece, self._base.next_piece)
         found = len(reusable.tasks) + len(reusable.chunks)
@@ -286,7 +336,9 @@ class _Pass1:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
         self._durable -= {
-            number for number, task in self._finished.items() if any(one.piece.shard in bad for one in task.pieces)
+            number
+            for number, task in self._finished.items()
+            if any(one.piece.shard in bad for one in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
         self._check_records(bad)
@@ -313,7 +365,11 @@ class _Pass1:
     @property
     def _is_refuted(self) -> bool:
         """Whether the target was guessed to be the default version, and there is a later record."""
-        return self._target_is_guess and self._is_newer_version and self._context.target is DEFAULT_SCHEMA
+        return (
+            self._target_is_guess
+            and self._is_newer_version
+            and self._context.target is DEFAULT_SCHEMA
+        )
 
     def _check_guess(self) -> None:
         if self._is_refuted:
@@ -322,7 +378,8 @@ class _Pass1:
 
     def _check_records(self, bad: Mapping[int, ShardError]) -> None:
         """Refuse to make a corpus without records, before pass 2."""
-        context, results = self._context, [*self._base.tasks, *self._finished.values()]
+        context = self._context
+        results = [*self._base.tasks, *self._finished.values()]
         if context.options.allow_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
@@ -334,15 +391,24 @@ class _Pass1:
         lines = count_lines(results, context.engine)
         if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
             check_fields(self._shards, context.options.filters.where, nothing_matches=True)
-            names = {"evaluations": lines.evaluations, "metrics": lines.metrics, "models": lines.models}
+            names = {
+                "evaluations": lines.evaluations,
+                "metrics": lines.metrics,
+                "models": lines.models,
+            }
             raise nothing_matches(context.options.filters, names, lines.similar)
-        total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
-        raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())
+        total = sum(one.lines for one in pieces)
+        rejected = sum(one.rejected for one in pieces)
+        raise NothingValidError(
+            utf8(self._shards[0].path), total, rejected, lines.codes.most_common()
+        )
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""
         context = self._context
-        is_newer_version = self._base.is_newer_version or any(task.is_newer_version for task in self._finished.values())
+        is_newer_version = self._base.is_newer_version or any(
+            task.is_newer_version for task in self._finished.values()
+        )
         if self._target_is_guess and context.target is not DEFAULT_SCHEMA and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
@@ -352,7 +418,10 @@ class _Pass1:
         storage_of(self._context.output.work).remove(*self._context.streams.release())
 
     def _sweep(self, reusable: set[str], count: int) -> None:
-        """Remove files of an interrupted run that are not reusable; parts and their files are checked later."""
+        """Remove files of an interrupted run that are not reusable.
+
+        Parts and their files are checked later.
+        """
         context = self._context
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
@@ -361,7 +430,9 @@ class _Pass1:
         context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count and context.is_first:  # a further attempt reuses what the run itself has finished
             of = sum(isinstance(entry, SortResult) for entry in entries)
-            context.notice(f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused")
+            context.notice(
+                f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused"
+            )
 
     def _sort(self, tasks: Iterable[SortTask]) -> None:
         """Run tasks, and write those that succeed to the journal."""
@@ -370,7 +441,11 @@ class _Pass1:
             for task in tasks:
                 if self._is_refuted:
                     return  # the run starts again; tasks that run already end first
-                yield task if self._keeps_fences else msgspec.structs.replace(task, most_fences=FEW_FENCES)
+                yield (
+                    task
+                    if self._keeps_fences
+                    else msgspec.structs.replace(task, most_fences=FEW_FENCES)
+                )
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
@@ -379,48 +454,76 @@ class _Pass1:
             storage_of(self._context.output.work).remove(*self._context.streams.finish(chunks))
             failed = any(counts.error for counts in result.pieces)
             stream = any(piece.slice.shard.stream for piece in pieces)
-            if not stream and not failed and self._context.journal.add(result) and not pieces[0].temporary:
+            if (
+                not stream
+                and not failed
+                and self._context.journal.add(result)
+                and not pieces[0].temporary
+            ):
                 self._durable.add(result.task)
             self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         self._is_newer_version = self._is_newer_version or result.is_newer_version
-        if result.is_newer_version and not self._is_refuted and not self._context.options.skip_bad_shards:
+        if (
+            result.is_newer_version
+            and not self._is_refuted
+            and not self._context.options.skip_bad_shards
+        ):
             self._release_streams()  # the newest version is certain
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
-        files = tuple(file for file in result.files if file.path in (result.rejects, result.statistics))
+        files = tuple(
+            file for file in result.files if file.path in (result.rejects, result.statistics)
+        )
         self._finished[result.task] = msgspec.structs.replace(result, files=files)
         had_fences = self._keeps_fences
         self._runs += len(result.runs)
         if not self._keeps_fences:
             for number in list(self._finished) if had_fences else [result.task]:
-                runs = tuple(msgspec.structs.replace(run, fences=[]) for run in self._finished[number].runs)
+                runs = tuple(
+                    msgspec.structs.replace(run, fences=[]) for run in self._finished[number].runs
+                )
                 self._finished[number] = msgspec.structs.replace(self._finished[number], runs=runs)
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
         text, lines, rejected = map(
-            sum, zip(*((one.read.text_bytes, one.lines, one.rejected) for one in result.pieces), strict=True)
+            sum,
+            zip(
+                *((one.read.text_bytes, one.lines, one.rejected) for one in result.pieces),
+                strict=True,
+            ),
         )
         if reused:
             progress.reuse(text)
         else:
             progress.advance(text, lines, rejected)
 
-    def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
+    def _removed(
+        self, bad: Container[int], merged: Iterable[MergedRun]
+    ) -> dict[str, tuple[int, ...]]:
         """The pieces of bad shards in each run: a shard counts as a whole or not at all."""
         pieces = {
             number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]
             for number, task in self._finished.items()
         }
-        runs = [(run.path, [number]) for number, task in self._finished.items() for run in task.runs]
+        runs = [
+            (run.path, [number]) for number, task in self._finished.items() for run in task.runs
+        ]
         runs += [(one.run.path, one.tasks) for one in merged]
-        found = ((path, tuple(piece for number in tasks for piece in pieces[number])) for path, tasks in runs)
+        found = (
+            (path, tuple(piece for number in tasks for piece in pieces[number]))
+            for path, tasks in runs
+        )
         return {path: numbers for path, numbers in found if numbers}
 
     def _report_marks(self) -> None:
-        read = [(counts.piece.shard, counts.read) for task in self._finished.values() for counts in task.pieces]
+        read = [
+            (counts.piece.shard, counts.read)
+            for task in self._finished.values()
+            for counts in task.pieces
+        ]
         marked = {shard for shard, stats in [*read, *self._tasks.decompressed.items()] if stats.bom}
         for shard in sorted(marked):
             path = utf8(self._shards[shard].path)

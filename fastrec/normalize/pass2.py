@@ -1,20 +1,22 @@
 """Pass 2: make the parts of the corpus from runs, and from parts of the last run.
 
-    gather a range of keys from all runs · merge · drop duplicates ──▶ leave out ──▶ count ──▶ compress · checksum
+    gather a range of keys from all runs · merge · drop duplicates ──▶ leave out ──▶ count ──▶
+    compress · checksum
 
-One task makes one part. It writes the counts of the part, its census and the records that options left out to files, so
-what the driver holds of a part does not grow with the part.
+One task makes one part. It writes the counts of the part, its census and the records that options
+left out to files, so what the driver holds of a part does not grow with the part.
 
 `--same-run`, `--conflicts` and `--repeats` leave out records of a part, in this order:
 
-    records of a window ──▶ equal but for the run: duplicates ──▶ contradictions ──▶ repeats ──▶ kept
+    records of a window ──▶ equal but for the run: duplicates ──▶ contradictions ──▶ repeats ──▶
+    kept
 
-Records with equal keys are adjacent, so a part resolves them by itself. What depends on other keys, which may be in
-other parts, is known only after all parts were counted. Then the parts with superseded records are made again
-(`parts`).
+Records with equal keys are adjacent, so a part resolves them by itself. What depends on other keys,
+which may be in other parts, is known only after all parts were counted. Then the parts with
+superseded records are made again (`parts`).
 
-If the next run is to build on this one, the task also writes the index of the part, its borders, and the records that
-options left out. So the part can be read like a run.
+If the next run is to build on this one, the task also writes the index of the part, its borders,
+and the records that options left out. So the part can be read like a run.
 """
 
 from __future__ import annotations
@@ -50,9 +52,20 @@ from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_of
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
-from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, read_part_counts, write_statistics
+from fastrec.summary.part_statistics import (
+    PartCounts,
+    read_lines_by_piece,
+    read_part_counts,
+    write_statistics,
+)
 from fastrec.summary.rows import Column, outcome_of
-from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
+from fastrec.summary.same_run import (
+    Contradictions,
+    body_digest,
+    find_contradictions,
+    superseded_in,
+    write_bodies,
+)
 from fastrec.summary.tally import Outcome
 
 _BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
@@ -85,25 +98,34 @@ class PartTask(msgspec.Struct, frozen=True):
     path: str
     statistics_prefix: str
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
-    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
+    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records
+    (`-excluded`)."""
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
-    superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
+    superseded_runs: Sequence[
+        RunSlice
+    ] = ()  # records superseded by others that are equal but for their run
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
     copied: tuple[Shard, str] | None = None
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
-    grown: Part | None = None  # part of the base that has all records but those of new pieces: only these are tallied
+    grown: Part | None = (
+        # part of the base that has all records but those of new pieces: only these are tallied
+        None
+    )
     first_new: int = 0  # the lowest number of a new piece
-    turns: int = 0  # workers that take turns at making parts, if the page cache cannot hold all runs; else 0
+    turns: int = (
+        0  # workers that take turns at making parts, if the page cache cannot hold all runs; else 0
+    )
 
     @property
     def is_copy(self) -> bool:
         """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
-        options, listed = self.options, self.copied[0].listed if self.copied else None
+        options = self.options
+        listed = self.copied[0].listed if self.copied else None
         if not listed or not listed.columns:
             return False
         if options.incremental or options.leaves_out or options.same_run == "ignore":
@@ -211,7 +233,9 @@ def _make_part(task: PartTask) -> Part:
         compressed=options.incremental,
     )
     if same_run:
-        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental))
+        files.append(
+            write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental)
+        )
     if resolver:
         files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
     part = Part(
@@ -249,12 +273,17 @@ def _write_columns(task: PartTask, columns: ColumnsBuilder | None, written: Writ
     original, listed = listed_columns(task.copied[0])
     storage_of(path).copy(original, path)
     if sha256_of_file(path) != (listed.bytes, listed.sha256):
-        raise ShardError(original, "is damaged: `fastrec verify` lists everything that is wrong with a corpus")
+        raise ShardError(
+            original, "is damaged: `fastrec verify` lists everything that is wrong with a corpus"
+        )
     return SideFile(path, listed.bytes, listed.sha256)
 
 
 class _Records:
-    """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
+    """What statistics need of the records of a part.
+
+    Many at a time are split and tallied, which is faster.
+    """
 
     def __init__(
         self,
@@ -277,7 +306,9 @@ class _Records:
         self._waiting_sizes: list[int] = []
         self._waiting_fingerprints: list[int] = []
         self._keys = KeyColumns()
-        self.counts = PartCounts(read_part_counts([grown.statistics_prefix]).tally) if grown else PartCounts()
+        self.counts = (
+            PartCounts(read_part_counts([grown.statistics_prefix]).tally) if grown else PartCounts()
+        )
         self._grown = grown
         self._first_new = first_new
         self._old = grown.records if grown else 0  # records of the grown part that are to come
@@ -304,7 +335,9 @@ class _Records:
     def _add_waiting(self) -> None:
         fields = self._split(self._waiting_keys)
         if self._columns:
-            self._columns.add(fields, self._waiting_rows, self._waiting_sizes, self._waiting_fingerprints)
+            self._columns.add(
+                fields, self._waiting_rows, self._waiting_sizes, self._waiting_fingerprints
+            )
         if self._with_counts:
             self._count(fields)
         self._keys += fields
@@ -327,7 +360,8 @@ class _Records:
 def _select(window: Window, records: Sequence[int]) -> Window:
     if len(records) == len(window.keys):
         return window
-    keys, origins = [window.keys[index] for index in records], window.origins
+    keys = [window.keys[index] for index in records]
+    origins = window.origins
     groups: list[tuple[int, int]] = []
     if window.groups:
         ends = [*accumulate(len(list(group)) for _, group in groupby(keys))]
@@ -337,7 +371,9 @@ def _select(window: Window, records: Sequence[int]) -> Window:
         rows=[window.rows[index] for index in records],
         texts=[window.texts[index] for index in records],
         fingerprints=[window.fingerprints[index] for index in records],
-        origins={new: origins[index] for new, index in enumerate(records) if index in origins} if origins else {},
+        origins={new: origins[index] for new, index in enumerate(records) if index in origins}
+        if origins
+        else {},
         groups=groups,
     )
 
@@ -357,12 +393,14 @@ class _SameRunFilter:
     def filter(self, window: Window) -> list[int]:
         """The positions of the records of a window that stay; the others are duplicates."""
         kept: list[int] = []
-        last, seen = b"", set[bytes]()
+        last = b""
+        seen = set[bytes]()
         for index, (key, text) in enumerate(zip(window.keys, window.texts, strict=True)):
             digest = body_digest(text)
             self.bodies.append((digest, key))
             if key != last:
-                last, seen = key, set()
+                last = key
+                seen = set()
             if digest not in seen and (key, digest) not in self._superseded:
                 seen.add(digest)
                 kept.append(index)
@@ -372,7 +410,9 @@ class _SameRunFilter:
 class _Resolver:
     """Leaves out contradictions and repeats of a part, and collects them."""
 
-    def __init__(self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str) -> None:
+    def __init__(
+        self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str
+    ) -> None:
         self._conflicts = conflicts
         self._repeats = repeats
         self._superseded = frozenset(superseded)
@@ -405,13 +445,18 @@ class _Resolver:
             else:
                 stay = int(self._repeats == "first" or len(units) == 1)
             kept += sorted(index for unit in units[:stay] for index in unit)
-            self._leave_out("repeat", self._repeats, [index for unit in units[stay:] for index in unit], window)
+            self._leave_out(
+                "repeat", self._repeats, [index for unit in units[stay:] for index in unit], window
+            )
         return kept
 
-    def _units(self, records: Sequence[int], numbers: Sequence[int | None], window: Window) -> list[list[int]]:
+    def _units(
+        self, records: Sequence[int], numbers: Sequence[int | None], window: Window
+    ) -> list[list[int]]:
         """Resolve the contradictions of a key, and return what are repeats of each other.
 
-        A record that contradicts no other is a unit. A contradiction is one too, unless it is left out.
+        A record that contradicts no other is a unit. A contradiction is one too, unless it is left
+        out.
         """
         units: list[list[int]] = []
         unit_of: dict[int, list[int]] = {}
@@ -442,7 +487,9 @@ class _Resolver:
             _, name, base = self._locations[number]
             raw = bytes(window.texts[index]).removesuffix(b"\n")
             finding = Finding(code, "$", _MESSAGES[kind])
-            self._left_out.append(rejected_line(name, InvalidLine(line + base, None, (finding,), raw)))
+            self._left_out.append(
+                rejected_line(name, InvalidLine(line + base, None, (finding,), raw))
+            )
 
     def names_hash(self, pieces: Iterable[int]) -> str:
         """A fingerprint of where the pieces of the part are, if records were left out."""
@@ -459,7 +506,10 @@ class _Resolver:
 
 @lru_cache(maxsize=1)
 def _read_locations(path: str) -> Locations:
-    """Read a file of locations, whose name has a fingerprint of its content. A worker reads it once."""
+    """Read a file of locations, whose name has a fingerprint of its content.
+
+    A worker reads it once.
+    """
     found: Locations = next(read_blocks(path))
     return found
 
@@ -477,7 +527,9 @@ class _SourcesWriter:
     def __init__(self, path: str, locations: str) -> None:
         self._path = path
         self._locations = _read_locations(locations)
-        self._begins: dict[int, tuple[bytes, int]] = {}  # by piece: how its lines begin, and the lines before it
+        self._begins: dict[
+            int, tuple[bytes, int]
+        ] = {}  # by piece: how its lines begin, and the lines before it
         self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
@@ -495,7 +547,9 @@ class _SourcesWriter:
     def finish(self, pieces: Iterable[int]) -> PartSources:
         """End the file of a part that has records of these pieces."""
         written = self.file.finish()
-        return PartSources(self._path, written.bytes, written.sha256, names_hash(self._locations, pieces))
+        return PartSources(
+            self._path, written.bytes, written.sha256, names_hash(self._locations, pieces)
+        )
 
 
 class SourcesTask(msgspec.Struct, frozen=True):
@@ -510,7 +564,10 @@ class SourcesTask(msgspec.Struct, frozen=True):
 
 
 def update_sources(task: SourcesTask) -> PartSources:
-    """The sources of a part, which are written again if shards have other names or another order. Runs in a worker."""
+    """The sources of a part, which are written again if shards have other names or another order.
+
+    Runs in a worker.
+    """
     part = task.part
     pieces = read_lines_by_piece(part.statistics_prefix).pieces()
     if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
@@ -543,21 +600,23 @@ class _Keeper:
     def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
         """Add a window: all records, the positions of those that were kept, and these records."""
         self._borders.add(window.keys, list(map(len, window.texts)))
-        self._origins += [(len(self._pieces) + position, each) for position, each in sorted(kept.origins.items())]
+        self._origins += [
+            (len(self._pieces) + position, each) for position, each in sorted(kept.origins.items())
+        ]
         self._pieces.extend(map(_piece_of, kept.rows))
         self._lines.extend(map(_line_of, kept.rows))
         if len(left) < len(window.keys):
             excluded = _select(window, sorted(set(range(len(window.keys))).difference(left)))
             if self._excluded is None:
                 path = f"{self._task.statistics_prefix}-excluded"
-                data, index = (
-                    ShardWriter(path, "zst", _EXCLUDED_LEVEL),
-                    IndexWriter(index_of(path), fenced=False, compressed=True),
-                )
+                data = ShardWriter(path, "zst", _EXCLUDED_LEVEL)
+                index = IndexWriter(index_of(path), fenced=False, compressed=True)
                 self._excluded = self.files.enter_context(data), self.files.enter_context(index)
             self._excluded[0].write(excluded.texts)
             sizes = list(map(len, excluded.texts))
-            self._excluded[1].add(excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins)
+            self._excluded[1].add(
+                excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins
+            )
 
     def finish(self, part: Part) -> Part:
         """The part with all files, which are complete by now."""
@@ -574,7 +633,8 @@ class _Keeper:
         files = [*part.files, written, write_borders(part.borders, borders)]
         excluded: Excluded | None = None
         if self._excluded:
-            path, (_, others) = f"{part.statistics_prefix}-excluded", self._excluded
+            path = f"{part.statistics_prefix}-excluded"
+            (_, others) = self._excluded
             files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
             excluded = Excluded(path, self._excluded_bytes, others.size)
         return msgspec.structs.replace(

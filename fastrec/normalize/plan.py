@@ -3,13 +3,15 @@
     runs, base ──▶ regions ──▶ merge runs, if there are too many
                            ──▶ borders of each region, in tasks ──▶ cuts ──▶ ranges of parts
 
-A region is a range of keys that one task can plan. Where regions begin does not matter for the result. The keys of all
-records in it are merged without duplicates, which gives the exact size of each question. Only index files are read. A
-region that is a part of the base, and has no new or missing records, is not even read.
+A region is a range of keys that one task can plan. Where regions begin does not matter for the
+result. The keys of all records in it are merged without duplicates, which gives the exact size of
+each question. Only index files are read. A region that is a part of the base, and has no new or
+missing records, is not even read.
 
-Each part reads a range of each run, where its fences say. With thousands of runs and parts, that would take millions of
-small reads and gigabytes of fences. So runs are merged, in as many rounds as necessary. Those of the last round record
-where each region begins: two numbers per region instead of a fence per block.
+Each part reads a range of each run, where its fences say. With thousands of runs and parts, that
+would take millions of small reads and gigabytes of fences. So runs are merged, in as many rounds as
+necessary. Those of the last round record where each region begins: two numbers per region instead
+of a fence per block.
 """
 
 from __future__ import annotations
@@ -44,7 +46,16 @@ from fastrec.sorting.cuts import (
     write_borders,
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
-from fastrec.sorting.gather import Fences, RunSlice, Window, gather, gather_keys, slice_merged, slice_run, whole_run
+from fastrec.sorting.gather import (
+    Fences,
+    RunSlice,
+    Window,
+    gather,
+    gather_keys,
+    slice_merged,
+    slice_run,
+    whole_run,
+)
 from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
@@ -59,7 +70,9 @@ class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
     fences: Fences
     ranges: list[Range]
-    unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
+    unchanged: dict[
+        int, Part
+    ]  # by number of a range, the part of the base that has the same records
     regions: list[bytes]
     removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
     base: Base
@@ -70,7 +83,11 @@ class Plan(msgspec.Struct, frozen=True):
         first, last = _positions(self.regions, low, high)
         found: list[RunSlice] = []
         for run, places in zip(self.runs, self.fences.places(low, high), strict=True):
-            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high, places):
+            if (
+                piece := slice_merged(run, first, last)
+                if run.bounds
+                else slice_run(run, low, high, places)
+            ):
                 removed = self.removed.get(run.path)
                 found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
         base = self.base
@@ -81,10 +98,18 @@ class Plan(msgspec.Struct, frozen=True):
         return found
 
     def grown(self, number: int) -> Part | None:
-        """The part of the base that has all records of a range but new ones; None if there is none."""
-        base, (low, high) = self.base, self.ranges[number]
+        """The part of the base that has all records of a range but new ones.
+
+        None if there is none.
+        """
+        base = self.base
+        (low, high) = self.ranges[number]
         first, last = _positions(base.cuts, low, high)
-        found = [part for part in range(first, min(last + 1, len(base.parts))) if base.overlaps(part, low, high)]
+        found = [
+            part
+            for part in range(first, min(last + 1, len(base.parts)))
+            if base.overlaps(part, low, high)
+        ]
         if len(found) != 1 or not base.is_within(found[0], low, high) or base.removed(found[0]):
             return None
         return base.parts[found[0]]
@@ -105,7 +130,8 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
-    fences, is_large = Fences(runs), 2 * text > _memory()
+    fences = Fences(runs)
+    is_large = 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
@@ -131,7 +157,13 @@ def _memory() -> int:
 
 def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
     """Where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
-    new = [counts for result in sorted_shards.results if result.runs for counts in result.pieces if counts.first]
+    new = [
+        counts
+        for result in sorted_shards.results
+        if result.runs
+        for counts in result.pieces
+        if counts.first
+    ]
     if not new:
         return []
     low, high = min(counts.first for counts in new), max(counts.last for counts in new)
@@ -144,8 +176,8 @@ def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -
 class _Rounds:
     """Merges runs between the passes, until every part can read from all of them.
 
-    A merged run is written to the journal. Then it replaces the runs that it was made from, which are removed, so
-    merging needs little additional disk space.
+    A merged run is written to the journal. Then it replaces the runs that it was made from, which
+    are removed, so merging needs little additional disk space.
     """
 
     def __init__(self, context: RunContext, sorted_shards: SortedShards) -> None:
@@ -154,21 +186,32 @@ class _Rounds:
         self._made = 0
 
     def merge(self, regions: Sequence[bytes]) -> list[Run]:
-        """Merge the runs of pass 1 if there are too many; return the runs that parts are made from."""
+        """Merge the runs of pass 1 if there are too many.
+
+        Return the runs that parts are made from.
+        """
         merged = self._merged(regions)
         covered = {path for one in merged for path in one.covers}
-        runs = [run for result in self._sorted.results for run in result.runs if run.path not in covered]
+        runs = [
+            run for result in self._sorted.results for run in result.runs if run.path not in covered
+        ]
         return runs + [one.run for one in merged]
 
     def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
         """All merged runs, reused ones included; none if there are few runs."""
-        limits, fan_in = current_limits(), self._context.options.fan_in
+        limits = current_limits()
+        fan_in = self._context.options.fan_in
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
         ready = [one for one in self._sorted.merged if one.regions == regions_hash]
         loose = self._loose(regions_hash)
-        if all(one.run.fences for one in loose) and len(loose) + len(ready) <= self._context.unmerged_runs:
+        if (
+            all(one.run.fences for one in loose)
+            and len(loose) + len(ready) <= self._context.unmerged_runs
+        ):
             return ready
-        groups = max(min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1)
+        groups = max(
+            min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1
+        )
         self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), None, "")
@@ -180,9 +223,12 @@ class _Rounds:
 
     def _loose(self, regions_hash: str) -> list[MergedRun]:
         """The runs that the last round has not merged yet, those of tasks in the journal first."""
-        merged, durable = self._sorted.merged, self._sorted.durable
+        merged = self._sorted.merged
+        durable = self._sorted.durable
         covered = {path for one in merged for path in one.covers}
-        results = sorted(self._sorted.results, key=lambda result: (result.task not in durable, result.task))
+        results = sorted(
+            self._sorted.results, key=lambda result: (result.task not in durable, result.task)
+        )
         alone = [
             MergedRun(run, [run.path], [result.task], "")
             for result in results
@@ -191,14 +237,24 @@ class _Rounds:
         ]
         return [*(one for one in merged if one.regions != regions_hash), *alone]
 
-    def _round(self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str) -> list[MergedRun]:
+    def _round(
+        self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str
+    ) -> list[MergedRun]:
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
         grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
-        first, self._made = self._made, self._made + len(grouped)
-        context, options = self._context, self._context.options
+        first = self._made
+        self._made = self._made + len(grouped)
+        context = self._context
+        options = self._context.options
         window_bytes = options.window_for(min(options.fan_in, len(runs)))
         tasks = (
-            MergeTask(number, [self._whole(one.run) for one in group], context.output.work, regions, window_bytes)
+            MergeTask(
+                number,
+                [self._whole(one.run) for one in group],
+                context.output.work,
+                regions,
+                window_bytes,
+            )
             for number, group in enumerate(grouped, first)
         )
         done: dict[int, MergedRun] = {}
@@ -209,7 +265,9 @@ class _Rounds:
         return [merged for _, merged in sorted(done.items())]
 
     def _whole(self, run: Run) -> RunSlice:
-        return msgspec.structs.replace(whole_run(run), removed=self._sorted.removed.get(run.path, ()))
+        return msgspec.structs.replace(
+            whole_run(run), removed=self._sorted.removed.get(run.path, ())
+        )
 
     def _replace(self, run: Run, group: list[MergedRun], regions_hash: str) -> MergedRun:
         """Write a merged run to the journal, and remove the runs that it replaces."""
@@ -247,9 +305,16 @@ def merge_some(task: MergeTask) -> Run:
 
 
 def merge_runs(
-    path: str, slices: Sequence[RunSlice], window_bytes: int, cuts: Sequence[bytes] | None, block_rows: int = BLOCK_ROWS
+    path: str,
+    slices: Sequence[RunSlice],
+    window_bytes: int,
+    cuts: Sequence[bytes] | None,
+    block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Merge whole runs into a new one at `path`. Without `cuts`, it will be merged again, and has no bounds."""
+    """Merge whole runs into a new one at `path`.
+
+    Without `cuts`, it will be merged again, and has no bounds.
+    """
     with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows, fenced=False) as index:
         regions = _Regions(index, cuts or ())
         for window in gather(slices, None, None, window_bytes, open_part=open_part):
@@ -287,9 +352,15 @@ class _Regions:
     def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
         origins = window.origins
         if origins and (first or last < len(sizes)):
-            origins = {position - first: each for position, each in origins.items() if first <= position < last}
+            origins = {
+                position - first: each
+                for position, each in origins.items()
+                if first <= position < last
+            }
         some = slice(first, last)
-        self._index.add(window.keys[some], sizes[some], window.fingerprints[some], window.rows[some], origins)
+        self._index.add(
+            window.keys[some], sizes[some], window.fingerprints[some], window.rows[some], origins
+        )
 
     def _end_region(self) -> None:
         self._index.end_block()
@@ -311,8 +382,13 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
             regions[number] = Region(part.border, part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
     cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
-    unchanged = {new: base.parts[_part_of(planned, number)] for number, new in _unchanged(regions, lasts, cuts)}
-    return msgspec.structs.replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
+    unchanged = {
+        new: base.parts[_part_of(planned, number)]
+        for number, new in _unchanged(regions, lasts, cuts)
+    }
+    return msgspec.structs.replace(
+        planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged
+    )
 
 
 def _part_of(planned: Plan, number: int) -> int:
@@ -321,7 +397,10 @@ def _part_of(planned: Plan, number: int) -> int:
 
 
 def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
-    base, region, slices, at = planned.base, planned.ranges[number], planned.slices(number), _part_of(planned, number)
+    base = planned.base
+    region = planned.ranges[number]
+    slices = planned.slices(number)
+    at = _part_of(planned, number)
     is_whole = bool(base.parts) and base.is_within(at, *region)
     return RegionTask(
         low=region[0],
@@ -372,7 +451,9 @@ class RegionTask(msgspec.Struct, frozen=True):
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    statistics_prefix: str  # path prefix of the statistics of this part, if the region is all of it; else empty
+    statistics_prefix: (
+        str  # path prefix of the statistics of this part, if the region is all of it; else empty
+    )
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]
@@ -395,7 +476,9 @@ def plan_region(task: RegionTask) -> Region:
         keys = gather_keys(task.slices, task.low, task.high, task.window_bytes, open_part)
         has_keys = any(some for some, _ in keys)
         removed = task.removed
-        if not has_keys and (not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)):
+        if not has_keys and (
+            not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)
+        ):
             return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     slices = [*task.slices, *task.base]

@@ -1,7 +1,8 @@
 """Pieces of input, the results of the tasks of both passes, and the statistics of lines.
 
-Results are small: the driver holds them, and they are the entries of the journal. What the summary needs to know of the
-lines of a piece is in a file of its task, so that the driver's memory does not grow with it (`LineStatistics`).
+Results are small: the driver holds them, and they are the entries of the journal. What the summary
+needs to know of the lines of a piece is in a file of its task, so that the driver's memory does not
+grow with it (`LineStatistics`).
 """
 
 from __future__ import annotations
@@ -34,19 +35,25 @@ from fastrec.summary.rows import Sums
 class Piece(msgspec.Struct, frozen=True):
     """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
-    number: int  # no other piece of this work directory ever has the same number, whichever shards come and go
+    # no other piece of this work directory ever has the same number, whichever shards come and go
+    number: int
     shard: int  # number of its shard in this run
     source: str  # path of its shard
     slice: Slice  # what to read: a slice of the shard, or the temporary file of the chunk
     offset: int = 0  # for a chunk: added to offsets in its file
     line: int = 1  # for a chunk: number of its first line
     long_lines: tuple[LongLine, ...] = ()  # for a chunk: lines before it that were too long
-    temporary: bool = False  # whether it is a chunk; the driver deletes its file when the task is done
+    temporary: bool = (
+        False  # whether it is a chunk; the driver deletes its file when the task is done
+    )
 
     def __str__(self) -> str:
         if not self.temporary:
             return str(self.slice)
-        return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
+        return (
+            f"{shown(self.source)}, bytes {self.offset + 1:,} to "
+            f"{self.offset + self.slice.shard.size:,} of its text"
+        )
 
     @property
     def place(self) -> tuple[int, int]:
@@ -63,11 +70,16 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
-    rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
+    rejects: tuple[int, int] = (
+        0,
+        0,
+    )  # where its rejected lines begin and end in the file of the task
     is_newer_version: bool = False  # whether a line is a record that decides for the newest version
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
-    error: ShardError | None = None  # why the piece could not be read completely; all counts are 0 then
+    error: ShardError | None = (
+        None  # why the piece could not be read completely; all counts are 0 then
+    )
 
     @property
     def lines(self) -> int:
@@ -77,7 +89,9 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
     task: int
-    pieces: tuple[PieceCounts, ...]  # its pieces; after pass 1, without those of bad shards and of shards that are gone
+    pieces: tuple[
+        PieceCounts, ...
+    ]  # its pieces; after pass 1, without those of bad shards and of shards that are gone
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
     statistics: str  # path of the statistics of all pieces, each with its number
@@ -141,7 +155,9 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     statistics_prefix: str  # path prefix of its statistics
     superseded: tuple[str, str] = ("", "")
     """Fingerprints of the superseded records that it leaves out because of other runs, and because of other repeats."""
-    names: str = ""  # fingerprint of the names of the pieces of input that its left-out records come from
+    names: str = (
+        ""  # fingerprint of the names of the pieces of input that its left-out records come from
+    )
     index_bytes: int = 0
     """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept for the next run."""
     excluded: Excluded | None = None
@@ -185,7 +201,10 @@ class _Repair(msgspec.Struct, frozen=True, order=True):
 
 
 class WrongHash(msgspec.Struct, frozen=True, order=True):
-    """A record whose `sample_hash` was wrong. Such records are sorted by evaluation, model and sample."""
+    """A record whose `sample_hash` was wrong.
+
+    Such records are sorted by evaluation, model and sample.
+    """
 
     evaluation_name: str
     model_id: str
@@ -207,34 +226,49 @@ class LineStatistics(Sums):
     renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
     labelled: Counter[str] = _counter  # valid lines by label and record
     fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
-    recipes: Counter[tuple[str, str, str]] = _counter  # valid lines by evaluation, model and recipe of the given hash
+    recipes: Counter[tuple[str, str, str]] = (
+        _counter  # valid lines by evaluation, model and recipe of the given hash
+    )
     wrong_hashes: list[WrongHash] = _list  # examples
     repaired: int = 0
     repaired_by_code: Counter[str] = _counter
     repairs: list[_Repair] = _list  # examples
     repairable: int = 0  # rejected lines that repairs would keep
     repairable_by_code: Counter[str] = _counter
-    evaluations: list[str] = _list  # of records that are filtered out: the first ones, one more than is listed
+    evaluations: list[str] = (
+        _list  # of records that are filtered out: the first ones, one more than is listed
+    )
     metrics: list[str] = _list  # the same
     models: list[str] = _list  # the same
     similar: list[str] = _list  # names of them that a filter would match if it ignored case
 
     def add(self, batch: Batch, filters: Filters, seen: set[FilteredOut]) -> None:
-        """Add the lines of a chunk, but for the codes of rejected ones; `seen` are names that were filtered out."""
+        """Add the lines of a chunk, but for the codes of rejected ones.
+
+        `seen` are names that were filtered out.
+        """
         self.versions.update(batch.versions)
         self.notes.update(batch.notes)
         batch.count_recipes(self.recipes)
         if batch.replaced:
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
-                WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
+                WrongHash(
+                    one.evaluation_name,
+                    one.model_id,
+                    encode_sample_id(one.sample_id),
+                    one.given,
+                    one.computed,
+                )
                 for one in first
             ]
         for line in batch.repaired:
             self.repaired += 1
             self.repaired_by_code.update(finding.code for finding in line.findings)
             names = line.evaluation_name, line.model_id, encode_sample_id(line.sample_id)
-            self.repairs += [_Repair(one.code, *names, one.path, one.message) for one in line.findings]
+            self.repairs += [
+                _Repair(one.code, *names, one.path, one.message) for one in line.findings
+            ]
         for invalid in batch.rejected:
             if invalid.repairs:
                 self.repairable += 1
@@ -247,14 +281,18 @@ class LineStatistics(Sums):
             self.metrics += [one.metric for one in new if one.metric]
             self.models += [one.model_id for one in new]
             self.similar += similar(filters.evaluation, self.evaluations)
-            self.similar += similar(filters.metric, self.metrics) + similar(filters.model, self.models)
+            self.similar += similar(filters.metric, self.metrics) + similar(
+                filters.model, self.models
+            )
         if batch.replaced or batch.repaired or new:
             self._shorten()
 
     def _shorten(self) -> None:
         self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)
         groups = groupby(sorted(set(self.repairs)), key=lambda example: example.code)
-        self.repairs = [example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)]
+        self.repairs = [
+            example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)
+        ]
         for name in ("evaluations", "metrics", "models", "similar"):
             setattr(self, name, sorted(set(getattr(self, name)))[: LISTED_NAMES + 1])
 
@@ -265,7 +303,11 @@ def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
         for example in total.repairs
     ]
     return (
-        Repaired(lines=total.repaired, by_code=dict(sorted(total.repaired_by_code.items())), examples=examples),
+        Repaired(
+            lines=total.repaired,
+            by_code=dict(sorted(total.repaired_by_code.items())),
+            examples=examples,
+        ),
         Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
     )
 
@@ -284,11 +326,16 @@ def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics
 
 
 def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatistics:
-    """Add up the statistics of some pieces, given the files and the numbers. Runs in a worker if there are many."""
+    """Add up the statistics of some pieces, given the files and the numbers.
+
+    Runs in a worker if there are many.
+    """
     total = LineStatistics()
     for path, numbers in wanted:
         for number, found in read_blocks(path):
             if number in numbers:
-                total += msgspec.convert(found, LineStatistics, dec_hook=lambda counter, counts: counter(counts))
+                total += msgspec.convert(
+                    found, LineStatistics, dec_hook=lambda counter, counts: counter(counts)
+                )
     total.versions = +total.versions  # without versions that were only tried
     return total

@@ -2,17 +2,19 @@
 
     settings │ entry │ entry │ …        each: length, fingerprint, msgpack
 
-The settings are everything besides the records that determines the bytes of the corpus: build, options, sort order. A
-journal of other settings is discarded, with a notice. An entry is written when a task of pass 1, a merge or a part is
-finished. If a crash cut off the last entry, it is ignored.
+The settings are everything besides the records that determines the bytes of the corpus: build,
+options, sort order. A journal of other settings is discarded, with a notice. An entry is written
+when a task of pass 1, a merge or a part is finished. If a crash cut off the last entry, it is
+ignored.
 
-Entries are not trusted. A finished task is reusable if its inputs and outputs, which are read again, have the same
-checksums. The list of inputs may have changed since; its pieces keep their numbers, and get the current number of their
-shard. A merged run replaces the runs that it was made from. It is reusable if its files are intact and all tasks behind
-it are reusable. If it is not reusable, these tasks are repeated.
+Entries are not trusted. A finished task is reusable if its inputs and outputs, which are read
+again, have the same checksums. The list of inputs may have changed since; its pieces keep their
+numbers, and get the current number of their shard. A merged run replaces the runs that it was made
+from. It is reusable if its files are intact and all tasks behind it are reusable. If it is not
+reusable, these tasks are repeated.
 
-In an object store each run has its own journal, because a run that lost its lease may still append to its own. The next
-run starts with a copy of it.
+In an object store each run has its own journal, because a run that lost its lease may still append
+to its own. The next run starts with a copy of it.
 """
 
 from __future__ import annotations
@@ -34,12 +36,22 @@ from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
-from fastrec.storage import FileDigest, fingerprint, hash_of_file, is_unchanged, sha256_of_file, storage_of
+from fastrec.storage import (
+    FileDigest,
+    fingerprint,
+    hash_of_file,
+    is_unchanged,
+    sha256_of_file,
+    storage_of,
+)
 from fastrec.storage.base import Log
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
-_OPTIONS: Final = {"sort_fields": "sort_by", "hash": "hash_algorithm"}  # options that users know by another name
+_OPTIONS: Final = {
+    "sort_fields": "sort_by",
+    "hash": "hash_algorithm",
+}  # options that users know by another name
 _SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
 JournalEntry = SortResult | MergedRun | Part
@@ -64,7 +76,10 @@ class Journal:
             raise
 
     def _read(self, log: Log) -> tuple[list[JournalEntry], int]:
-        """Read the entries up to the first invalid one; return them and where they end: 0 if the settings differ."""
+        """Read the entries up to the first invalid one.
+
+        Return them and where they end: 0 if the settings differ.
+        """
         bodies = _bodies(log)
         before = next(bodies, b"")
         if framed(before) != self._head:
@@ -81,12 +96,18 @@ class Journal:
 
     def _start(self, earlier: Iterable[str]) -> None:
         """Start with a copy of the longest journal of the same settings: it includes those that it continued."""
-        longest, size = "", 0
+        longest = ""
+        size = 0
         for path in earlier:
-            with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
+            with (
+                contextlib.suppress(OSError),
+                contextlib.closing(storage_of(path).open_log(path)) as log,
+            ):
                 entries, end = self._read(log)
                 if end > size:
-                    longest, size, self.entries = path, end, entries
+                    longest = path
+                    size = end
+                    self.entries = entries
         if not longest:
             self._log.append(self._head)
             return
@@ -107,7 +128,8 @@ class Journal:
         try:
             body = _encode(entry)
         except (UnicodeEncodeError, OverflowError, TypeError):
-            # A path that is not UTF-8, or an example with a huge integer: this work cannot be reused.
+            # A path that is not UTF-8, or an example with a huge integer: this work cannot be
+            # reused.
             return False
         self._log.append(framed(body))
         return True
@@ -122,24 +144,36 @@ class Journal:
 def reusable_settings(
     choices: Mapping[str, dict[str, Any]], journals: Iterable[str], kept: dict[str, Any]
 ) -> str | None:
-    """The name of the settings that the longest of some journals has, or else the kept work; None if all differ."""
+    """The name of the settings that the longest of some journals has, or else the kept work.
+
+    None if all differ.
+    """
     heads = {_encode(settings): name for name, settings in choices.items()}
-    found, longest = None, 0
+    found = None
+    longest = 0
     for path in journals:
-        with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(storage_of(path).open_log(path)) as log,
+        ):
             bodies = _bodies(log)
             name = heads.get(next(bodies, b""))
             if name is not None and (size := sum(map(len, bodies), 1)) > longest:
-                found, longest = name, size
+                found = name
+                longest = size
     return found or heads.get(_encode(kept))
 
 
 def difference(before: bytes, settings: dict[str, Any]) -> str:
     try:
-        then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings)))
+        then, now = (
+            _flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings))
+        )
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return "it cannot be read"
-    if then.get("schema") != now.get("schema"):  # which says it all: the fields to sort by follow from the version
+    if then.get("schema") != now.get(
+        "schema"
+    ):  # which says it all: the fields to sort by follow from the version
         then.pop("sort_by", None)
         now.pop("sort_by", None)
     return f"it was made with {', '.join(differences(then, now))}"
@@ -197,8 +231,12 @@ Range = tuple[str, int, int | None]  # the path of a shard, and a range of its b
 
 class Reusable(msgspec.Struct):
     tasks: list[SortResult] = msgspec.field(default_factory=list)
-    covered: set[Range] = msgspec.field(default_factory=set)  # the ranges of shards that these tasks have read
-    merged: list[MergedRun] = msgspec.field(default_factory=list)  # runs merged from the runs of these tasks
+    covered: set[Range] = msgspec.field(
+        default_factory=set
+    )  # the ranges of shards that these tasks have read
+    merged: list[MergedRun] = msgspec.field(
+        default_factory=list
+    )  # runs merged from the runs of these tasks
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
     """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash of the text."""
     next_task: int = 0  # the first task number that no file in the work directory uses
@@ -219,16 +257,22 @@ class Reusable(msgspec.Struct):
 def find_reusable(
     entries: Sequence[JournalEntry], slices: Mapping[Range, tuple[int, Slice]], engine: Engine
 ) -> Reusable:
-    """Find the reusable tasks and merged runs of an interrupted run; `slices` are those to be read now."""
+    """Find the reusable tasks and merged runs of an interrupted run.
+
+    `slices` are those to be read now.
+    """
     done = [entry for entry in entries if isinstance(entry, SortResult)]
     merged = _intact([entry for entry in entries if isinstance(entry, MergedRun)], engine)
     gone = _covered_files(merged)
     wanted = [
         task
         for task in done
-        if task.pieces[0].piece.temporary or all(_range(counts.piece) in slices for counts in task.pieces)
+        if task.pieces[0].piece.temporary
+        or all(_range(counts.piece) in slices for counts in task.pieces)
     ]
-    claims = ((task.pieces, [file for file in task.files if file.path not in gone]) for task in wanted)
+    claims = (
+        (task.pieces, [file for file in task.files if file.path not in gone]) for task in wanted
+    )
     reusable = Reusable(
         next_task=max((task.task + 1 for task in done), default=0),
         next_piece=max((number + 1 for task in done for number in task.numbers), default=0),
@@ -236,7 +280,8 @@ def find_reusable(
     found: dict[int, SortResult] = {}
     for number, unchanged in sorted(engine.run(_task_unchanged, claims)):
         task = wanted[number]
-        first, text_hash = task.pieces[0].piece, task.pieces[0].read.raw_hash
+        first = task.pieces[0].piece
+        text_hash = task.pieces[0].read.raw_hash
         if unchanged and first.temporary:
             reusable.chunks[first.source, first.offset, first.line, text_hash] = task
         elif unchanged:
@@ -244,17 +289,27 @@ def find_reusable(
             if reusable.covered.isdisjoint(ranges):
                 reusable.covered.update(ranges)
                 found[task.task] = _attached(task, [slices[one][0] for one in ranges])
-    merged, lost = _without_merged(merged, {task for one in merged for task in one.tasks} - found.keys())
+    merged, lost = _without_merged(
+        merged, {task for one in merged for task in one.tasks} - found.keys()
+    )
     for number in lost & found.keys():
-        reusable.covered.difference_update(_range(counts.piece) for counts in found.pop(number).pieces)
+        reusable.covered.difference_update(
+            _range(counts.piece) for counts in found.pop(number).pieces
+        )
     reusable.tasks = list(found.values())
     reusable.merged = merged
     return reusable
 
 
-def _without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[MergedRun], set[int]]:
-    """Drop merged runs that contain lost tasks; return the others, and all tasks that are lost by that."""
-    left, lost = list(merged), set(lost)
+def _without_merged(
+    merged: Sequence[MergedRun], lost: set[int]
+) -> tuple[list[MergedRun], set[int]]:
+    """Drop merged runs that contain lost tasks.
+
+    Return the others, and all tasks that are lost by that.
+    """
+    left = list(merged)
+    lost = set(lost)
     while touched := [one for one in left if not lost.isdisjoint(one.tasks)]:
         left = [one for one in left if lost.isdisjoint(one.tasks)]
         lost.update(task for one in touched for task in one.tasks)
@@ -263,7 +318,10 @@ def _without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[M
 
 def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
     """The merged runs whose files are intact, without those that were merged again."""
-    unchanged = [result for _, result in sorted(engine.run(_files_unchanged, [one.run.files for one in merged]))]
+    unchanged = [
+        result
+        for _, result in sorted(engine.run(_files_unchanged, [one.run.files for one in merged]))
+    ]
     intact: list[MergedRun] = []
     covered: set[str] = set()
     for one, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
@@ -278,12 +336,20 @@ def _covered_files(merged: Iterable[MergedRun]) -> set[str]:
     return covered | set(map(index_of, covered))
 
 
-def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engine: Engine) -> dict[str, Part]:
-    """Find the reusable parts of an interrupted run; `wanted` are the paths of parts by what they are made of.
+def find_parts(
+    entries: Iterable[JournalEntry], wanted: Mapping[str, str], engine: Engine
+) -> dict[str, Part]:
+    """Find the reusable parts of an interrupted run.
+
+    `wanted` are the paths of parts by what they are made of.
 
     Each gets its path in this run: in an object store, a part of another run is copied.
     """
-    latest = {part.fingerprint: part for part in entries if isinstance(part, Part) and part.fingerprint in wanted}
+    latest = {
+        part.fingerprint: part
+        for part in entries
+        if isinstance(part, Part) and part.fingerprint in wanted
+    }
     claims = [(wanted[fingerprint], part) for fingerprint, part in latest.items()]
     reused = [claims[number] for number, unchanged in engine.run(_take_part, claims) if unchanged]
     return {part.fingerprint: _moved(part, path) for path, part in reused}
@@ -313,7 +379,8 @@ def _files_unchanged(files: Iterable[FileDigest]) -> bool:
 
 
 def _piece_unchanged(counts: PieceCounts) -> bool:
-    piece, read = counts.piece, counts.read
+    piece = counts.piece
+    read = counts.read
     if piece.temporary:
         return True  # its text is compared when it is decompressed again
     try:
@@ -326,7 +393,9 @@ def _piece_unchanged(counts: PieceCounts) -> bool:
 
 
 def _take_part(claim: tuple[str, Part]) -> bool:
-    """Copy a part of another run to its path in this one, and check it and its statistics. Runs in a worker.
+    """Copy a part of another run to its path in this one, and check it and its statistics.
+
+    Runs in a worker.
 
     The other run may still be alive, so the copy is checked, not the original.
     """
@@ -348,6 +417,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
 def _attached(task: SortResult, shards: Sequence[int]) -> SortResult:
     """A finished task whose pieces know the current numbers of their shards."""
     counts = (
-        replace(one, piece=replace(one.piece, shard=shard)) for one, shard in zip(task.pieces, shards, strict=True)
+        replace(one, piece=replace(one.piece, shard=shard))
+        for one, shard in zip(task.pieces, shards, strict=True)
     )
     return replace(task, pieces=tuple(counts))

@@ -1,10 +1,12 @@
 """`normalize`: turn shards into one sorted corpus.
 
 1. Find the shards and check the output path (`inputs`). Guess the target.
-2. Make the corpus and its documents (`driver`). Start again if the target was guessed wrong, or kept work is damaged.
+2. Make the corpus and its documents (`driver`). Start again if the target was guessed wrong, or
+   kept work is damaged.
 3. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
 
-Finished tasks are in a journal, from which the next run resumes if this one is interrupted (`resume`).
+Finished tasks are in a journal, from which the next run resumes if this one is interrupted
+(`resume`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from typing import TypeVar, Unpack
 import msgspec
 
 from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
-from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
+from fastrec.corpus.publish import (
+    check_inputs_not_in,
+    check_output,
+    check_reachable,
+    open_output,
+    too_little_space,
+)
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import OTHER_PHASE, Engine, Phase
@@ -107,15 +115,19 @@ def normalize(
         output: The directory to publish; it must not exist, unless `overwrite` is given.
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
-        **options: How to normalize, and which records (`NormalizeArguments`). `docs/commands.md` explains each option.
+        **options: How to normalize, and which records (`NormalizeArguments`). `docs/commands.md`
+            explains each option.
 
     Raises:
         UsageError: An argument is wrong, or no record matches the filters; nothing was done.
-        NothingValidError: No line is a valid record; nothing was published. `allow_empty` publishes an empty corpus.
-        ForeignFormatError: An input is not JSON Lines, but Parquet, CSV, a JSON array …; nothing was done.
-        BadShardsError: Some shards could not be read completely. It lists all of them; nothing was published.
-        RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace one with records.
-            The old corpus stays; the new one is at `output` + `.refused`.
+        NothingValidError: No line is a valid record; nothing was published. `allow_empty` publishes
+            an empty corpus.
+        ForeignFormatError: An input is not JSON Lines, but Parquet, CSV, a JSON array …; nothing
+            was done.
+        BadShardsError: Some shards could not be read completely. It lists all of them; nothing was
+            published.
+        RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace
+            one with records. The old corpus stays; the new one is at `output` + `.refused`.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     result = run(names, output, make_options(**options), files_from=files_from, progress=progress)
@@ -133,7 +145,10 @@ def run(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
-    """Turn shards into one sorted corpus at `output`, unless it is refused; `notice` receives each notice at once."""
+    """Turn shards into one sorted corpus at `output`, unless it is refused.
+
+    `notice` receives each notice at once.
+    """
     started = time.perf_counter()
     notices: list[str] = []
 
@@ -151,7 +166,12 @@ def run(
     if not options.skip_bad_shards:
         check_formats(shards)
     work = work_root_of(target, options.work_dir)
-    if options.work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
+    if (
+        options.work_dir is None
+        and is_url(target)
+        and not options.scheduler
+        and not options.incremental
+    ):
         kept = join(work, KEPT)
         if not storage_of(kept).exists(kept):  # else this run takes its place, and removes it
             # All workers are on this machine: temporary files can stay local.
@@ -164,7 +184,8 @@ def run(
         if options.gate or made.old_marker() is not None:
             made.check_refused()
         corpus = run_passes(shards, options, made, progress=progress, notice=note)
-        manifest, changes = corpus.manifest, corpus.changes
+        manifest = corpus.manifest
+        changes = corpus.changes
         if manifest.refused:
             made.refuse()
         else:
@@ -208,11 +229,17 @@ def run_passes(
 ) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
     small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
-    private = any(map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards))))
+    private = any(
+        map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards)))
+    )
     if private and options.engine == "dask":
-        raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
+        raise UsageError(
+            "a cluster cannot read files in the memory of this process: give --engine pool"
+        )
     if (small or private) and options.engine == "pool":
-        options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
+        options = msgspec.structs.replace(
+            options, jobs=1, memory=options.memory_per_job * options.jobs
+        )
     check_fields(shards, options.filters.where)
     engine = make_engine(options.jobs, options.engine, options.scheduler)
     corpus = run_attempts(
@@ -251,8 +278,12 @@ def run_attempts(
     progress: Progress,
     notice: Callable[[str], None],
 ) -> Result:
-    """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged."""
-    started_at, earlier = time.time_ns(), output.earlier_journals()
+    """Make something of the shards.
+
+    Start again if the target is wrong, or if kept work turns out to be damaged.
+    """
+    started_at = time.time_ns()
+    earlier = output.earlier_journals()
     targets = TARGETS.values() if options.schema == AUTO else [options.target]
     settings = {target.name: options.settings_of(target) for target in targets}
     kept_settings = kept.settings if isinstance(kept, Kept) and options.incremental else {}
@@ -261,7 +292,8 @@ def run_attempts(
     target = TARGETS[found] if found else choose_target(shards, options)
     streams = Streams(kept=options.schema == AUTO and any(shard.stream for shard in shards))
     said: set[str] = set()
-    is_first, is_settled = True, False
+    is_first = True
+    is_settled = False
 
     def say(message: str) -> None:
         """Give a notice, once: a further attempt does not repeat it."""
@@ -291,8 +323,12 @@ def run_attempts(
                 judge=options.judge,
                 notice=say,
             )
-            wanted = [shard for number, shard in enumerate(marked) if number not in base.changes.unchanged]
-            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
+            wanted = [
+                shard for number, shard in enumerate(marked) if number not in base.changes.unchanged
+            ]
+            runs = (
+                wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
+            )
             if is_first and (scarce := too_little_space(output, wanted, runs)):
                 say(scarce)
             with Journal(output.working("journal"), settings[target.name], earlier) as journal:
@@ -318,8 +354,8 @@ def run_attempts(
                 except WrongTargetError as exc:
                     say(str(exc))
                     target = exc.target
-                    # The default version is certain: the whole input was read. The newest one is not if a bad shard had
-                    # the later record.
+                    # The default version is certain: the whole input was read. The newest one is
+                    # not if a bad shard had the later record.
                     is_settled = target is not NEWEST_SCHEMA
                 except (DamagedFileError, CorpusError) as exc:
                     if exc.path not in base.files:
@@ -344,13 +380,14 @@ def _resumable(output: Output) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if isinstance(exc, (NoMatchError, NothingValidError)) and not storage_of(output.kept_path).exists(
+        if isinstance(exc, (NoMatchError, NothingValidError)) and not storage_of(
             output.kept_path
-        ):
+        ).exists(output.kept_path):
             output.clear()  # the same command would find the same
         elif output.holds_work():
             exc.add_note(
-                f"Finished work is kept in {shown(output.work_root)}: the same command resumes from there, "
+                f"Finished work is kept in {shown(output.work_root)}: the same command resumes "
+                "from there, "
                 "or starts over with --fresh."
             )
         else:

@@ -1,10 +1,10 @@
 """Parts of trusted corpora in pass 1: their columns say what their lines are, so no line is decoded.
 
-Filters are applied to columns (`corpus.column_filter`). Only records that pass them are read and parsed, if a condition
-is on a field without a column, or if the column does not tell enough.
+Filters are applied to columns (`corpus.column_filter`). Only records that pass them are read and
+parsed, if a condition is on a field without a column, or if the column does not tell enough.
 
-A part is judged line by line after all if lines may change, or if columns cannot tell what the judge would say: a line
-may be too long, or have a label that leaves its version open.
+A part is judged line by line after all if lines may change, or if columns cannot tell what the
+judge would say: a line may be too long, or have a label that leaves its version open.
 """
 
 from __future__ import annotations
@@ -43,15 +43,21 @@ def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumn
     sizes = columns.array("bytes")
     is_complete = columns.records == part.listed.records and sum(sizes) == part.listed.text_bytes
     if not is_complete or sha256_of_file(path) != (listed.bytes, listed.sha256):
-        raise CorpusError(path, "is damaged: it is not the file that the manifest lists. Normalize again")
+        raise CorpusError(
+            path, "is damaged: it is not the file that the manifest lists. Normalize again"
+        )
     if options.changes_lines or max(sizes, default=0) > options.max_line_bytes:
         return None
     # Each record of the default version is of that version by its shape, whatever its label says.
-    is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(columns.values("schema_version"))
+    is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(
+        columns.values("schema_version")
+    )
     return columns if is_sure else None
 
 
-def choose_records(columns: PartColumns, part: Shard, filters: Filters, target: Schema) -> bytes | None:
+def choose_records(
+    columns: PartColumns, part: Shard, filters: Filters, target: Schema
+) -> bytes | None:
     """A byte of each record of a part: 1 if it matches all filters, else 0; None if all do."""
     if not filters:
         return None
@@ -85,7 +91,9 @@ def count_records(
     batch.versions[target.name] = kept.total()
     for evaluation, metric, model in everything - kept if chosen is not None else ():
         found = FilteredOut(texts[0][evaluation], texts[1][metric] or "", texts[2][model])
-        batch.filtered_out[found] = everything[evaluation, metric, model] - kept[evaluation, metric, model]
+        batch.filtered_out[found] = (
+            everything[evaluation, metric, model] - kept[evaluation, metric, model]
+        )
     labels = columns.values("schema_version")
     if not target.labels.issuperset(labels):
         used = columns.array("schema_version")
@@ -99,7 +107,9 @@ def count_records(
     return batch, statistics
 
 
-def _refused(columns: PartColumns, part: Shard, positions: Sequence[int], filters: Filters) -> Iterable[int]:
+def _refused(
+    columns: PartColumns, part: Shard, positions: Sequence[int], filters: Filters
+) -> Iterable[int]:
     """Read and parse records; yield the positions of those that do not match."""
     assert part.listed
     chosen = bytes(_marked(positions, columns.records))
@@ -112,5 +122,7 @@ def _refused(columns: PartColumns, part: Shard, positions: Sequence[int], filter
             value, _ = parse(bytes(text))
             # A line that was taken on trust may be anything.
             is_record = isinstance(value, dict) and "sample_id" in value
-            if not is_record or not (filters.accepts_sample_id(value["sample_id"]) and filters.accepts_fields(value)):
+            if not is_record or not (
+                filters.accepts_sample_id(value["sample_id"]) and filters.accepts_fields(value)
+            ):
                 yield position

@@ -1,8 +1,9 @@
 """`sample_hash`, which identifies a question: records with the same hash answer the same question.
 
-The schema only says "hash of (input.raw + input.reference)", so producers compute it by different recipes. All digests
-are SHA-256, in lower-case hex, of UTF-8. Several recipes give the same digest for some questions: then the first name
-of the table counts, so that the names of a corpus do not depend on the order of its lines.
+The schema only says "hash of (input.raw + input.reference)", so producers compute it by different
+recipes. All digests are SHA-256, in lower-case hex, of UTF-8. Several recipes give the same digest
+for some questions: then the first name of the table counts, so that the names of a corpus do not
+depend on the order of its lines.
 
     R1   raw and the reference, one after the other (for one reference)
     R2   raw and all references, one after the other
@@ -72,7 +73,10 @@ TEXT_HASHES: Final[dict[str, Hash]] = {
 def _as_json(raw: str, reference: str | list[str]) -> bytes:
     """Spell a question for recipe R5: compact JSON in ASCII, with sorted keys."""
     references = [reference] if isinstance(reference, str) else reference
-    return b'{"raw":%b,"reference":[%b]}' % (ascii_json(raw), b",".join(map(ascii_json, references)))
+    return b'{"raw":%b,"reference":[%b]}' % (
+        ascii_json(raw),
+        b",".join(map(ascii_json, references)),
+    )
 
 
 LIST_HASHES: Final[dict[str, Hash]] = {
@@ -114,8 +118,9 @@ def remembering(compute: Hash) -> Hash:
 def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
     """Compute `sample_hash`, in lower-case hex, of a question with one reference or with a list of them.
 
-    With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw + input.reference`. With a list,
-    as in version 0.3.0, it is the hash of the compact ASCII JSON `{"raw":…,"reference":[…]}`.
+    With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw +
+    input.reference`. With a list, as in version 0.3.0, it is the hash of the compact ASCII JSON
+    `{"raw":…,"reference":[…]}`.
 
     >>> sample_hash("What is 6 x 7?", "42")
     '329540ca10bedecb977e42f48984a50aa539c5900f9e028b4f53033ca73bb171'
@@ -132,7 +137,9 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
 ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
 WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
-Text = Callable[[str, list[str]], bytes]  # from `input.raw` and the references to the text that is hashed
+Text = Callable[
+    [str, list[str]], bytes
+]  # from `input.raw` and the references to the text that is hashed
 
 
 def _first(references: list[str]) -> str:
@@ -147,11 +154,17 @@ RECIPES: Final[dict[str, Text]] = {
     "R1": lambda raw, refs: (raw + _first(refs)).encode(),
     "R2": lambda raw, refs: (raw + "".join(refs)).encode(),
     "R3": lambda raw, refs: (raw + _first(refs)).encode(),
-    "R4": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (ascii_json(raw), ascii_json(_first(refs))),
+    "R4": lambda raw, refs: (
+        b'{"raw": %b, "reference": %b}' % (ascii_json(raw), ascii_json(_first(refs)))
+    ),
     "R5": _as_json,
-    "R6": lambda raw, refs: b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), b", ".join(map(ascii_json, refs))),
+    "R6": lambda raw, refs: (
+        b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), b", ".join(map(ascii_json, refs)))
+    ),
     "R7": lambda raw, refs: (raw + "\n" + "\n".join(refs)).encode(),
-    "R8": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (unicode_json(raw), unicode_json(_first(refs))),
+    "R8": lambda raw, refs: (
+        b'{"raw": %b, "reference": %b}' % (unicode_json(raw), unicode_json(_first(refs)))
+    ),
     "R9": lambda raw, refs: b'{"input":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
     "R10": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
 }
@@ -173,8 +186,9 @@ _EARLIER: Final[dict[str, tuple[str, ...]]] = {
 class RecipeFinder:
     """Finds the recipe of a hash.
 
-    It tries the recipe of the last hash first, because a shard has one producer. So a hash usually takes one digest.
-    The name that it returns depends on the question and the hash alone, not on earlier ones.
+    It tries the recipe of the last hash first, because a shard has one producer. So a hash usually
+    takes one digest. The name that it returns depends on the question and the hash alone, not on
+    earlier ones.
     """
 
     def __init__(self) -> None:

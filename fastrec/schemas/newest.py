@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-from fastrec.schemas.v0_3_0 import SCHEMA, Evaluation, Input, Message, Output, Performance, Record, ToolCall
+from fastrec.schemas.v0_3_0 import (
+    SCHEMA,
+    Evaluation,
+    Input,
+    Message,
+    Output,
+    Performance,
+    Record,
+    ToolCall,
+)
 
-__all__ = ["SCHEMA", "AnswerAttribution", "Evaluation", "Input", "Message", "Output", "Performance", "Record"]
+__all__ = [
+    "SCHEMA",
+    "AnswerAttribution",
+    "Evaluation",
+    "Input",
+    "Message",
+    "Output",
+    "Performance",
+    "Record",
+]
 __all__ += ["TokenUsage", "ToolCall"]

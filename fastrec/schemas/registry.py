@@ -2,16 +2,17 @@
 
 To add a version, write a module like `v0_2_0` and add its `SCHEMA` here.
 
-The shape of a record tells its version; its label decides only where shapes cannot. The first rule that fits decides.
-*Valid* is the verdict of the schema file of a version.
+The shape of a record tells its version; its label decides only where shapes cannot. The first rule
+that fits decides. *Valid* is the verdict of the schema file of a version.
 
 1. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
-2. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
+2. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid)
+   0.2.0-released; else 0.3.0.
 3. Valid as 0.2.0-released: 0.2.0-released.
 
-So every record that is valid by some version has one, whatever else its label or an unknown key suggests. A record that
-is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
-differently, then its label.
+So every record that is valid by some version has one, whatever else its label or an unknown key
+suggests. A record that is valid nowhere is closest to the version whose marks it has: the spelling
+of fields that versions spell differently, then its label.
 """
 
 from __future__ import annotations
@@ -39,12 +40,22 @@ def fields_of(shapes: Iterable[Shape]) -> Iterator[tuple[str, ...]]:
 
 
 def contradicts_itself(value: Any) -> bool:
-    """Whether a line has turns of two versions; where unknown keys are allowed, it may be valid nevertheless."""
-    return isinstance(value, dict) and value.get("interactions") is not None and value.get("messages") is not None
+    """Whether a line has turns of two versions.
+
+    Where unknown keys are allowed, it may be valid nevertheless.
+    """
+    return (
+        isinstance(value, dict)
+        and value.get("interactions") is not None
+        and value.get("messages") is not None
+    )
 
 
 def names_metric(value: dict[str, Any]) -> bool:
-    """Whether a record names its metric. In the versions without metrics, this is an unknown key."""
+    """Whether a record names its metric.
+
+    In the versions without metrics, this is an unknown key.
+    """
     return isinstance(value.get("evaluation_result_id"), str)
 
 
@@ -80,7 +91,8 @@ def closest_version(value: Any) -> Schema:
 
 
 def _texts(record: dict[str, Any]) -> list[Any]:
-    asked, output = record.get("input"), record.get("output")
+    asked = record.get("input")
+    output = record.get("output")
     texts = [asked.get("reference")] if isinstance(asked, dict) else []
     if isinstance(output, dict):
         texts += [output.get("raw"), output.get("reasoning_trace")]
@@ -101,7 +113,10 @@ def _has_old_spelling(record: dict[str, Any]) -> bool:
 
 def _has_new_nulls(record: dict[str, Any]) -> bool:
     """Whether a field is null that only later versions allow to be null."""
-    parts = {name: part if isinstance(part := record.get(name), dict) else {} for name in ("input", "evaluation")}
+    parts = {
+        name: part if isinstance(part := record.get(name), dict) else {}
+        for name in ("input", "evaluation")
+    }
     places = (
         (record, ("sample_hash", "metadata")),
         (parts["input"], ("formatted", "choices")),
@@ -110,7 +125,9 @@ def _has_new_nulls(record: dict[str, Any]) -> bool:
     return any(name in part and part[name] is None for part, names in places for name in names)
 
 
-SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
+SCHEMAS: Final[dict[str, Schema]] = {
+    schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)
+}
 """Every version by name, the oldest first."""
 
 DEFAULT_SCHEMA: Final = V0_2_0
@@ -121,7 +138,9 @@ DEFAULT_SCHEMA: Final = V0_2_0
 
 NEWEST_SCHEMA: Final = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
 
-TARGETS: Final[dict[str, Schema]] = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
+TARGETS: Final[dict[str, Schema]] = {
+    schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)
+}
 """The versions that a corpus can have, by name."""
 
 CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TARGETS.values()}
@@ -143,11 +162,16 @@ def schema_of_class(record: type[Any]) -> Schema:
 
 
 def chosen_schema(name: str) -> Schema | None:
-    """The version that a user chose; None for `auto`: the version of each record, told by its shape."""
+    """The version that a user chose.
+
+    None for `auto`: the version of each record, told by its shape.
+    """
     return None if name == "auto" else schema_named(name)
 
 
 def schema_named(name: str) -> Schema:
     if name not in SCHEMAS:
-        raise UsageError(f"there is no schema version {name!r}; the versions are {', '.join(SCHEMAS)}")
+        raise UsageError(
+            f"there is no schema version {name!r}; the versions are {', '.join(SCHEMAS)}"
+        )
     return SCHEMAS[name]

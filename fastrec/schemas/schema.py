@@ -1,11 +1,12 @@
 """One version of the record schema: everything that other folders have to know about it.
 
-A version is a `Schema` with its Structs, in a module of this folder, plus the JSON Schema file as it was published.
-`registry` lists the versions.
+A version is a `Schema` with its Structs, in a module of this folder, plus the JSON Schema file as
+it was published. `registry` lists the versions.
 
-Functions that run for every record are generated from the Structs and rules. Their code is what one would write by hand
-for one version: attribute by attribute, without loops over field names. That makes it as fast as hand-written code, and
-a new version gets it for free. The slow path walks plain dicts by their `Shape`, and builds Structs from them.
+Functions that run for every record are generated from the Structs and rules. Their code is what one
+would write by hand for one version: attribute by attribute, without loops over field names. That
+makes it as fast as hand-written code, and a new version gets it for free. The slow path walks plain
+dicts by their `Shape`, and builds Structs from them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from itertools import groupby, takewhile
 from operator import or_
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    NewType,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -27,7 +39,8 @@ from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
 def _json_value(levels: int) -> Any:
     """Build the type of a JSON value with at most this many levels of nesting.
 
-    Each level is wrapped in a NewType. Otherwise `typing` walks the levels as a tree that doubles with each level.
+    Each level is wrapped in a NewType. Otherwise `typing` walks the levels as a tree that doubles
+    with each level.
     """
     scalar = None | bool | int | float | str
     value: Any = scalar
@@ -36,8 +49,8 @@ def _json_value(levels: int) -> Any:
     return value
 
 
-# The value of a free-form object. `Any` would accept every depth; this type sends deeper values to the slow path, which
-# counts levels exactly. It costs the decoder no time.
+# The value of a free-form object. `Any` would accept every depth; this type sends deeper values to
+# the slow path, which counts levels exactly. It costs the decoder no time.
 if TYPE_CHECKING:
     Free = Any
 else:
@@ -51,10 +64,12 @@ Milliseconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 class Base(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """The base of every object of a record.
 
-    - `forbid_unknown_fields`: otherwise the decoder skips an unknown key without checking its bytes, and drops it.
-    - `gc=False`: a record holds only strings, numbers and containers of them, never a cycle. Untracked objects save
-      the garbage collector a walk over millions of them.
-    - `kw_only` is not inherited, so each class sets it: required and optional fields are mixed in schema order.
+    - `forbid_unknown_fields`: otherwise the decoder skips an unknown key without checking its
+      bytes, and drops it.
+    - `gc=False`: a record holds only strings, numbers and containers of them, never a cycle.
+      Untracked objects save the garbage collector a walk over millions of them.
+    - `kw_only` is not inherited, so each class sets it: required and optional fields are mixed in
+      schema order.
     """
 
 
@@ -71,14 +86,16 @@ def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
     return get_origin(hint)[rewritten]
 
 
-# Labels are what producers write into `schema_version`. The schema allows any string there, and producers use both
-# spellings of each version, so a label proves nothing. But one that names no version, or another version than the one
-# that the record follows, is a likely mistake.
+# Labels are what producers write into `schema_version`. The schema allows any string there, and
+# producers use both spellings of each version, so a label proves nothing. But one that names no
+# version, or another version than the one that the record follows, is a likely mistake.
 
 
 def labels_of(*versions: str) -> frozenset[str]:
     """The labels of published versions: each version, with and without the prefix."""
-    return frozenset(prefix + version for version in versions for prefix in ("", "instance_level_eval_"))
+    return frozenset(
+        prefix + version for version in versions for prefix in ("", "instance_level_eval_")
+    )
 
 
 LABELS: Final = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
@@ -111,7 +128,9 @@ def shape_of(struct: type[Base], path: str = "") -> Shape:
     fields = {}
     for field in msgspec.structs.fields(struct):
         types = set(_types_in(field.type))
-        child = next((hint for hint in types if isinstance(hint, type) and issubclass(hint, Base)), None)
+        child = next(
+            (hint for hint in types if isinstance(hint, type) and issubclass(hint, Base)), None
+        )
         fields[field.encode_name] = Field(
             name=field.name,
             integer=int in types and float not in types,
@@ -129,7 +148,10 @@ def _types_in(hint: Any) -> Iterator[Any]:
 
 
 def build(struct: type[AnyStruct], value: dict[str, Any]) -> AnyStruct:
-    """Make a Struct from a valid object without checking its types again; keys without a field are left out."""
+    """Make a Struct from a valid object without checking its types again.
+
+    Keys without a field are left out.
+    """
     record = _build(shape_of(struct), value)
     assert isinstance(record, struct)
     return record
@@ -155,16 +177,23 @@ class Rule(NamedTuple):
     types: tuple[str, ...]  # the interaction types that the rule applies to
     field: str
     message: str
-    test: str  # a Python expression over `record` that is true if a record of the right types follows the rule
+    # a Python expression over `record` that is true if a record of the right types follows the rule
+    test: str
 
 
 class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
-    """A version of the schema. Compared by identity: there is one object per version and process."""
+    """A version of the schema.
+
+    Compared by identity: there is one object per version and process.
+    """
 
     name: str
     about: str
-    label: str  # the `schema_version` of records that are upgraded to this version, and `schema` in manifests
-    labels: frozenset[str]  # the values of `schema_version` that name this version; others are worth a warning
+    # the `schema_version` of records that are upgraded to this version, and `schema` in manifests
+    label: str
+    labels: frozenset[
+        str
+    ]  # the values of `schema_version` that name this version; others are worth a warning
     record: type[Any]
     recipe: str  # the recipe of `sample_hash`
     sure_labels: frozenset[str]
@@ -172,7 +201,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     claims: Callable[[Any], bool]
     """Whether such a record with another label is surely of this version.
 
-    It may say no too often, never yes too often: then the rules for telling versions apart decide (`registry`).
+    It may say no too often, never yes too often: then the rules for telling versions apart decide
+    (`registry`).
     """
 
     @cached_property
@@ -182,7 +212,10 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @property
     def file(self) -> str:
-        """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
+        """The JSON Schema, in `files/`.
+
+        The arbiter validates against it; the Structs are tested against it.
+        """
         return f"instance_level_eval_{self.name}.schema.json"
 
     @property
@@ -196,7 +229,14 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def sort_fields(self) -> tuple[str, ...]:
-        fields = "evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "evaluation_result_id"
+        fields = (
+            "evaluation_name",
+            "sample_hash",
+            "model_id",
+            "evaluation_id",
+            "sample_id",
+            "evaluation_result_id",
+        )
         return tuple(name for name in fields if name in self.shape.fields)
 
     @cached_property
@@ -207,18 +247,46 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
-        turns, many = self.turns_field, "multi_turn and agentic must"
-        is_list, is_not_list = (f"record.{turns}.__class__ {word} list" for word in ("is", "is not"))
+        turns = self.turns_field
+        many = "multi_turn and agentic must"
+        is_list, is_not_list = (
+            f"record.{turns}.__class__ {word} list" for word in ("is", "is not")
+        )
         # All versions have a rule about `metrics`, although that is not one of their properties.
-        metrics = 'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics'
+        metrics = (
+            'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in '
+            "record.metrics"
+        )
         need = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
         return (
             Rule(
-                "rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"
+                "rule.single_turn_output",
+                ONE,
+                "output",
+                "single_turn must have `output` as an object",
+                "record.output",
             ),
-            Rule(f"rule.single_turn_{turns}", ONE, turns, f"single_turn must not have `{turns}`", is_not_list),
-            Rule(f"rule.multi_turn_{turns}", MANY, turns, f"{many} have `{turns}` as an array", is_list),
-            Rule("rule.multi_turn_output", MANY, "output", f"{many} not have `output`", "not record.output"),
+            Rule(
+                f"rule.single_turn_{turns}",
+                ONE,
+                turns,
+                f"single_turn must not have `{turns}`",
+                is_not_list,
+            ),
+            Rule(
+                f"rule.multi_turn_{turns}",
+                MANY,
+                turns,
+                f"{many} have `{turns}` as an array",
+                is_list,
+            ),
+            Rule(
+                "rule.multi_turn_output",
+                MANY,
+                "output",
+                f"{many} not have `output`",
+                "not record.output",
+            ),
             Rule("rule.metrics_num_turns", MANY, "metrics", need, metrics),
         )
 
@@ -248,12 +316,16 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
         An optional field other than `sample_hash` may be absent from a line.
         """
-        return tuple(takewhile(lambda name: self.shape.fields[name].shape is None, self.shape.fields))
+        return tuple(
+            takewhile(lambda name: self.shape.fields[name].shape is None, self.shape.fields)
+        )
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:
         # Where the root has no unknown keys, the decoder refuses them.
-        return compile_follows_rules([one for one in self.rules if not self.closed or one.field in self.shape.fields])
+        return compile_follows_rules(
+            [one for one in self.rules if not self.closed or one.field in self.shape.fields]
+        )
 
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:
@@ -262,7 +334,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     @cached_property
     def rules_by_type(self) -> dict[str, dict[str, Rule]]:
         types = {kind for rule in self.rules for kind in rule.types}
-        return {kind: {rule.field: rule for rule in self.rules if kind in rule.types} for kind in types}
+        return {
+            kind: {rule.field: rule for rule in self.rules if kind in rule.types} for kind in types
+        }
 
 
 def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
@@ -278,14 +352,17 @@ def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
 def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
     """Generate the function that unsets the nulls that mean the same as absence, and returns how many there were."""
     body = list(_null_checks(shape, "record", 1))
-    return compile_function("drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"])
+    return compile_function(
+        "drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"]
+    )
 
 
 def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
     """Yield the lines of code that check the fields of the object in the variable `name`."""
     indent = "    " * depth
     for field in shape.fields.values():
-        value, child = f"{name}.{field.name}", f"{field.name}_{depth}"
+        value = f"{name}.{field.name}"
+        child = f"{field.name}_{depth}"
         if field.drops_null:
             yield f"{indent}if {value} is None:"
             yield f"{indent}    {value} = UNSET"

@@ -1,15 +1,17 @@
 """Upgrade records to the newest version, without losing anything.
 
-1. Fields whose type changed get the new type: text becomes a list of one text, a boolean score a number, a numeric
-   `sample_id` its decimal digits, and a value that has to be text its JSON text.
-2. What has no place in the newest version goes to `metadata` under its name, as JSON text: unknown keys of the root,
-   and a label that does not belong to the record's version. If the name is taken, it gets the first free suffix `_2`,
-   `_3` …; values move in the order of their names by code point, so the result does not depend on the order of keys.
+1. Fields whose type changed get the new type: text becomes a list of one text, a boolean score a
+   number, a numeric `sample_id` its decimal digits, and a value that has to be text its JSON text.
+2. What has no place in the newest version goes to `metadata` under its name, as JSON text: unknown
+   keys of the root, and a label that does not belong to the record's version. If the name is taken,
+   it gets the first free suffix `_2`, `_3` …; values move in the order of their names by code
+   point, so the result does not depend on the order of keys.
 3. A null that means the same as absence is left out.
 
-JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits. Text stays as it is.
-Every step that loses or may confuse something has a code. `upgrade_value` works on dicts, and upgrades every record;
-`upgrade_record` does the same from Struct to Struct. Tests compare the two.
+JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits.
+Text stays as it is. Every step that loses or may confuse something has a code. `upgrade_value`
+works on dicts, and upgrades every record; `upgrade_record` does the same from Struct to Struct.
+Tests compare the two.
 """
 
 from __future__ import annotations
@@ -24,24 +26,44 @@ from msgspec import UNSET
 
 from fastrec.schemas.schema import Schema, Shape, compile_function
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
-from fastrec.schemas.v0_3_0 import V0_2_1, Evaluation, Input, Message, Output, Performance, Record, ToolCall
+from fastrec.schemas.v0_3_0 import (
+    V0_2_1,
+    Evaluation,
+    Input,
+    Message,
+    Output,
+    Performance,
+    Record,
+    ToolCall,
+)
 from fastrec.schemas.widen import widen
 
 UPGRADES: Final[dict[str, str]] = {
-    "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in `metadata`",
-    "upgrade.unknown_root_key": "an unknown key of the root went to `metadata`, as JSON text unless it was text",
-    "upgrade.name_taken": "a name in `metadata` was taken, so the value that went there got a suffix such as `_2`",
-    "upgrade.result_id": "`evaluation_result_id`, which was an unknown key, became part of the identity",
-    "upgrade.sample_id_number": '`sample_id` was a number and became text: 1 and "1" are one identity now',
+    "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in "
+    "`metadata`",
+    "upgrade.unknown_root_key": "an unknown key of the root went to `metadata`, as JSON text "
+    "unless it was text",
+    "upgrade.name_taken": "a name in `metadata` was taken, so the value that went there got a "
+    "suffix such as `_2`",
+    "upgrade.result_id": "`evaluation_result_id`, which was an unknown key, became part of the "
+    "identity",
+    "upgrade.sample_id_number": '`sample_id` was a number and became text: 1 and "1" are one '
+    "identity now",
     "upgrade.reference_empty": "an empty `input.reference` became a list with one empty text",
-    "upgrade.output_empty": "an empty `output.raw` or `output.reasoning_trace` became a list with one empty text",
+    "upgrade.output_empty": "an empty `output.raw` or `output.reasoning_trace` became a list with "
+    "one empty text",
     "upgrade.score_from_boolean": "`evaluation.score` was a boolean and became 1.0 or 0.0",
-    "upgrade.arguments_text": 'a value in the `arguments` of a tool call became JSON text: 5 and "5" are equal now',
+    "upgrade.arguments_text": "a value in the `arguments` of a tool call became JSON text: 5 and "
+    '"5" are equal now',
     "upgrade.metadata_text": 'a value in `metadata` became JSON text: 5 and "5" are equal now',
-    "upgrade.details_text": 'a value in `performance.additional_details` became JSON text: 5 and "5" are equal now',
-    "upgrade.details_moved": "`performance.additional_details` was not an object and went to `metadata`",
-    "upgrade.attribution_source": "a `source` in `answer_attribution` names `interactions`, which are `messages` now",
-    "upgrade.one_assistant_turn": "a multi_turn record has one assistant turn; later producers call this single_turn",
+    "upgrade.details_text": "a value in `performance.additional_details` became JSON text: 5 and "
+    '"5" are equal now',
+    "upgrade.details_moved": "`performance.additional_details` was not an object and went to "
+    "`metadata`",
+    "upgrade.attribution_source": "a `source` in `answer_attribution` names `interactions`, which "
+    "are `messages` now",
+    "upgrade.one_assistant_turn": "a multi_turn record has one assistant turn; later producers "
+    "call this single_turn",
 }
 """What the steps do that lose or may confuse something, by code."""
 
@@ -61,7 +83,9 @@ def as_text(value: Any) -> str:
 
 
 def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
-    """Upgrade a valid record of a version, given as a dict; return also the codes of its lossy or ambiguous steps.
+    """Upgrade a valid record of a version, given as a dict.
+
+    Return also the codes of its lossy or ambiguous steps.
 
     The dict itself does not change. A record of the newest version is returned as it is.
     """
@@ -86,13 +110,21 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     upgraded["schema_version"] = NEWEST.label
     sample_id = value["sample_id"]
     if not isinstance(sample_id, str):  # 1.0 is an integer in JSON Schema
-        upgraded["sample_id"] = as_text(int(sample_id) if isinstance(sample_id, float) else sample_id)
+        upgraded["sample_id"] = as_text(
+            int(sample_id) if isinstance(sample_id, float) else sample_id
+        )
         found.add("upgrade.sample_id_number")
-    upgraded["input"] = _with_lists(upgraded["input"], ("reference",), "upgrade.reference_empty", found)
+    upgraded["input"] = _with_lists(
+        upgraded["input"], ("reference",), "upgrade.reference_empty", found
+    )
     if "output" in upgraded:
-        upgraded["output"] = _with_lists(upgraded["output"], ("raw", "reasoning_trace"), "upgrade.output_empty", found)
+        upgraded["output"] = _with_lists(
+            upgraded["output"], ("raw", "reasoning_trace"), "upgrade.output_empty", found
+        )
     if NEWEST.turns_field in upgraded:
-        upgraded[NEWEST.turns_field] = [_message(turn, found) for turn in upgraded[NEWEST.turns_field]]
+        upgraded[NEWEST.turns_field] = [
+            _message(turn, found) for turn in upgraded[NEWEST.turns_field]
+        ]
         if NEWEST.turns_field != schema.turns_field:
             roles = [turn["role"] for turn in upgraded[NEWEST.turns_field]]
             sources = [attribution["source"] for attribution in upgraded["answer_attribution"]]
@@ -125,7 +157,9 @@ def without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
     return kept
 
 
-def _with_lists(value: dict[str, Any], names: tuple[str, ...], code: str, found: set[str]) -> dict[str, Any]:
+def _with_lists(
+    value: dict[str, Any], names: tuple[str, ...], code: str, found: set[str]
+) -> dict[str, Any]:
     """Turn fields with a text into lists of one text."""
     changed = {name: [value[name]] for name in names if isinstance(value.get(name), str)}
     if [""] in changed.values():
@@ -147,7 +181,9 @@ def _message(turn: dict[str, Any], found: set[str]) -> dict[str, Any]:
     return turn
 
 
-def _look_at_turns(kind: str, roles: list[str], sources: list[str], field: str, found: set[str]) -> None:
+def _look_at_turns(
+    kind: str, roles: list[str], sources: list[str], field: str, found: set[str]
+) -> None:
     """Find ambiguous values that are left as they are."""
     if kind == "multi_turn" and roles.count("assistant") == 1:
         found.add("upgrade.one_assistant_turn")
@@ -155,7 +191,9 @@ def _look_at_turns(kind: str, roles: list[str], sources: list[str], field: str, 
         found.add("upgrade.attribution_source")
 
 
-def _performance(performance: dict[str, Any], moved: dict[str, Any], found: set[str]) -> dict[str, Any]:
+def _performance(
+    performance: dict[str, Any], moved: dict[str, Any], found: set[str]
+) -> dict[str, Any]:
     """Turn additional details, which were an unknown key, into the field: an object of texts."""
     name = "additional_details"
     if name not in performance:
@@ -174,7 +212,9 @@ def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str,
     return {key: as_text(child) for key, child in values.items()}
 
 
-def add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]) -> dict[str, str]:
+def add_moved(
+    metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]
+) -> dict[str, str]:
     """Add values to `metadata` under their names; a name that is taken gets a suffix."""
     for key in sorted(moved):
         name = free_name(key, metadata)
@@ -195,15 +235,17 @@ def free_name(name: str, taken: Container[str]) -> str:
     return next(f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)
 
 
-# The same from Struct to Struct. Objects that are equal in both versions are used again. Unknown keys of the root go to
-# `metadata`; those of other objects, which are open in all versions, stay in their objects.
+# The same from Struct to Struct. Objects that are equal in both versions are used again. Unknown
+# keys of the root go to `metadata`; those of other objects, which are open in all versions, stay in
+# their objects.
 
 
 def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
     """Upgrade a valid record of a version; return also the codes of its lossy or ambiguous steps.
 
-    The result is None for a record that only `upgrade_value` upgrades: one with `performance.additional_details`. Nulls
-    stay, because the judge drops them anyway. Parts of the given record become parts of the new one.
+    The result is None for a record that only `upgrade_value` upgrades: one with
+    `performance.additional_details`. Nulls stay, because the judge drops them anyway. Parts of the
+    given record become parts of the new one.
     """
     if schema is NEWEST:
         return record, []
@@ -220,7 +262,10 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
         metadata = add_moved(metadata or {}, moved, found)
     if schema is V0_2_1:  # only the label changes
         return _copy_newer_record(record, NEWEST.label, UNSET, metadata), sorted(found)
-    sample_id, turns, output, performance = record.sample_id, record.interactions, record.output, record.performance
+    sample_id = record.sample_id
+    turns = record.interactions
+    output = record.output
+    performance = record.performance
     if performance:
         if getattr(performance, "additional_details", UNSET) is not UNSET:
             return None
@@ -235,20 +280,34 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
         _look_at_turns(record.interaction_type, roles, sources, schema.turns_field, found)
         turns = [_new_message(turn, found) for turn in turns]
     if output:
-        raw, trace = output.raw, output.reasoning_trace
+        raw = output.raw
+        trace = output.reasoning_trace
         if "" in (raw, trace):
             found.add("upgrade.output_empty")
         output = _with_unknown(Output(raw=_listed(raw), reasoning_trace=_listed(trace)), output)
-    asked, evaluation = _new_input(record.input, found), _new_evaluation(record.evaluation, found)
+    asked = _new_input(record.input, found)
+    evaluation = _new_evaluation(record.evaluation, found)
     upgraded = _copy_record(
-        record, NEWEST.label, result_id, sample_id, asked, output, turns, evaluation, performance, metadata
+        record,
+        NEWEST.label,
+        result_id,
+        sample_id,
+        asked,
+        output,
+        turns,
+        evaluation,
+        performance,
+        metadata,
     )
     return upgraded, sorted(found)
 
 
 def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
     """Generate the function that makes a Struct with the fields of another one, except some that it is given."""
-    fields = (f"{name}={name}" if name in changed else f"{name}=old.{name}" for name in struct.__struct_fields__)
+    fields = (
+        f"{name}={name}" if name in changed else f"{name}=old.{name}"
+        for name in struct.__struct_fields__
+    )
     lines = [f"def copy(old, {', '.join(changed)}):", f"    return struct({', '.join(fields)})"]
     return compile_function("copy", lines, struct=struct)
 
@@ -256,7 +315,15 @@ def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
 _copy_newer_record: Final = _copier(Record, "schema_version", "evaluation_result_id", "metadata")
 _copy_record: Final = _copier(
     Record,
-    *("schema_version", "evaluation_result_id", "sample_id", "input", "output", "messages", "evaluation"),
+    *(
+        "schema_version",
+        "evaluation_result_id",
+        "sample_id",
+        "input",
+        "output",
+        "messages",
+        "evaluation",
+    ),
     *("performance", "metadata"),
 )
 _copy_input: Final = _copier(Input, "reference")
@@ -270,7 +337,10 @@ def upgrade_input(asked: Any, schema: Schema) -> Any:
 
 
 def _newest_fields(moved: dict[str, Any], found: set[str]) -> Any:
-    """Take the fields of the newest version out of unknown keys; return the `evaluation_result_id`."""
+    """Take the fields of the newest version out of unknown keys.
+
+    Return the `evaluation_result_id`.
+    """
     result_id = UNSET
     if moved:
         for name in Record.__struct_fields__:
@@ -318,7 +388,10 @@ def _new_evaluation(evaluation: Any, found: set[str]) -> Any:
 
 
 def _unknown(value: Any, known: int) -> dict[str, Any]:
-    """The unknown keys of a Struct with this many known fields; a widened class has fields for them."""
+    """The unknown keys of a Struct with this many known fields.
+
+    A widened class has fields for them.
+    """
     names = value.__struct_fields__
     if len(names) == known:
         return {}

@@ -1,12 +1,12 @@
 """Version 0.2.0 of the record schema, the one that this project was founded on, and the one released five days later.
 
-In the released one, references, answers and reasoning traces may be arrays. Everything else is the same, and a record
-that follows both is one of 0.2.0.
+In the released one, references, answers and reasoning traces may be arrays. Everything else is the
+same, and a record that follows both is one of 0.2.0.
 
-There is one Struct for every object of the schema. Fields are in the order of the schema's `properties`, which is the
-order of the normal form. An optional field defaults to `UNSET`, so that absence and `null` stay apart until the normal
-form unites them. A test compares every field, type and bound with the schema file: the file decides, the Structs are
-its fast form.
+There is one Struct for every object of the schema. Fields are in the order of the schema's
+`properties`, which is the order of the normal form. An optional field defaults to `UNSET`, so that
+absence and `null` stay apart until the normal form unites them. A test compares every field, type
+and bound with the schema file: the file decides, the Structs are its fast form.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ _LABELS: Final = labels_of("0.2.0")
 
 SCHEMA: Final = Schema(
     name="0.2.0",
-    about="the version that fastrec began with: one reference and one answer as text, `interactions`",
+    about="the version that fastrec began with: one reference and one answer as text, "
+    "`interactions`",
     label="instance_level_eval_0.2.0",
     labels=_LABELS,
     record=Record,
@@ -132,7 +133,8 @@ _KNOWN: Final = len(Record.__struct_fields__)
 
 def _claims(record: Any) -> bool:
     """Whether a record that decodes is surely of the released version: not of 0.2.0, and not of a later one."""
-    asked, output = record.input, record.output
+    asked = record.input
+    output = record.output
     texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]
     if all(text.__class__ is not list for text in texts):
         return False
@@ -144,7 +146,9 @@ def _claims(record: Any) -> bool:
         or any(value.__class__ is not str for value in (record.metadata or {}).values())
     ):
         return True
-    unknown = [name for name in record.__struct_fields__[_KNOWN:] if getattr(record, name) is not UNSET]
+    unknown = [
+        name for name in record.__struct_fields__[_KNOWN:] if getattr(record, name) is not UNSET
+    ]
     if unknown == ["evaluation_result_id"] and record.evaluation_result_id.__class__ is str:
         return False  # one of 0.3.0, whatever its label says
     return bool(unknown) or record.schema_version in _LABELS

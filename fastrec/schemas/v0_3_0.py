@@ -1,7 +1,7 @@
 """Version 0.3.0 of the record schema, which is also that of 0.2.2 and 0.2.3; and 0.2.1, without `evaluation_result_id`.
 
-Since 0.2.1 there are no unknown keys at the root, `messages` instead of `interactions`, arrays, and only text in
-`metadata`.
+Since 0.2.1 there are no unknown keys at the root, `messages` instead of `interactions`, arrays, and
+only text in `metadata`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ else:
         for field in msgspec.structs.fields(Record)
         if field.name != "evaluation_result_id"
     ]
-    Record021 = msgspec.defstruct("Record021", _FIELDS, bases=(Base,), module=__name__, kw_only=True)
+    Record021 = msgspec.defstruct(
+        "Record021", _FIELDS, bases=(Base,), module=__name__, kw_only=True
+    )
 
 
 _LABELS: Final = labels_of("0.2.2", "0.2.3", "0.3.0")
@@ -101,7 +103,9 @@ def _claims(record: Any) -> bool:
 
 def has_new_null(record: Any) -> bool:
     """Whether a field is null that cannot be null in the released 0.2.0."""
-    asked, output, evaluation = record.input, record.output, record.evaluation
+    asked = record.input
+    output = record.output
+    evaluation = record.evaluation
     fields = record.sample_hash, record.metadata, asked.formatted, asked.choices
     if None in (*fields, evaluation.num_turns, evaluation.tool_calls_count):
         return True
@@ -121,7 +125,8 @@ SCHEMA: Final = Schema(
 
 V0_2_1: Final = Schema(
     name="0.2.1",
-    about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in `metadata`",
+    about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in "
+    "`metadata`",
     label="0.2.1",
     labels=_EARLIER,
     record=Record021,

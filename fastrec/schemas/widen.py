@@ -1,7 +1,8 @@
 """Structs with fields for unknown keys: the schema allows further keys everywhere, and producers use them.
 
-The new fields come after the known ones, by code point, as in the normal form. The first record with unknown keys takes
-the slow path; the widened class then decodes the following ones at full speed.
+The new fields come after the known ones, by code point, as in the normal form. The first record
+with unknown keys takes the slow path; the widened class then decodes the following ones at full
+speed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.schema import Base, Free, compile_function, rewrite_hint
 
-# Count the strings of a record: its keys, and the texts among its values. The decoder silently keeps the last of two
-# equal keys, so a record with fewer strings than its line has lost a key. The function is generated from the types of a
-# record class: an object of a few fields is counted in less time than one call takes.
+# Count the strings of a record: its keys, and the texts among its values. The decoder silently
+# keeps the last of two equal keys, so a record with fewer strings than its line has lost a key. The
+# function is generated from the types of a record class: an object of a few fields is counted in
+# less time than one call takes.
 
 _NULL: Final = type(None)
 _STRINGS: Final[dict[frozenset[Any], str]] = {
@@ -68,7 +70,10 @@ def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
 
 
 def _object_counts(kind: Any, name: str, depth: int) -> Iterator[str]:
-    """Yield the lines of code that count the strings of the object or objects in a variable; it may be null."""
+    """Yield the lines of code that count the strings of the object or objects in a variable.
+
+    It may be null.
+    """
     indent = "    " * depth
     struct = _struct_in(kind)
     assert struct
@@ -105,7 +110,8 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 
 
 def _count_free(value: Any) -> int:
-    strings, values = 0, [value]
+    strings = 0
+    values = [value]
     for one in values:  # which grows meanwhile
         kind = type(one)  # half the time of `one.__class__`, since types vary from value to value
         if kind is str:
@@ -146,11 +152,17 @@ def widen(
     for field in msgspec.structs.fields(struct):
 
         def replace(hint: Any, path: str = f"{path}.{field.name}".lstrip(".")) -> Any:
-            return widen(hint, unknown, path) if isinstance(hint, type) and issubclass(hint, Base) else hint
+            return (
+                widen(hint, unknown, path)
+                if isinstance(hint, type) and issubclass(hint, Base)
+                else hint
+            )
 
         hint = rewrite_hint(field.type, replace)
         if hint is not field.type:
-            fields.append((field.name, hint, msgspec.NODEFAULT if field.required else field.default))
+            fields.append(
+                (field.name, hint, msgspec.NODEFAULT if field.required else field.default)
+            )
     rename: dict[str, str] = {}
     for number, key in enumerate(sorted(unknown.get(path, ()))):
         plain = key.isidentifier() and not key.startswith("unknown_") and not hasattr(struct, key)
@@ -161,7 +173,13 @@ def widen(
         return struct
     # A redefined field keeps its position; a new one goes to the end.
     return msgspec.defstruct(  # type: ignore[return-value]
-        struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
+        struct.__name__,
+        fields,
+        bases=(struct,),
+        module=struct.__module__,
+        kw_only=True,
+        rename=rename,
+        gc=False,
     )
 
 
@@ -169,11 +187,15 @@ class LearningDecoder:
     """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
 
     def __init__(
-        self, record: type[Any], never: Collection[str] = (), hints: Mapping[str, Any] = types.MappingProxyType({})
+        self,
+        record: type[Any],
+        never: Collection[str] = (),
+        hints: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
         """Decode records of this class. `never` and `hints` are about unknown keys of the root.
 
-        Those of `never` are not learned. Those of `hints` are, but a line with a value of another type is refused.
+        Those of `never` are not learned. Those of `hints` are, but a line with a value of another
+        type is refused.
         """
         self._record = record
         self._never = frozenset(never)
@@ -185,10 +207,13 @@ class LearningDecoder:
         self._use(record)
 
     def learn(self, unknown: Mapping[str, Collection[str]]) -> None:
-        """Turn unknown keys into fields of a new record class; `unknown` has them by the path of their object.
+        """Turn unknown keys into fields of a new record class.
 
-        A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
-        input with new keys in every record spends almost no time on decoders that do not help.
+        `unknown` has them by the path of their object.
+
+        A class and its decoder take a millisecond or two to build, so the wait for the next one
+        doubles each time: input with new keys in every record spends almost no time on decoders
+        that do not help.
         """
         if not unknown:
             return
@@ -218,11 +243,21 @@ class LearningDecoder:
 
     @cached_property
     def parts(self) -> tuple[Decode, Decode]:
-        """The decoders of records with an integer in place of their input, and of inputs alone; made at first use."""
+        """The decoders of records with an integer in place of their input, and of inputs alone.
+
+        Made at first use.
+        """
         record = self._known
-        asked = next(field.type for field in msgspec.structs.fields(record) if field.name == "input")
+        asked = next(
+            field.type for field in msgspec.structs.fields(record) if field.name == "input"
+        )
         without = msgspec.defstruct(
-            record.__name__, [("input", int)], bases=(record,), module=record.__module__, kw_only=True, gc=False
+            record.__name__,
+            [("input", int)],
+            bases=(record,),
+            module=record.__module__,
+            kw_only=True,
+            gc=False,
         )
         return msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
 

@@ -1,39 +1,46 @@
 r"""Borders between questions, the cuts between parts that are chosen from them, and those between regions.
 
-**Borders.** A question is an `evaluation_name` and a `sample_hash`. Its *prefix* is the beginning of its records' keys
-up to the end of the later one of these fields. A *border* is such a prefix and the size of the records that have it. In
-the default sort order, these are all records of the question; if other fields come first, a question has several
-borders. The records of a border are adjacent, and their keys are exactly those from `prefix` up to `prefix + FF`:
+**Borders.** A question is an `evaluation_name` and a `sample_hash`. Its *prefix* is the beginning
+of its records' keys up to the end of the later one of these fields. A *border* is such a prefix and
+the size of the records that have it. In the default sort order, these are all records of the
+question; if other fields come first, a question has several borders. The records of a border are
+adjacent, and their keys are exactly those from `prefix` up to `prefix + FF`:
 
-- A key in this range begins with the prefix, and the next byte, if any, is not FF. So the prefix ends with an end mark
-  in this key, too, and not with the first half of an escaped NUL. The fields up to there are the same.
+- A key in this range begins with the prefix, and the next byte, if any, is not FF. So the prefix
+  ends with an end mark in this key, too, and not with the first half of an escaped NUL. The fields
+  up to there are the same.
 - Conversely, no field begins with FF, so a key with these fields is in the range.
 
-A longer string may have the same prefix in bytes: `b\0…` is encoded as `b 00 FF …`. It sorts after the range.
+A longer string may have the same prefix in bytes: `b\0…` is encoded as `b 00 FF …`. It sorts after
+the range.
 
-**Cuts between parts** depend on the content alone, and a change moves only cuts near it. Each border has a *rank* that
-depends on its key alone. Borders between two values of the first sort field (by default: between two evaluations) come
-first, in order of the fingerprint of that value; then the others, in order of
-the fingerprint of their prefix. In this order, a border becomes a cut if the range between its neighbouring cuts is
-larger than 1.5 × the part size, and both halves are at least 0.5 × the part size. It follows:
+**Cuts between parts** depend on the content alone, and a change moves only cuts near it. Each
+border has a *rank* that depends on its key alone. Borders between two values of the first sort
+field (by default: between two evaluations) come first, in order of the fingerprint of that value;
+then the others, in order of the fingerprint of their prefix. In this order, a border becomes a cut
+if the range between its neighbouring cuts is larger than 1.5 × the part size, and both halves are
+at least 0.5 × the part size. It follows:
 
-- Parts are at least 0.5 × the part size, if there are several. A part larger than 1.5 × has no border in its middle,
-  so one border holds all of it but less than the part size. So parts are smaller than 2 × the part size, unless a
-  single question is larger than the part size.
-- Changes within an evaluation that is larger than the part size before and after move no cut outside of it. Borders of
-  evaluations are tried first, so until then it is within one range. A border beside it has more than the part size on
-  that side, so only the size of the other side decides: at least 0.5 × the part size is enough. After that, less
-  than this is left of other evaluations on each side of it in its range, and no cut fits there.
+- Parts are at least 0.5 × the part size, if there are several. A part larger than 1.5 × has no
+  border in its middle, so one border holds all of it but less than the part size. So parts are
+  smaller than 2 × the part size, unless a single question is larger than the part size.
+- Changes within an evaluation that is larger than the part size before and after move no cut
+  outside of it. Borders of evaluations are tried first, so until then it is within one range. A
+  border beside it has more than the part size on that side, so only the size of the other side
+  decides: at least 0.5 × the part size is enough. After that, less than this is left of other
+  evaluations on each side of it in its range, and no cut fits there.
 
-Borders that cannot become cuts are not held in memory: those that have a border of lower rank on either side, at a
-distance of at most 0.25 × the part size. Proof: the places in a range that leave enough on both sides form a stretch
-longer than 0.5 × the part size. If it includes such a border, it includes one of the two others as well, which would
-have become a cut before. About 6 borders per part remain, however many questions there are.
+Borders that cannot become cuts are not held in memory: those that have a border of lower rank on
+either side, at a distance of at most 0.25 × the part size. Proof: the places in a range that leave
+enough on both sides form a stretch longer than 0.5 × the part size. If it includes such a border,
+it includes one of the two others as well, which would have become a cut before. About 6 borders per
+part remain, however many questions there are.
 
-A small corpus gets smaller parts, so that several processes can make them (`Limits.fewest_parts`). So when it doubles,
-its cuts move.
+A small corpus gets smaller parts, so that several processes can make them (`Limits.fewest_parts`).
+So when it doubles, its cuts move.
 
-**Regions** only divide the work between tasks. They do not change the corpus, so they are cut at approximate quantiles.
+**Regions** only divide the work between tasks. They do not change the corpus, so they are cut at
+approximate quantiles.
 """
 
 from __future__ import annotations
@@ -86,7 +93,8 @@ class BorderSizes:
         first = 0
         while first < len(keys):
             if keys[first] >= self._end:
-                prefix, size = self._prefix(keys[first]), 0
+                prefix = self._prefix(keys[first])
+                size = 0
                 self._end = prefix + END
                 self.borders.append((prefix, size))
             else:
@@ -118,13 +126,17 @@ _WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the f
 _SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
 
-def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str]) -> list[bytes]:
+def choose_cuts(
+    borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str]
+) -> list[bytes]:
     """Choose the keys at which all parts but the first begin, given all borders in order.
 
-    Consecutive borders with equal prefixes are added up. If there would be more parts than `Limits.most_parts`, or more
-    borders would have to be held than `Limits.most_borders`, the part size is doubled until it fits.
+    Consecutive borders with equal prefixes are added up. If there would be more parts than
+    `Limits.most_parts`, or more borders would have to be held than `Limits.most_borders`, the part
+    size is doubled until it fits.
     """
-    first_field, most_parts = prefix_maker(sort_fields[:1]), current_limits().most_parts
+    first_field = prefix_maker(sort_fields[:1])
+    most_parts = current_limits().most_parts
     total = 0
 
     def ranked() -> Iterator[_Candidate]:
@@ -137,7 +149,8 @@ def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequenc
                 continue
             last = prefix
             if prefix >= first_field_end:
-                # The cut is at the value itself, so that it stays where it is if questions are added in front.
+                # The cut is at the value itself, so that it stays where it is if questions are
+                # added in front.
                 value = first_field(prefix)
                 first_field_end = value + END
                 yield fingerprint(value), total, value
@@ -158,24 +171,28 @@ def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequenc
 class _Candidates:
     """The borders that can become cuts.
 
-    `_window` holds the latest borders, as far back as `_reach`, without those that have one of lower rank after them.
-    So their ranks increase. Each has one of lower rank before it, except perhaps the first.
+    `_window` holds the latest borders, as far back as `_reach`, without those that have one of
+    lower rank after them. So their ranks increase. Each has one of lower rank before it, except
+    perhaps the first.
     """
 
     def __init__(self, part_bytes: int) -> None:
-        # The size of the corpus is known at the end. Until then, borders are held for the smallest part size that it
-        # may have.
+        # The size of the corpus is known at the end. Until then, borders are held for the smallest
+        # part size that it may have.
         self._sizes = _part_sizes(part_bytes)
         self.part_bytes = self._sizes.pop()
         self._reach = self.part_bytes // 4
         self._fewest = current_limits().fewest_parts
         self._most = current_limits().most_borders
         self._window: deque[_Candidate] = deque()
-        self._first_leads = False  # whether the first one in the window has none of lower rank before it
+        self._first_leads = (
+            False  # whether the first one in the window has none of lower rank before it
+        )
         self._found: list[_Candidate] = []
 
     def add(self, candidates: Iterable[_Candidate]) -> None:
-        window, found = self._window, self._found
+        window = self._window
+        found = self._found
         for candidate in candidates:
             position = candidate[1]
             while window and window[0][1] < position - self._reach:
@@ -230,7 +247,9 @@ def part_size_for(text_bytes: int, part_bytes: int) -> int:
     [16, 16, 32, 32, 64]
     """
     *larger, smallest = _part_sizes(part_bytes)
-    return next((size for size in larger if text_bytes >= current_limits().fewest_parts * size), smallest)
+    return next(
+        (size for size in larger if text_bytes >= current_limits().fewest_parts * size), smallest
+    )
 
 
 def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:
@@ -239,21 +258,29 @@ def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[by
     for _, position, key in by_rank:
         after = bisect_right(ends, position, 1, len(ends) - 1)
         low, high = ends[after - 1], ends[after]
-        if 2 * (high - low) > 3 * part_bytes and 2 * (position - low) >= part_bytes <= 2 * (high - position):
+        if 2 * (high - low) > 3 * part_bytes and 2 * (position - low) >= part_bytes <= 2 * (
+            high - position
+        ):
             ends.insert(after, position)
             keys[position] = key
     return [keys[position] for position in ends[1:-1]]
 
 
 class RegionSample:
-    """The first keys of blocks of all runs, with the sizes of these blocks. Its memory is bounded."""
+    """The first keys of blocks of all runs, with the sizes of these blocks.
+
+    Its memory is bounded.
+    """
 
     def __init__(self, most: int = _SAMPLED_BLOCKS) -> None:
         self._most = most
         self._blocks: list[tuple[bytes, int]] = []
 
     def add(self, fences: Sequence[Fence], data_bytes: int) -> None:
-        sizes = (end - start for start, end in pairwise([*(fence.data_offset for fence in fences), data_bytes]))
+        sizes = (
+            end - start
+            for start, end in pairwise([*(fence.data_offset for fence in fences), data_bytes])
+        )
         self._blocks.extend(zip((fence.key for fence in fences), sizes, strict=True))
         while len(self._blocks) > self._most:
             self._thin()
@@ -270,7 +297,8 @@ class RegionSample:
     def cuts(self, total_bytes: int, region_bytes: int, also: Iterable[bytes] = ()) -> list[bytes]:
         """Choose the keys at which all regions but the first begin, with those in `also`.
 
-        Sampled sizes are scaled to `total_bytes`, the size of all runs. Regions hold at most about `region_bytes`.
+        Sampled sizes are scaled to `total_bytes`, the size of all runs. Regions hold at most about
+        `region_bytes`.
         """
         blocks = sorted(self._blocks)
         sampled = max(1, sum(size for _, size in blocks))

@@ -2,7 +2,8 @@
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
-The highest bit of the length says that the body is compressed: files that are kept for the next run are.
+The highest bit of the length says that the body is compressed: files that are kept for the next run
+are.
 
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
@@ -20,7 +21,9 @@ from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
-_MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
+_MOST_VIEWS: Final = (
+    256  # per writev: systems accept more, but this many are still in the cache for the checksum
+)
 _LENGTH: Final = 4
 _HEAD: Final = _LENGTH + 8
 _COMPRESSED: Final = 1 << 31  # bit of the length
@@ -32,7 +35,10 @@ _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
 class ViewsWriter:
-    """Writes a temporary file from many buffers without joining them. The file exists once the context is left."""
+    """Writes a temporary file from many buffers without joining them.
+
+    The file exists once the context is left.
+    """
 
     def __init__(self, path: str, *, compressed: bool = False) -> None:
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress if compressed else None
@@ -49,10 +55,18 @@ class ViewsWriter:
                 self._digest.update(view)
 
     def write_block(self, rows: Any) -> None:
-        block, mark = _encode(rows), 0
+        block = _encode(rows)
+        mark = 0
         if self._compress:
-            block, mark = self._compress(block), _COMPRESSED
-        self.write([memoryview((len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])
+            block = self._compress(block)
+            mark = _COMPRESSED
+        self.write(
+            [
+                memoryview(
+                    (len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block
+                )
+            ]
+        )
 
     def hash(self) -> str:
         """128-bit xxh3 of the content."""
@@ -88,10 +102,16 @@ class BlockReader:
     """
 
     def __init__(
-        self, path: str, start: int, end: int, stretch: int, decode: Callable[[bytes | memoryview], Any] = _decode
+        self,
+        path: str,
+        start: int,
+        end: int,
+        stretch: int,
+        decode: Callable[[bytes | memoryview], Any] = _decode,
     ) -> None:
         self._path = path
-        self._position, self._end = start, end
+        self._position = start
+        self._end = end
         self._stretch = stretch
         self._decode = decode
         self._data = b""  # what was read
@@ -102,25 +122,37 @@ class BlockReader:
         return self._position >= self._end and self._begin >= len(self._data)
 
     def stop(self) -> None:
-        self._position, self._data, self._begin = self._end, b"", 0
+        self._position = self._end
+        self._data = b""
+        self._begin = 0
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks of the next stretch, which are decoded one by one; a caller may stop after any of them."""
+        """Yield the blocks of the next stretch, which are decoded one by one.
+
+        A caller may stop after any of them.
+        """
         if self._block_end() > len(self._data):
             self._read_stretch()
         view = memoryview(self._data)
         while self._data and (end := self._block_end()) <= len(view):
-            begin, body = self._begin, self._begin + _HEAD
+            begin = self._begin
+            body = self._begin + _HEAD
             if xxh3_64_digest(view[body:end]) != view[begin + _LENGTH : body]:
                 offset = self._position - len(view) + begin
-                raise DamagedFileError(self._path, f"the block at byte {offset:,} does not match its checksum")
+                raise DamagedFileError(
+                    self._path, f"the block at byte {offset:,} does not match its checksum"
+                )
             try:
                 is_compressed = self._length() & _COMPRESSED
-                block = self._decode(zstandard.decompress(view[body:end]) if is_compressed else view[body:end])
+                block = self._decode(
+                    zstandard.decompress(view[body:end]) if is_compressed else view[body:end]
+                )
             except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
                 if is_out_of_memory(exc):
                     raise
-                raise DamagedFileError(self._path, f"a block is not of the expected form: {exc}") from exc
+                raise DamagedFileError(
+                    self._path, f"a block is not of the expected form: {exc}"
+                ) from exc
             self._begin = end
             if end == len(view):
                 self._data, self._begin = b"", 0  # freed: it may be some time until the next read
@@ -131,13 +163,17 @@ class BlockReader:
         return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
 
     def _length(self) -> int:
-        """The length of the next block, perhaps with a mark; 0 if it was not read yet, or not completely."""
+        """The length of the next block, perhaps with a mark.
+
+        0 if it was not read yet, or not completely.
+        """
         head = self._data[self._begin : self._begin + _LENGTH]
         return int.from_bytes(head, "big") if len(head) == _LENGTH else 0
 
     def _read_stretch(self) -> None:
         # A block that was cut off is read to its end, and a small rest is read at once.
-        missing, left = self._block_end() - len(self._data), self._end - self._position
+        missing = self._block_end() - len(self._data)
+        left = self._end - self._position
         if missing > left:
             raise DamagedFileError(self._path, f"it ends at byte {self._end:,}, inside a block")
         size = max(self._stretch, missing)
@@ -148,7 +184,10 @@ class BlockReader:
 
 
 def read_blocks(path: str, size: int | None = None) -> Iterator[Any]:
-    """Yield the blocks of a file, whose size need not be given; DamagedFileError if it is damaged or missing."""
+    """Yield the blocks of a file, whose size need not be given.
+
+    DamagedFileError if it is damaged or missing.
+    """
     if size is None:
         try:
             size = storage_of(path).size_of(path)

@@ -1,11 +1,13 @@
 """Gather the records of a key range from runs and parts: merged, without duplicates, window by window.
 
 1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
-2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded however many
-   duplicates the runs hold. A run is not compressed, and is open only during a read. A part is compressed as a whole,
-   so it is decompressed from the front, by the reader that checks everything. Its columns are its index.
-3. A window ends where it has enough text, or at the lowest key for which some cursor may have further records. What
-   each cursor contributes to a window is already sorted, and Python's sort is fast on sorted stretches.
+2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded
+   however many duplicates the runs hold. A run is not compressed, and is open only during a read. A
+   part is compressed as a whole, so it is decompressed from the front, by the reader that checks
+   everything. Its columns are its index.
+3. A window ends where it has enough text, or at the lowest key for which some cursor may have
+   further records. What each cursor contributes to a window is already sorted, and Python's sort is
+   fast on sorted stretches.
 
 `gather_keys` does the same with keys and sizes alone, and does not read texts.
 """
@@ -46,14 +48,18 @@ class _RunData:
 
     def __init__(self, path: str, start: int, end: int, stretch: int, *, turns: int) -> None:
         self._path = path
-        self._position, self._end = start, end
+        self._position = start
+        self._end = end
         self._stretch = stretch
         self._turns = turns
         self._size = 0  # of what was read
         self._ahead = _NOTHING  # data from the position on that was read
 
     def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
-        """Take the next texts. Read a whole stretch if that is more, but no more than is `known` to be needed."""
+        """Take the next texts.
+
+        Read a whole stretch if that is more, but no more than is `known` to be needed.
+        """
         size = sum(sizes)
         missing = size - len(self._ahead)
         if missing > 0:
@@ -95,8 +101,13 @@ class PartTexts:
         self._ahead = _NOTHING
 
     def take(self, sizes: Sequence[int], _known: int | None = None) -> list[memoryview]:
-        """Take the next texts. Only a text that lies in several blocks is copied: blocks mostly end with a line."""
-        texts, ahead, start = list[memoryview](), self._ahead, 0
+        """Take the next texts.
+
+        Only a text that lies in several blocks is copied: blocks mostly end with a line.
+        """
+        texts = list[memoryview]()
+        ahead = self._ahead
+        start = 0
         for size, gap in zip(sizes, self._gaps):  # noqa: B905 - there are gaps of later texts, too
             if gap:
                 self._position += gap
@@ -108,7 +119,9 @@ class PartTexts:
             if end > len(ahead):
                 joined = [ahead[start:]]
                 while (missing := end - len(ahead)) > 0:
-                    ahead, start, end = memoryview(self._next_block()), 0, missing
+                    ahead = memoryview(self._next_block())
+                    start = 0
+                    end = missing
                     joined.append(ahead[:missing])
                 texts.append(memoryview(b"".join(joined)))
             else:
@@ -141,12 +154,15 @@ class PartTexts:
             if self._blocks is None:
                 self._blocks = shard_at(self._path).read_text()
             block = next(filter(None, self._blocks), b"")
-        except ShardCorruptError as exc:  # its cause may be an OSError, which some libraries raise for corrupt data
+        except (
+            ShardCorruptError
+        ) as exc:  # its cause may be an OSError, which some libraries raise for corrupt data
             raise DamagedFileError(self._path, exc.reason) from exc
         except ShardError as exc:
             cause = exc.__cause__
             if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
-                raise cause from None  # the file may be intact: a connection broke, or there were too many open files
+                # the file may be intact: a connection broke, or there were too many open files
+                raise cause from None
             raise DamagedFileError(self._path, exc.reason) from exc
         if not block and not at_end:
             raise DamagedFileError(self._path, "its text ends too early")
@@ -168,8 +184,10 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     index: str = ""  # path of the index; that of the run if empty
     is_part: bool = False  # whether the path is that of a published part, compressed as a whole
     removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
-    is_input: bool = False  # whether the part is one of a trusted corpus, which may have more text, and not of the base
-    columns: str = ""  # path of the columns of a part, which are its index; the other index says what they lack
+    # whether the part is one of a trusted corpus, which may have more text, and not of the base
+    is_input: bool = False
+    # path of the columns of a part, which are its index; the other index says what they lack
+    columns: str = ""
     has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
 
 
@@ -182,7 +200,11 @@ class PartReader(Protocol):
     @property
     def at_end(self) -> bool: ...
 
-    def read(self) -> Iterator[tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]]: ...
+    def read(
+        self,
+    ) -> Iterator[
+        tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]
+    ]: ...
 
     def stop(self) -> None: ...
 
@@ -201,7 +223,9 @@ class _Taken(msgspec.Struct):
 
     def __iadd__(self, other: Self) -> Self:
         if other.origins:
-            self.origins |= {len(self.keys) + position: each for position, each in other.origins.items()}
+            self.origins |= {
+                len(self.keys) + position: each for position, each in other.origins.items()
+            }
         self.keys += other.keys
         self.sizes += other.sizes
         self.fingerprints += other.fingerprints
@@ -240,9 +264,12 @@ class _Cursor:
     ) -> None:
         """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
-        self._path, self._is_part = run_slice.path, run_slice.is_part
+        self._path = run_slice.path
+        self._is_part = run_slice.is_part
         self._data: PartTexts | _RunData | None = None
-        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
+        self._with_rows = with_rows or bool(
+            run_slice.removed
+        )  # the row of a record with one copy has its piece
         part = None
         if run_slice.columns:
             assert open_part
@@ -250,8 +277,12 @@ class _Cursor:
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
             index_bytes = run_slice.index_end - run_slice.index_start
-            least_index = max(stretch // 4, 64)  # an index of 100 KB is then read at once, and not in ten steps
-            index_stretch = max(min(stretch * index_bytes // max(end - start, 1), stretch), least_index)
+            least_index = max(
+                stretch // 4, 64
+            )  # an index of 100 KB is then read at once, and not in ten steps
+            index_stretch = max(
+                min(stretch * index_bytes // max(end - start, 1), stretch), least_index
+            )
             if run_slice.is_part:
                 self._data = PartTexts(run_slice.path, end, part.gaps if part else None)
             else:
@@ -263,7 +294,9 @@ class _Cursor:
             self._decode_rows = self._decode_fingerprints = list  # they are not encoded
         else:
             index = run_slice.index or index_of(run_slice.path)
-            self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
+            self.index = index_reader(
+                index, run_slice.index_start, run_slice.index_end, index_stretch
+            )
         self._removed = frozenset(run_slice.removed)
         self._share = shared_origins.share
         self._low, self._high = low, high
@@ -283,7 +316,9 @@ class _Cursor:
         """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
         while not self.index.at_end and (not self._has_enough() or self.keys[0] == self.keys[-1]):
             for keys, sizes, fingerprints, rows, origins in self.index.read():
-                if self._low is not None and keys[-1] < self._low:  # with many records, there are blocks without fences
+                if (
+                    self._low is not None and keys[-1] < self._low
+                ):  # with many records, there are blocks without fences
                     if self._data:
                         self._data.skip(sum(sizes))
                     continue
@@ -291,7 +326,9 @@ class _Cursor:
                     self._rows += self._decode_rows(rows)
                     if origins:
                         base = self._number + len(self.keys)
-                        self._origins += [(base + position, self._share(each)) for position, each in origins]
+                        self._origins += [
+                            (base + position, self._share(each)) for position, each in origins
+                        ]
                         self._held_origins += sum(len(each) for _, each in origins)
                 self.keys += keys
                 self._sizes += sizes
@@ -350,7 +387,8 @@ class _Cursor:
         del self._origins[first:]
 
     def _pop(self, count: int) -> _Taken:
-        keys, sizes = self.keys[:count], self._sizes[:count]
+        keys = self.keys[:count]
+        sizes = self._sizes[:count]
         taken = _Taken(keys, sizes, self._fingerprints[:count], self._rows[:count], {}, [])
         del self.keys[:count], self._sizes[:count], self._fingerprints[:count], self._rows[:count]
         self._held -= self._bytes_of(keys, sizes)
@@ -394,15 +432,26 @@ def whole_run(run: Run) -> RunSlice:
 
 
 def part_slice(
-    path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = (), *, columns: str = ""
+    path: str,
+    text_bytes: int,
+    index: str,
+    index_bytes: int,
+    removed: Iterable[int] = (),
+    *,
+    columns: str = "",
 ) -> RunSlice:
     """Take a published part without the records that come from removed pieces alone."""
     pieces = tuple(sorted(removed))
-    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns)
+    return RunSlice(
+        path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns
+    )
 
 
 class Fences:
-    """Finds fences of runs by keys. It remembers the last ones, because most ranges begin where another one ended."""
+    """Finds fences of runs by keys.
+
+    It remembers the last ones, because most ranges begin where another one ended.
+    """
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._keys = [[fence.key for fence in run.fences] for run in runs]
@@ -410,7 +459,11 @@ class Fences:
 
     def places(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[int, int]]:
         """By run, the numbers of the first fences at or above two keys."""
-        return zip(self._find(low or b""), map(len, self._keys) if high is None else self._find(high), strict=True)
+        return zip(
+            self._find(low or b""),
+            map(len, self._keys) if high is None else self._find(high),
+            strict=True,
+        )
 
     def _find(self, key: bytes) -> list[int]:
         if key != self._last:
@@ -423,29 +476,47 @@ class Fences:
         return self._found
 
 
-def slice_run(run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None) -> RunSlice | None:
+def slice_run(
+    run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None
+) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none.
 
-    A caller with many runs and ranges gives the numbers of the first fences at or above `low` and `high`.
+    A caller with many runs and ranges gives the numbers of the first fences at or above `low` and
+    `high`.
     """
     fences = run.fences
     if run.part:
-        return whole_run(run) if (low is None or low <= run.last) and (not high or fences[0].key < high) else None
+        return (
+            whole_run(run)
+            if (low is None or low <= run.last) and (not high or fences[0].key < high)
+            else None
+        )
     at, beyond = found or next(Fences([run]).places(low, high))
-    first = max(at - 1, 0)  # the block before the first fence at or above `low` may reach into the range
+    first = max(
+        at - 1, 0
+    )  # the block before the first fence at or above `low` may reach into the range
     if first >= beyond:
         return None
     start = fences[first]
     end = fences[beyond] if beyond < len(fences) else Fence(b"", run.index_bytes, run.data_bytes)
-    return RunSlice(run.path, start.index_offset, end.index_offset, start.data_offset, end.data_offset)
+    return RunSlice(
+        run.path, start.index_offset, end.index_offset, start.data_offset, end.data_offset
+    )
 
 
 def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | None:
-    """Find the blocks of a merged run that hold some consecutive regions; None if there are none."""
+    """Find the blocks of a merged run that hold some consecutive regions.
+
+    None if there are none.
+    """
     bounds = memoryview(run.bounds).cast("Q")
     index_start, data_start = bounds[2 * first_region : 2 * first_region + 2]
     index_end, data_end = bounds[2 * last_region + 2 : 2 * last_region + 4]
-    return None if index_start == index_end else RunSlice(run.path, index_start, index_end, data_start, data_end)
+    return (
+        None
+        if index_start == index_end
+        else RunSlice(run.path, index_start, index_end, data_start, data_end)
+    )
 
 
 def gather(
@@ -460,9 +531,9 @@ def gather(
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can be false for a single
-    slice of a trusted part, which has every key only once. With `turns`, runs only pass through the page cache.
-    `open_part` is needed for parts with columns.
+    A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can
+    be false for a single slice of a trusted part, which has every key only once. With `turns`, runs
+    only pass through the page cache. `open_part` is needed for parts with columns.
     """
     shared_origins = SharedOrigins()
     for found in _windows(
@@ -480,8 +551,12 @@ def gather(
 
 
 def _merged(found: _Taken, shared_origins: SharedOrigins) -> Window:
-    keys, rows, texts = found.keys, found.rows, found.texts
-    order, origins, groups = in_order(keys, rows, lambda index: bytes(texts[index]), found.origins, shared_origins)
+    keys = found.keys
+    rows = found.rows
+    texts = found.texts
+    order, origins, groups = in_order(
+        keys, rows, lambda index: bytes(texts[index]), found.origins, shared_origins
+    )
     return Window(
         [keys[index] for index in order],
         [rows[index] for index in order],
@@ -501,13 +576,22 @@ def gather_keys(
 ) -> Iterator[tuple[list[bytes], list[int]]]:
     """Yield keys and sizes of the records that `gather` yields, in windows that take about `window_bytes` of memory.
 
-    Records with equal keys are in no certain order. Those of equal size and fingerprint are duplicates.
+    Records with equal keys are in no certain order. Those of equal size and fingerprint are
+    duplicates.
     """
     shared_origins = SharedOrigins()
     for found in _windows(
-        slices, low, high, window_bytes, shared_origins, with_texts=False, with_rows=False, open_part=open_part
+        slices,
+        low,
+        high,
+        window_bytes,
+        shared_origins,
+        with_texts=False,
+        with_rows=False,
+        open_part=open_part,
     ):
-        keys, sizes = found.keys, found.sizes
+        keys = found.keys
+        sizes = found.sizes
         size_of = dict(zip(keys, sizes, strict=True))
         if len(size_of) == len(keys):
             keys.sort()

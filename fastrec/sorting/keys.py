@@ -6,21 +6,24 @@ r"""Sort keys: one `bytes` object per record, so that comparing keys as bytes gi
     sample_id, str   03, then as a string
     a metric         if there is none, 00; else 01, then as a string
 
-UTF-8 sorts by code point. The end mark 00 is less than any byte of a string, and a NUL within a string is followed by
-FF, so a prefix sorts before longer strings. No field begins with FF, so an end mark is never taken for a NUL.
+UTF-8 sorts by code point. The end mark 00 is less than any byte of a string, and a NUL within a
+string is followed by FF, so a prefix sorts before longer strings. No field begins with FF, so an
+end mark is never taken for a NUL.
 
-Keys of versions with metrics (`evaluation_result_id`) have that field, too. An evaluation and one of its metrics are a
-*scope*, which statistics are about: without a metric it is the evaluation_name, else that, 00, and the metric.
+Keys of versions with metrics (`evaluation_result_id`) have that field, too. An evaluation and one
+of its metrics are a *scope*, which statistics are about: without a metric it is the
+evaluation_name, else that, 00, and the metric.
 
-Statistics are grouped by the fields of many keys, as columns. All answers to a question are adjacent. Their keys have
-the same beginning, nearly always the same sample_id, and in the middle the model and the evaluation_id, which come
-again with the next question:
+Statistics are grouped by the fields of many keys, as columns. All answers to a question are
+adjacent. Their keys have the same beginning, nearly always the same sample_id, and in the middle
+the model and the evaluation_id, which come again with the next question:
 
     evaluation_name 00 sample_hash 00 | model_id 00 evaluation_id 00 | 03 sample_id 00
     prefix                              middle                         suffix
 
-So all keys of a question are joined and compared with those of the question before, or split at `suffix + prefix`.
-This takes a fifth of the time of splitting each key, and equal fields are one object, which is hashed once.
+So all keys of a question are joined and compared with those of the question before, or split at
+`suffix + prefix`. This takes a fifth of the time of splitting each key, and equal fields are one
+object, which is hashed once.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ END: Final = b"\xff"
 """A prefix followed by this is greater than all keys with the prefix, and not greater than any key after those."""
 
 _HAS_METRIC: Final = b"\1"
-_NEGATIVE, _NATURAL, _STRING = b"\1", b"\2", b"\3"
+_NEGATIVE = b"\1"
+_NATURAL = b"\2"
+_STRING = b"\3"
 _LENGTH_BYTES: Final = 4
 _LONGEST: Final = 2 ** (8 * _LENGTH_BYTES) - 1
 
@@ -68,7 +73,9 @@ def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
 
 def _key(record: Any) -> bytes:
     """If no string holds a NUL, one call encodes them all."""
-    name, sample_hash, model = record.evaluation_name, record.sample_hash, record.model_id
+    name = record.evaluation_name
+    sample_hash = record.sample_hash
+    model = record.model_id
     evaluation_id = record.evaluation_id
     sample_id = record.sample_id
     if sample_id.__class__ is str:
@@ -79,7 +86,9 @@ def _key(record: Any) -> bytes:
         text = f"{name}\0{sample_hash}\0{model}\0{evaluation_id}\0"
         if text.count("\0") == 4:
             return text.encode() + _integer(sample_id)
-    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + encode_sample_id(sample_id)
+    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + encode_sample_id(
+        sample_id
+    )
 
 
 def _key_with_metric(record: Any) -> bytes:
@@ -108,7 +117,10 @@ def _metric(value: str | UnsetType) -> bytes:
     return b"\0" if isinstance(value, UnsetType) else _HAS_METRIC + _string(value)
 
 
-_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {"sample_id": encode_sample_id, METRIC: _metric}
+_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "sample_id": encode_sample_id,
+    METRIC: _metric,
+}
 
 
 def field_encoder(field: str) -> Callable[[Any], bytes]:
@@ -122,11 +134,18 @@ def _integer(value: int) -> bytes:
         return _NATURAL + length.to_bytes(_LENGTH_BYTES, "big") + value.to_bytes(length, "big")
     # A negative number with more bytes is smaller, and so is one with a smaller complement.
     complement = value + (1 << 8 * length)
-    return _NEGATIVE + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big") + complement.to_bytes(length, "big")
+    return (
+        _NEGATIVE
+        + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big")
+        + complement.to_bytes(length, "big")
+    )
 
 
 def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[bytes]]:
-    """Make a function that splits a key into five encoded fields, in the default order; the first is the scope."""
+    """Make a function that splits a key into five encoded fields, in the default order.
+
+    The first is the scope.
+    """
     if tuple(order) == FIELDS:
         return _split_default
     if tuple(order) == METRIC_FIELDS:
@@ -163,7 +182,8 @@ def _joined(name: bytes, metric: bytes) -> bytes:
 
 
 def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
-    fields, position = [], 0
+    fields = []
+    position = 0
     for field in order:
         end = field_end(key, position, field)
         # A sample_id keeps its end mark, as in the default split.
@@ -199,11 +219,15 @@ def scope_of(evaluation: str, metric: str | None) -> bytes:
     >>> split_scope(scope_of("gsm8k", "exact_match"))
     ('gsm8k', 'exact_match')
     """
-    return _joined(encode_text(evaluation), b"" if metric is None else _HAS_METRIC + encode_text(metric))
+    return _joined(
+        encode_text(evaluation), b"" if metric is None else _HAS_METRIC + encode_text(metric)
+    )
 
 
 def split_scope(scope: bytes) -> tuple[str, str | None]:
-    name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)  # a NUL within a string is followed by FF
+    name, mark, metric = scope.partition(
+        b"\0" + _HAS_METRIC
+    )  # a NUL within a string is followed by FF
     return text_of(name), text_of(metric) if mark else None
 
 
@@ -215,8 +239,8 @@ def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
 def is_split(records: Iterable[tuple[Hashable, bytes]]) -> bool:
     """Whether the records of a scope and a sample_hash, given as run and sample_id, are of several questions.
 
-    A run is an evaluation_id of a model. If one run has several samples with this hash, each sample_id is a question.
-    Otherwise all records are of one question.
+    A run is an evaluation_id of a model. If one run has several samples with this hash, each
+    sample_id is a question. Otherwise all records are of one question.
 
     >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")]), is_split([("run 1", b"a"), ("run 1", b"b")])
     (False, True)
@@ -278,7 +302,12 @@ class KeyColumns(msgspec.Struct):
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
 
     def add_group(
-        self, scope: bytes, sample_hash: bytes, models: Sequence[bytes], evaluation_ids: Sequence[bytes], id_: bytes
+        self,
+        scope: bytes,
+        sample_hash: bytes,
+        models: Sequence[bytes],
+        evaluation_ids: Sequence[bytes],
+        id_: bytes,
     ) -> None:
         count = len(models)
         self.scopes += [scope] * count
@@ -318,7 +347,9 @@ class _Splitter:
     def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
         self._split = split
         self._width = width  # fields of a key
-        self._known: dict[bytes, tuple[bytes, bytes]] = {}  # by middle of a key: model_id and evaluation_id
+        self._known: dict[
+            bytes, tuple[bytes, bytes]
+        ] = {}  # by middle of a key: model_id and evaluation_id
         self._last: list[bytes] = []  # the middles of the last question
         self._models: Sequence[bytes] = ()
         self._evaluation_ids: Sequence[bytes] = ()
@@ -326,7 +357,8 @@ class _Splitter:
     def split(self, keys: Sequence[bytes]) -> KeyColumns:
         columns = KeyColumns()
         plain = 0  # where the keys begin that were not split yet
-        first, count = 0, len(keys)
+        first = 0
+        count = len(keys)
         while first + _FEW < count:
             name, sample_hash, _ = keys[first].split(b"\0", 2)
             if sample_hash in keys[first + _FEW] and b"\0\xff" not in keys[first]:
@@ -336,7 +368,9 @@ class _Splitter:
                 if self._find_runs(keys[first:end], size, fields):
                     if plain < first:
                         columns += self._split_plainly(keys[plain:first])
-                    columns.add_group(fields[0], fields[1], self._models, self._evaluation_ids, fields[4])
+                    columns.add_group(
+                        fields[0], fields[1], self._models, self._evaluation_ids, fields[4]
+                    )
                     plain = end
                 first = end
             else:
@@ -347,41 +381,59 @@ class _Splitter:
 
     def _split_plainly(self, keys: Sequence[bytes]) -> KeyColumns:
         """Split keys at all NULs at once, if these are end marks; else one by one."""
-        joined, width = b"".join(keys), self._width
+        joined = b"".join(keys)
+        width = self._width
         fields = joined.split(b"\0")
         sample_ids = fields[4::width]
-        # All but integers and escaped NULs: up to the first key with one of those, every field is where it should be.
+        # All but integers and escaped NULs: up to the first key with one of those, every field is
+        # where it should be.
         if b"\0\xff" in joined or len(fields) != width * len(keys) + 1 or min(sample_ids) < b"\3":
             return KeyColumns.of(map(self._split, keys))
         scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
         if width > len(FIELDS):
             metrics = fields[5::width]
-            scopes = [b"%b\0%b" % both if both[1] else both[0] for both in zip(scopes, metrics, strict=True)]
+            scopes = [
+                b"%b\0%b" % both if both[1] else both[0]
+                for both in zip(scopes, metrics, strict=True)
+            ]
         columns = [scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids]]
-        if len(keys) > _MANY and hashes[0] == hashes[-1]:  # of one question: the same values need memory only once
+        if (
+            len(keys) > _MANY and hashes[0] == hashes[-1]
+        ):  # of one question: the same values need memory only once
             known: dict[bytes, bytes] = {}
             columns = [[known.setdefault(value, value) for value in column] for column in columns]
         return KeyColumns.grouped(*columns)
 
     def _find_runs(self, keys: Sequence[bytes], size: int, fields: Sequence[bytes]) -> bool:
-        """Find model_id and evaluation_id of all keys of a question; return whether they have the same suffix.
+        """Find model_id and evaluation_id of all keys of a question.
+
+        Return whether they have the same suffix.
 
         `size` is that of the prefix that they share, and `fields` are those of the first key.
         """
         middle_end = size + len(fields[2]) + len(fields[3]) + 2
-        prefix, suffix = keys[0][:size], keys[0][middle_end:]
-        if keys[1:2] and keys[1].startswith(keys[0][:middle_end]):  # several metrics or several sample_ids
+        prefix = keys[0][:size]
+        suffix = keys[0][middle_end:]
+        if keys[1:2] and keys[1].startswith(
+            keys[0][:middle_end]
+        ):  # several metrics or several sample_ids
             return False
         joined = b"".join(keys)
-        # Fields are self-delimiting, so joined keys can be read in one way only: if these are the bytes, these are the
-        # keys. Usually the same models have answered all questions. This takes a sixth of the time of what follows.
-        if len(keys) == len(self._last) and joined == prefix + (suffix + prefix).join(self._last) + suffix:
+        # Fields are self-delimiting, so joined keys can be read in one way only: if these are the
+        # bytes, these are the keys. Usually the same models have answered all questions. This takes
+        # a sixth of the time of what follows.
+        if (
+            len(keys) == len(self._last)
+            and joined == prefix + (suffix + prefix).join(self._last) + suffix
+        ):
             return True
         middles = joined[size : -len(suffix)].split(suffix + prefix)
         if len(middles) != len(keys) or not joined.endswith(suffix) or not self._learn(middles):
             return False
         self._last = middles
-        self._models, self._evaluation_ids = zip(*[self._known[middle] for middle in middles], strict=True)
+        self._models, self._evaluation_ids = zip(
+            *[self._known[middle] for middle in middles], strict=True
+        )
         return True
 
     def _learn(self, middles: Sequence[bytes]) -> bool:

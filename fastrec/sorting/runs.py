@@ -1,16 +1,17 @@
 """Runs: records in normal form on disk, sorted by key and then by their bytes, without duplicates.
 
-A run is two files. The data file holds the texts of its records. The index holds the rest, in blocks, so that keys can
-be read without texts. A part that is kept for the next run has such an index, too. A part of a trusted corpus can be
-the data file of a run, and its columns the index.
+A run is two files. The data file holds the texts of its records. The index holds the rest, in
+blocks, so that keys can be read without texts. A part that is kept for the next run has such an
+index, too. A part of a trusted corpus can be the data file of a run, and its columns the index.
 
     block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
 
-Rows are encoded apart, so a reader of keys need not decode them. A `Fence` is the first key of a block. With fences, a
-range of keys is found with one read of each file.
+Rows are encoded apart, so a reader of keys need not decode them. A `Fence` is the first key of a
+block. With fences, a range of keys is found with one read of each file.
 
-A record with one copy has its origin, a piece and a line, in its row. If there are several copies, it also has an entry
-in `origins`. Nothing is forgotten when duplicates are merged, so a record stays when one of its shards goes.
+A record with one copy has its origin, a piece and a line, in its row. If there are several copies,
+it also has an entry in `origins`. Nothing is forgotten when duplicates are merged, so a record
+stays when one of its shards goes.
 
     origins  {position of the record: ((piece, first line in it, copies in it), …)}
 """
@@ -72,7 +73,8 @@ def without(
 ) -> tuple[list[int], list[Any], OriginsByPosition]:
     """Leave out the copies of removed pieces.
 
-    Return the positions of the records that have other copies, their rows, and their origins by their new positions.
+    Return the positions of the records that have other copies, their rows, and their origins by
+    their new positions.
     """
     kept: list[int] = []
     new_rows: list[Any] = []
@@ -100,7 +102,9 @@ BLOCK_ROWS: Final = 128
 
 _encode_rows = msgspec.msgpack.Encoder().encode
 decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
-_decode_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Origins]]]).decode
+_decode_block = msgspec.msgpack.Decoder(
+    tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Origins]]]
+).decode
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -115,7 +119,12 @@ class IndexWriter:
     """Writes an index. The file exists once the context is left."""
 
     def __init__(
-        self, path: str, block_rows: int = BLOCK_ROWS, *, fenced: bool = True, compressed: bool = False
+        self,
+        path: str,
+        block_rows: int = BLOCK_ROWS,
+        *,
+        fenced: bool = True,
+        compressed: bool = False,
     ) -> None:
         self._file = ViewsWriter(path, compressed=compressed)
         self._block_rows = block_rows
@@ -144,7 +153,9 @@ class IndexWriter:
         rows: Sequence[Any],
         origins: OriginsByPosition,
     ) -> None:
-        self._origins += [(len(self._keys) + position, each) for position, each in sorted(origins.items())]
+        self._origins += [
+            (len(self._keys) + position, each) for position, each in sorted(origins.items())
+        ]
         self.records += len(keys)
         self._keys += keys
         self._sizes += sizes
@@ -158,22 +169,32 @@ class IndexWriter:
 
     def _write_blocks(self, least: int) -> None:
         """Write full blocks, and the rest too if it has at least `least` records."""
-        first, count, origins = 0, len(self._keys), self._origins
+        first = 0
+        count = len(self._keys)
+        origins = self._origins
         while count - first >= least:
             end = min(first + self._block_rows, count)
-            keys, sizes = self._keys[first:end], self._sizes[first:end]
+            keys = self._keys[first:end]
+            sizes = self._sizes[first:end]
             if self._fenced:
                 self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
             fingerprints = pack(f"<{end - first}Q", *self._fingerprints[first:end])
             rows = _encode_rows(self._rows[first:end])
-            some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))] if origins else []
+            some = (
+                origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
+                if origins
+                else []
+            )
             some = [(position - first, each) for position, each in some]
             self._file.write_block((keys, sizes, fingerprints, rows, some))
             self.data_offset += sum(sizes)
             first = end
         del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
         if origins:
-            self._origins = [(position - first, each) for position, each in origins[bisect_left(origins, (first,)) :]]
+            self._origins = [
+                (position - first, each)
+                for position, each in origins[bisect_left(origins, (first,)) :]
+            ]
 
     def __enter__(self) -> Self:
         return self
@@ -194,7 +215,9 @@ def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
     return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
-_BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their checksum and their fingerprints
+_BATCH_BYTES: Final = (
+    1 << 18
+)  # texts that are still in the cache for their checksum and their fingerprints
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -221,7 +244,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     @property
     def files(self) -> tuple[FileDigest, ...]:
         index = FileDigest(index_of(self.path), self.index_bytes, self.index_hash)
-        return (index,) if self.part else (FileDigest(self.path, self.data_bytes, self.data_hash), index)
+        return (
+            (index,)
+            if self.part
+            else (FileDigest(self.path, self.data_bytes, self.data_hash), index)
+        )
 
 
 def index_of(path: str) -> str:
@@ -235,25 +262,33 @@ def in_order(
     origins: Mapping[int, Origins] | None = None,
     shared_origins: SharedOrigins | None = None,
 ) -> tuple[list[int], OriginsByPosition, list[tuple[int, int]]]:
-    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest piece, and of that the first.
+    """Sort records by key, then by their bytes.
 
-    `text` returns the bytes of a record; it is only called where keys are equal. `origins` are of records that already
-    have several copies.
+    Of duplicates, keep the one of the lowest piece, and of that the first.
 
-    Return the positions of the records to keep, in order; the origins of those with several copies, by position among
-    those to keep; and where records with equal keys begin and end among those to keep.
+    `text` returns the bytes of a record; it is only called where keys are equal. `origins` are of
+    records that already have several copies.
+
+    Return the positions of the records to keep, in order; the origins of those with several copies,
+    by position among those to keep; and where records with equal keys begin and end among those to
+    keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     in_sorted_order = [keys[index] for index in order]
-    repeated = compress(range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None)))
-    known, share = origins or {}, (shared_origins or SharedOrigins()).share
+    repeated = compress(
+        range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None))
+    )
+    known = origins or {}
+    share = (shared_origins or SharedOrigins()).share
     kept: list[int] = []
     kept_origins: OriginsByPosition = {}
     groups: list[tuple[int, int]] = []
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
         kept += order[done:start]
-        several = sorted([(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]])
+        several = sorted(
+            [(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]]
+        )
         first = len(kept)
         for equal in _duplicates(several):
             if len(equal) > 1:
@@ -264,7 +299,9 @@ def in_order(
         done = end
     kept += order[done:]
     if known:
-        kept_origins = {to: known[index] for to, index in enumerate(kept) if index in known} | kept_origins
+        kept_origins = {
+            to: known[index] for to, index in enumerate(kept) if index in known
+        } | kept_origins
     return kept, kept_origins, groups
 
 
@@ -287,7 +324,9 @@ _Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its lin
 def _duplicates(several: list[_Found]) -> list[list[_Found]]:
     if several[0][0] == several[-1][0]:
         return [several]
-    starts = [number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]]
+    starts = [
+        number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]
+    ]
     return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
 
 
@@ -317,11 +356,15 @@ def spill(
     starts = [0, *ends[:-1]]
     fingerprints: list[int] = []
     with memoryview(text) as view:
-        order, origins, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
+        order, origins, _ = in_order(
+            keys, rows, lambda index: bytes(view[starts[index] : ends[index]])
+        )
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
             for first in range(0, len(order), batch):
-                views = [view[starts[index] : ends[index]] for index in order[first : first + batch]]
+                views = [
+                    view[starts[index] : ends[index]] for index in order[first : first + batch]
+                ]
                 data.write(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:

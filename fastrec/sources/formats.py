@@ -1,11 +1,13 @@
 """The compression of a shard: detect it by the first bytes, never by the name, and decompress.
 
-Names are less reliable than magic numbers: downloads lose or gain a suffix, and clients decompress on the fly. So
-`detect` uses only the first bytes; the suffix only serves for a notice if the two disagree.
+Names are less reliable than magic numbers: downloads lose or gain a suffix, and clients decompress
+on the fly. So `detect` uses only the first bytes; the suffix only serves for a notice if the two
+disagree.
 
-Input that is shorter than a magic number but begins like one (`(`, `B`, `P*M`, 0x1F …) counts as that format, whose
-decompressor then reports it as truncated. No record begins with these bytes, so no valid line is lost, and a download
-that stopped after two bytes is never taken for text. Empty input is plain: it has no lines.
+Input that is shorter than a magic number but begins like one (`(`, `B`, `P*M`, 0x1F …) counts as
+that format, whose decompressor then reports it as truncated. No record begins with these bytes, so
+no valid line is lost, and a download that stopped after two bytes is never taken for text. Empty
+input is plain: it has no lines.
 
     format     text of all of         checked by
     zstd       frames, skippable too  the walk over blocks; content size and checksum if the frame has them
@@ -13,10 +15,10 @@ that stopped after two bytes is never taken for text. Empty input is plain: it h
     bz2        streams                CRC-32 of each block and stream
     xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
 
-Text comes in blocks of at most four megabytes, however well it is compressed. Input that does not end after a whole
-frame or member raises ShardTruncatedError; bytes that violate the format or a checksum raise ShardCorruptError. Both
-come after the text before them, except for the last block of it, so nothing may be used before the iterator is
-exhausted.
+Text comes in blocks of at most four megabytes, however well it is compressed. Input that does not
+end after a whole frame or member raises ShardTruncatedError; bytes that violate the format or a
+checksum raise ShardCorruptError. Both come after the text before them, except for the last block of
+it, so nothing may be used before the iterator is exhausted.
 """
 
 from __future__ import annotations
@@ -56,9 +58,13 @@ _SUFFIXES: Final = {
 
 _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
-    *((bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)),  # 3.1.2: skippable frames
+    *(
+        (bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)
+    ),  # 3.1.2: skippable frames
     (b"\x1f\x8b", Format.GZIP),  # RFC 1952, 2.3.1: ID1, ID2
-    *((b"BZh%d" % level, Format.BZ2) for level in range(1, 10)),  # bzip2 has no RFC: "BZh" and the block size
+    *(
+        (b"BZh%d" % level, Format.BZ2) for level in range(1, 10)
+    ),  # bzip2 has no RFC: "BZh" and the block size
     (b"\xfd7zXZ\x00", Format.XZ),  # The .xz File Format 1.1.0, 2.1.1.1: Header Magic Bytes
 )
 
@@ -75,19 +81,36 @@ def detect(head: bytes) -> Format:
 
 
 def format_of_name(path: str) -> Format | None:
-    return next((format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)), None)
+    return next(
+        (format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)),
+        None,
+    )
 
 
-def text_of(raw: Iterator[bytes], path: str, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
-    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says."""
+def text_of(
+    raw: Iterator[bytes], path: str, max_window: int, text_bytes: int = TEXT_BYTES
+) -> Iterator[bytes]:
+    """Detect the compression by the first bytes, and decompress.
+
+    Refuse what is neither text nor as its name says.
+    """
     head = b""
-    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):  # a pipe may give one byte at a time
+    while len(head) < MAGIC_BYTES and (
+        block := next(raw, b"")
+    ):  # a pipe may give one byte at a time
         head = head + block if head else block
-    format_, promised = detect(head), format_of_name(path)
-    if format_ is Format.PLAIN and promised not in (None, Format.PLAIN) and not is_text(head[:_TEXT_SAMPLE]):
+    format_ = detect(head)
+    promised = format_of_name(path)
+    if (
+        format_ is Format.PLAIN
+        and promised not in (None, Format.PLAIN)
+        and not is_text(head[:_TEXT_SAMPLE])
+    ):
         assert promised is not None
         raise ShardCorruptError(path, f"is neither {promised.value}, as its name says, nor text", 0)
-    return decompress(format_, chain((head,), raw), path=path, max_window=max_window, text_bytes=text_bytes)
+    return decompress(
+        format_, chain((head,), raw), path=path, max_window=max_window, text_bytes=text_bytes
+    )
 
 
 def is_text(head: bytes) -> bool:
@@ -107,7 +130,10 @@ def decompress(
     max_window: int = MAX_WINDOW,
     text_bytes: int = TEXT_BYTES,
 ) -> Iterator[bytes]:
-    """Decompress raw blocks of any size; `max_window` limits the memory of a zstd window or an xz dictionary."""
+    """Decompress raw blocks of any size.
+
+    `max_window` limits the memory of a zstd window or an xz dictionary.
+    """
     if format_ is Format.PLAIN:
         return iter(blocks)
     raw = RawBytes(iter(blocks), path)
@@ -118,16 +144,34 @@ def decompress(
     return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)
 
 
-_TO_LINES: Final = "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
+_TO_LINES: Final = (
+    "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
+)
 _UNPACK: Final = "unpack it, and give the *.jsonl files in it"
 
 COLUMNS_MAGIC: Final = b"fastrec\1"
 _FOREIGN: Final = (
-    (COLUMNS_MAGIC, "a file of columns", "give the directory of the corpus, or its parts by *.jsonl*"),
+    (
+        COLUMNS_MAGIC,
+        "a file of columns",
+        "give the directory of the corpus, or its parts by *.jsonl*",
+    ),
     (b"PAR1", "Parquet", f"`fastrec import` reads that of lighteval; {_TO_LINES}"),
-    (b"ARROW1", "Arrow", "polars.read_ipc('{path}').write_ndjson('records.jsonl') turns its rows into lines"),
-    (b"FEA1", "Feather", "pandas.read_feather('{path}').to_json('records.jsonl', orient='records', lines=True)"),
-    (b"\xff\xff\xff\xff", "an Arrow stream", "datasets.Dataset.from_file('{path}').to_json('records.jsonl')"),
+    (
+        b"ARROW1",
+        "Arrow",
+        "polars.read_ipc('{path}').write_ndjson('records.jsonl') turns its rows into lines",
+    ),
+    (
+        b"FEA1",
+        "Feather",
+        "pandas.read_feather('{path}').to_json('records.jsonl', orient='records', lines=True)",
+    ),
+    (
+        b"\xff\xff\xff\xff",
+        "an Arrow stream",
+        "datasets.Dataset.from_file('{path}').to_json('records.jsonl')",
+    ),
     (b"PK\x03\x04", "a zip archive", f"`fastrec import` reads .eval logs; else {_UNPACK}"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
     *(
@@ -143,7 +187,11 @@ _FOREIGN: Final = (
     (b"\x89HDF", "HDF5", "write its rows as JSON, one per line"),
     (b"\x93NUMPY", "a NumPy array", "write its rows as JSON, one per line"),
     (b"%PDF-", "PDF", "give the data that it was made from"),
-    (b"version https://git-lfs", "a pointer of Git LFS", "`git lfs pull` downloads the file itself"),
+    (
+        b"version https://git-lfs",
+        "a pointer of Git LFS",
+        "`git lfs pull` downloads the file itself",
+    ),
 )
 """First bytes, what such a file is, and what to do with it."""
 _TAR: Final = 257, b"ustar"
@@ -153,7 +201,10 @@ _COLUMN: Final = re.compile(r"[^\W\d][\w .:()%/-]{0,63}")
 
 
 def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """Pass on text from its beginning; ForeignFormatError if it is not JSON Lines, told by its first lines."""
+    """Pass on text from its beginning.
+
+    ForeignFormatError if it is not JSON Lines, told by its first lines.
+    """
     head = b""
     # Nearly all shards begin with a record: these cost nothing more.
     while len(head) < _HEAD_BYTES and not head.startswith(b'{"') and (block := next(text, b"")):
@@ -166,16 +217,25 @@ def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:
 def why_foreign(head: bytes, path: str) -> str | None:
     """What a file is instead of JSON Lines, and what reads it; None if it may be JSON Lines.
 
-    If any of the first lines looks like an object, it is: other lines may be damaged, and are judged one by one.
+    If any of the first lines looks like an object, it is: other lines may be damaged, and are
+    judged one by one.
     """
-    found = next((row[1:] for row in _FOREIGN if head.startswith(row[0])), None) or _foreign_text(head)
+    found = next((row[1:] for row in _FOREIGN if head.startswith(row[0])), None) or _foreign_text(
+        head
+    )
     if found is None and head[_TAR[0] :].startswith(_TAR[1]):
         found = "a tar archive", _UNPACK
-    return f"is {found[0]}, not JSON Lines: {found[1].replace('{path}', shown(path))}" if found else None
+    return (
+        f"is {found[0]}, not JSON Lines: {found[1].replace('{path}', shown(path))}"
+        if found
+        else None
+    )
 
 
 def _foreign_text(head: bytes) -> tuple[str, str] | None:
-    lines = [line for line in map(bytes.strip, head.removeprefix(codecs.BOM_UTF8).split(b"\n")) if line]
+    lines = [
+        line for line in map(bytes.strip, head.removeprefix(codecs.BOM_UTF8).split(b"\n")) if line
+    ]
     first, last = (lines[0], lines[-1]) if lines else (b"", b"")
     # The last item of an array has no comma after it.
     others = lines[:-2] if first.startswith(b"[") and last.startswith(b"]") else lines
@@ -184,8 +244,13 @@ def _foreign_text(head: bytes) -> tuple[str, str] | None:
     if first.lower().startswith(_MARKUP):
         return "HTML or XML", "perhaps the error page of a download: download the file again"
     if first == b"{" and len(lines) > 1 and lines[1].startswith(b'"'):
-        return "one JSON document over many lines", "jq -c . '{path}' > records.jsonl makes it one line"
-    if first == b"[" or (first.startswith(b"[") and (len(lines) == 1 or first.endswith((b",", b"{")))):
+        return (
+            "one JSON document over many lines",
+            "jq -c . '{path}' > records.jsonl makes it one line",
+        )
+    if first == b"[" or (
+        first.startswith(b"[") and (len(lines) == 1 or first.endswith((b",", b"{")))
+    ):
         return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
     for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
         if _is_table(head, delimiter):
@@ -199,7 +264,9 @@ def _is_table(head: bytes, delimiter: str) -> bool:
 
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
-        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row]
+        rows = [
+            row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row
+        ]
     except (UnicodeDecodeError, csv.Error):
         return False
     names, *others = rows[: -1 if len(head) == _HEAD_BYTES else None] or [[]]

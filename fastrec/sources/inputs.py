@@ -1,16 +1,18 @@
 """Discover input: expand the names that the user gives into files, directories, globs, `-` and URLs.
 
-`find_files` finds files of any kind, such as logs: a directory stands for all files in it. `find_shards` finds shards:
+`find_files` finds files of any kind, such as logs: a directory stands for all files in it.
+`find_shards` finds shards:
 
 1. Collect the names: the arguments, then the lines of `files_from`.
-2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory stands for its
-   `*.jsonl*` files at any depth, sorted.
+2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory
+   stands for its `*.jsonl*` files at any depth, sorted.
 3. Drop files that were given before, by any name or link, with a notice.
 4. Report everything that is missing in one error.
 
-Hidden files are skipped, links to directories are not followed, and URLs follow the same rules. In a store, a published
-corpus stands for the parts that its manifest names: other files may be leftovers of a killed run. A corpus without a
-manifest is not finished yet, and is reported as a problem.
+Hidden files are skipped, links to directories are not followed, and URLs follow the same rules. In
+a store, a published corpus stands for the parts that its manifest names: other files may be
+leftovers of a killed run. A corpus without a manifest is not finished yet, and is reported as a
+problem.
 
 Names are str as the operating system gives them: bytes that are not UTF-8 are lone surrogates.
 """
@@ -29,7 +31,14 @@ import msgspec
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, counted, listed, shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
 from fastrec.sources.shard import STDIN, Listed, Shard, shard_at
-from fastrec.storage import file_in, is_url, join, parent_and_name, storage_of, without_file_protocol
+from fastrec.storage import (
+    file_in,
+    is_url,
+    join,
+    parent_and_name,
+    storage_of,
+    without_file_protocol,
+)
 
 if TYPE_CHECKING:
     from fastrec.storage.object_store import FoundObject, ObjectStore
@@ -52,7 +61,10 @@ def _store() -> ObjectStore:
 
 
 def find_files(paths: Iterable[str]) -> list[AnyFile]:
-    """Find the files of all names, each once, in the order given; UsageError if a name stands for nothing."""
+    """Find the files of all names, each once, in the order given.
+
+    UsageError if a name stands for nothing.
+    """
     found: dict[str, AnyFile] = {}
     problems: list[str] = []
     for path in paths:
@@ -64,7 +76,9 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
         for file in files:
             found.setdefault(file.path, file)
     if problems:
-        raise UsageError("\n".join(["some input cannot be used:", *(f"  {line}" for line in problems)]))
+        raise UsageError(
+            "\n".join(["some input cannot be used:", *(f"  {line}" for line in problems)])
+        )
     return list(found.values())
 
 
@@ -72,7 +86,11 @@ def _why_no_files(name: str) -> str:
     if is_url(name):
         return "there is nothing of this name"  # in a store, a directory is what its files make it
     if os.path.isdir(name):  # noqa: PTH112 - as below
-        return "the directory has no files but hidden ones" if os.listdir(name) else "the directory is empty"  # noqa: PTH208
+        return (
+            "the directory has no files but hidden ones"
+            if os.listdir(name)  # noqa: PTH208
+            else "the directory is empty"
+        )
     return "no file matches this pattern" if _is_pattern(name) else "no such file or directory"
 
 
@@ -97,10 +115,15 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
 
 
 def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out."""
+    """Yield all folders of a tree, each with the names of its files, sorted.
+
+    Hidden files and folders are left out.
+    """
 
     def complain(exc: OSError) -> None:
-        problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
+        problems.append(
+            f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}"
+        )
 
     for folder, folders, names in os.walk(directory, onerror=complain):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -151,11 +174,16 @@ def check_format(manifest: str, document: dict[str, Any]) -> None:
     found = document.get("format")
     if isinstance(found, int) and found != MANIFEST_FORMAT:
         reads = f"this version of fastrec reads {MANIFEST_FORMAT}"
-        raise CorpusError(manifest, f"its format is {found}, and {reads}: normalize its shards again")
+        raise CorpusError(
+            manifest, f"its format is {found}, and {reads}: normalize its shards again"
+        )
 
 
 def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
-    """Read the manifest of a corpus, given its files; None if the folder has none, or one of another program."""
+    """Read the manifest of a corpus, given its files.
+
+    None if the folder has none, or one of another program.
+    """
     path = join(folder, _MANIFEST)
     if _MANIFEST not in names and (is_url(path) or not os.path.lexists(path)):
         return None
@@ -163,16 +191,22 @@ def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
     try:
         document = msgspec.json.decode(data)
         is_ours = isinstance(document, dict) and "fastrec" in document
-        if not is_ours and not any(name.startswith("summary") and name.endswith(".json") for name in names):
+        if not is_ours and not any(
+            name.startswith("summary") and name.endswith(".json") for name in names
+        ):
             return None
         file_in(folder, _MANIFEST, path)
         check_format(path, document if isinstance(document, dict) else {})
         manifest = msgspec.convert(document, _Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         advice = "Restore it; or give its *.jsonl* files by a pattern, to read them without it"
-        raise CorpusError(path, f"is not a manifest, so the parts of this corpus are unknown: {exc}. {advice}") from exc
+        raise CorpusError(
+            path, f"is not a manifest, so the parts of this corpus are unknown: {exc}. {advice}"
+        ) from exc
     if (records := sum(part.records for part in manifest.parts)) != manifest.records:
-        raise CorpusError(path, f"says {manifest.records:,} records, but its parts have {records:,}")
+        raise CorpusError(
+            path, f"says {manifest.records:,} records, but its parts have {records:,}"
+        )
     return manifest
 
 
@@ -186,28 +220,46 @@ class _Search:
         self.damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
 
     def shards_in(self, folders: Iterable[tuple[str, Collection[str]]]) -> Iterator[str]:
-        """Yield the paths of the shards in folders: *.jsonl* files; in a corpus, only its parts, by its manifest."""
+        """Yield the paths of the shards in folders: *.jsonl* files.
+
+        In a corpus, only its parts, by its manifest.
+        """
         unnamed: dict[str, list[str]] = {}  # by corpus
         for folder, names in folders:
-            before = f"{folder}/" if is_url(folder) else join(folder, "")  # a key may have two slashes
-            paths = [before + name for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
-            if corpus := next((above for above in _folders_above(folder) if above in unnamed), None):
+            before = (
+                f"{folder}/" if is_url(folder) else join(folder, "")
+            )  # a key may have two slashes
+            paths = [
+                before + name
+                for name in sorted(names)
+                if ".jsonl" in name and not name.startswith(".")
+            ]
+            if corpus := next(
+                (above for above in _folders_above(folder) if above in unnamed), None
+            ):
                 unnamed[corpus] += paths
             elif manifest := _manifest_in(folder, names):
-                parts = {file_in(folder, part.file, join(folder, _MANIFEST)): part for part in manifest.parts}
+                parts = {
+                    file_in(folder, part.file, join(folder, _MANIFEST)): part
+                    for part in manifest.parts
+                }
                 known = {*parts, join(folder, manifest.rejects.file) if manifest.rejects else ""}
                 unnamed[folder] = [path for path in paths if path not in known]
                 self.parts |= {os.path.normpath(path): part for path, part in parts.items()}
                 yield from parts
             elif is_url(folder) and _UNFINISHED in names:
-                self.problems.append(f"{shown(folder)}: an unfinished corpus: run `normalize` again, or leave it out")
+                self.problems.append(
+                    f"{shown(folder)}: an unfinished corpus: run `normalize` again, or leave it out"
+                )
             else:
                 yield from paths
         for corpus, paths in unnamed.items():
             if paths:
-                files, some = counted(len(paths), "file"), listed(list(map(shown, paths)), _MOST_UNNAMED)
+                files = counted(len(paths), "file")
+                some = listed(list(map(shown, paths)), _MOST_UNNAMED)
                 self.notices.append(
-                    f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not name "
+                    f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not "
+                    "name "
                     f"{'is' if len(paths) == 1 else 'are'} not read: {some}"
                 )
 
@@ -228,7 +280,10 @@ class _Search:
             raise UsageError("\n".join(["some input cannot be used:", *lines, _ADVICE]))
         if self.damages:
             (path, reason), *others = self.damages
-            lines = [f"this part of a corpus {reason}", *(f"{shown(path)}: {reason}" for path, reason in others)]
+            lines = [
+                f"this part of a corpus {reason}",
+                *(f"{shown(path)}: {reason}" for path, reason in others),
+            ]
             lines.append("`fastrec verify` lists everything that is wrong with a corpus")
             raise CorpusError(path, "\n".join(lines))
 
@@ -238,7 +293,9 @@ def _folders_above(folder: str) -> Iterator[str]:
         yield folder
 
 
-def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
+def shards_below(
+    directory: str, is_shard: Callable[[str], bool]
+) -> tuple[list[str], dict[str, Shard]]:
     """List all objects below a directory, and by path the shards among them, told by their names."""
     found = _store().find(directory)
     shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
@@ -276,21 +333,30 @@ def _shards(found: Sequence[FoundObject]) -> list[Shard]:
     """Detect the formats of objects; their first bytes are read concurrently."""
     filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
     formats = {
-        path: detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error
+        path: detect(head)
+        if isinstance(head, bytes)
+        else None  # reading the shard will report the error
         for path, head in zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True)
     }
-    return [Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found]
+    return [
+        Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found
+    ]
 
 
 _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden files are skipped."
 
 
-def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
+def find_shards(
+    paths: Iterable[str], *, files_from: str | None = None
+) -> tuple[list[Shard], list[str]]:
     """Find the shards of all names, in the order given and without duplicates, and notices for the user."""
     names = list(paths)
     if files_from is not None:
         if files_from == STDIN and STDIN in names:
-            raise UsageError("standard input cannot be both a shard and the list of shards: use a file for one of them")
+            raise UsageError(
+                "standard input cannot be both a shard and the list of shards: use a file for one "
+                "of them"
+            )
         names += _listed(files_from)
     if not names:
         raise UsageError("no input: name files, directories, globs, or - for standard input")
@@ -298,10 +364,16 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     shards: list[Shard] = []
     notices = search.notices
     seen: dict[object, str] = {}
-    for shard, identity in (pair for name in names for pair in _shards_of(without_file_protocol(name), search)):
+    for shard, identity in (
+        pair for name in names for pair in _shards_of(without_file_protocol(name), search)
+    ):
         path = shard.path
         if identity in seen:
-            same = "given more than once" if path == seen[identity] else f"the same file as {shown(seen[identity])}"
+            same = (
+                "given more than once"
+                if path == seen[identity]
+                else f"the same file as {shown(seen[identity])}"
+            )
             notices.append(f"{shown(path)} is {same}: counted once")
             continue
         seen[identity] = path
@@ -359,7 +431,9 @@ def _shard_paths(name: str, search: _Search) -> list[str]:
         found += _shard_paths_in(path, search) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
     if not found:
         problem = (
-            "no such file, and no file matches it as a glob" if is_pattern else "the directory has no *.jsonl* files"
+            "no such file, and no file matches it as a glob"
+            if is_pattern
+            else "the directory has no *.jsonl* files"
         )
         search.problems.append(f"{shown(name)}: {problem}")
     # `**` matches a file and also its directory.
@@ -367,11 +441,14 @@ def _shard_paths(name: str, search: _Search) -> list[str]:
 
 
 def _shard_paths_in(directory: str, search: _Search) -> list[str]:
-    # A dangling link is kept, so that it is reported as missing instead of skipped; so is a part that is no file.
+    # A dangling link is kept, so that it is reported as missing instead of skipped; so is a part
+    # that is no file.
     return sorted(
         path
         for path in search.shards_in(walk(directory, search.problems))
-        if os.path.isfile(path) or not os.path.exists(path) or os.path.normpath(path) in search.parts  # noqa: PTH110, PTH113
+        if os.path.isfile(path)  # noqa: PTH113
+        or not os.path.exists(path)  # noqa: PTH110
+        or os.path.normpath(path) in search.parts
     )
 
 

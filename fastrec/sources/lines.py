@@ -5,14 +5,18 @@ r"""Cut blocks of text into chunks of whole lines, without parsing: a line ends 
 
 1. Small blocks are joined.
 2. A UTF-8 byte order mark at byte 0 of the text is dropped; its three bytes still count in offsets.
-3. Each step searches for the last newline backwards. The bytes up to it are added to `whole`, the rest to `tail`.
-4. When they fill a chunk, `whole` is joined. This is the only copy of the text here. A block of whole lines that is
-   about as large as a chunk becomes one as it is: the reader of zstd makes such blocks.
+3. Each step searches for the last newline backwards. The bytes up to it are added to `whole`, the
+   rest to `tail`.
+4. When they fill a chunk, `whole` is joined. This is the only copy of the text here. A block of
+   whole lines that is about as large as a chunk becomes one as it is: the reader of zstd makes such
+   blocks.
 
-A line longer than `max_line_bytes` is yielded as a `LongLine`: it is measured to its end, but never held.
+A line longer than `max_line_bytes` is yielded as a `LongLine`: it is measured to its end, but never
+held.
 
-A plain file can be read in byte ranges. A range owns the lines that start in it, so `line_start` of its two ends gives
-exactly its bytes, and any cut of a file into ranges assigns every line to one range.
+A plain file can be read in byte ranges. A range owns the lines that start in it, so `line_start` of
+its two ends gives exactly its bytes, and any cut of a file into ranges assigns every line to one
+range.
 """
 
 from __future__ import annotations
@@ -38,7 +42,9 @@ class Chunk(NamedTuple):
 
     data: bytes
     offset: int  # offset of `data` in the text; a byte order mark counts as text
-    line: int  # number of its first line, from 1; in a byte range, counted from the first line that the range owns
+    # number of its first line, from 1; in a byte range, counted from the first line that the range
+    # owns
+    line: int
 
 
 class LongLine(NamedTuple):
@@ -90,7 +96,9 @@ def count_newlines(text: bytes | memoryview) -> int:
     return newlines
 
 
-def line_start(pread: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES) -> int:
+def line_start(
+    pread: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES
+) -> int:
     """Find the offset of the first line that starts at or after `position`, or of the end of the text.
 
     `pread(size, offset)` reads up to `size` bytes of the text, and none at its end.
@@ -118,7 +126,8 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
         size += len(block)
         if size >= small_block:
             yield b"".join(small)
-            small, size = [], 0
+            small = []
+            size = 0
     if small:
         yield b"".join(small)
 
@@ -126,13 +135,17 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
 class _Cutter:
     """The state between blocks: `whole` lines for the next chunk, and the `tail`, a line without an end so far.
 
-    They hold views into the blocks instead of slices, so that text is copied only once, when a chunk is joined.
+    They hold views into the blocks instead of slices, so that text is copied only once, when a
+    chunk is joined.
     """
 
-    def __init__(self, chunk_bytes: int, max_line_bytes: int, offset: int, stats: ReadStats) -> None:
+    def __init__(
+        self, chunk_bytes: int, max_line_bytes: int, offset: int, stats: ReadStats
+    ) -> None:
         self.chunk_bytes = chunk_bytes
         self.max_line_bytes = max_line_bytes
-        # A step is never longer than the limit, so only a line that began in an earlier step can be too long.
+        # A step is never longer than the limit, so only a line that began in an earlier step can be
+        # too long.
         self.step = max(1, min(chunk_bytes, max_line_bytes))
         self.stats = stats
         self.offset = offset  # of the first byte of `whole`
@@ -169,7 +182,8 @@ class _Cutter:
 
     def _is_chunk(self, block: bytes) -> bool:
         """Whether a block consists of whole lines and is about as large as a chunk."""
-        least, most = self.chunk_bytes // 2, min(self.chunk_bytes, self.max_line_bytes)
+        least = self.chunk_bytes // 2
+        most = min(self.chunk_bytes, self.max_line_bytes)
         return least <= len(block) <= most and block.endswith(b"\n")
 
     def finish(self) -> Iterator[Chunk | LongLine]:
@@ -185,7 +199,10 @@ class _Cutter:
     def _pass_long_line(
         self, block: bytes, view: memoryview, begin: int, end: int
     ) -> Generator[Chunk | LongLine, None, int]:
-        """Drop all but the head of the current line if it is too long; return where to continue in the block."""
+        """Drop all but the head of the current line if it is too long.
+
+        Return where to continue in the block.
+        """
         newline = block.find(b"\n", begin, end)
         stop = end if newline < 0 else newline
         if self.tail_bytes + stop - begin <= self.max_line_bytes:
@@ -209,12 +226,14 @@ class _Cutter:
         self.offset += self.tail_bytes + 1  # with its newline
         self.line += 1
         self.stats.lines += 1
-        self.tail, self.tail_bytes = [], 0
+        self.tail = []
+        self.tail_bytes = 0
 
     def _end_tail(self) -> None:
         self.whole += self.tail
         self.whole_bytes += self.tail_bytes
-        self.tail, self.tail_bytes = [], 0
+        self.tail = []
+        self.tail_bytes = 0
 
     def _chunk(self, data: bytes = b"") -> Chunk:
         """Make a chunk of the whole lines, which may have been joined already."""
@@ -224,5 +243,6 @@ class _Cutter:
         self.line += lines
         self.stats.lines += lines
         self.offset += self.whole_bytes
-        self.whole, self.whole_bytes = [], 0
+        self.whole = []
+        self.whole_bytes = 0
         return chunk

@@ -1,18 +1,20 @@
 """Decompress gzip, bz2 and xz: one member (or stream) after the other, each checked to its last byte.
 
-All three libraries have the same kind of decompressor: it limits its output, and knows whether it needs input, whether
-the member has ended, and which bytes are left over. `_member_text` drives any of them. The functions around it know
-what may come before, between and after members. All decompressors, that of zstd too, read from `RawBytes`: they look
-ahead with `peek`, consume with `take`, and give back the bytes of the next frame or member. Since every byte goes
-through it, errors know their offset in the file.
+All three libraries have the same kind of decompressor: it limits its output, and knows whether it
+needs input, whether the member has ended, and which bytes are left over. `_member_text` drives any
+of them. The functions around it know what may come before, between and after members. All
+decompressors, that of zstd too, read from `RawBytes`: they look ahead with `peek`, consume with
+`take`, and give back the bytes of the next frame or member. Since every byte goes through it,
+errors know their offset in the file.
 
     blocks as they come     |........|........|....
     buffer                       [......^.............]
                                         position        offset = `position` as an offset in the file
 
-gzip uses ISA-L, which is more than twice as fast as zlib. But ISA-L (isal 1.8.0) refuses valid members if their header
-is spread over several calls and has a checksum or more than one optional field. So this module reads the header (RFC
-1952), and ISA-L the rest: deflated text, CRC-32 and length, which it verifies.
+gzip uses ISA-L, which is more than twice as fast as zlib. But ISA-L (isal 1.8.0) refuses valid
+members if their header is spread over several calls and has a checksum or more than one optional
+field. So this module reads the header (RFC 1952), and ISA-L the rest: deflated text, CRC-32 and
+length, which it verifies.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class RawBytes:
-    """A forward reader over raw blocks of any size; it buffers only as much as a caller looks ahead."""
+    """A forward reader over raw blocks of any size.
+
+    It buffers only as much as a caller looks ahead.
+    """
 
     def __init__(self, blocks: Iterator[bytes], path: str) -> None:
         self.path = path
@@ -67,13 +72,19 @@ class RawBytes:
             raise self.truncated(inside)
 
     def peek(self, count: int, ahead: int = 0) -> bytes:
-        """Return `count` bytes from `ahead` bytes further on without consuming them; fewer only at the end."""
+        """Return `count` bytes from `ahead` bytes further on without consuming them.
+
+        Fewer only at the end.
+        """
         self.need(ahead + count)
         begin = self._position + ahead
         return self._buffer[begin : begin + count]
 
     def take(self, limit: int) -> memoryview:
-        """Consume up to `limit` buffered bytes, reading more if there are none; empty only at the end."""
+        """Consume up to `limit` buffered bytes, reading more if there are none.
+
+        Empty only at the end.
+        """
         while self._position == len(self._buffer) and self.need(1):
             pass
         # A view, because the bytes go straight to a library: this saves a copy.
@@ -112,16 +123,28 @@ class RawBytes:
 
 SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
-_HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
+_HEADER_LIMIT = (
+    1 << 20
+)  # a gzip header has a name and a comment of any length, but never a megabyte
 
 _DEFLATE = 8
-_FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
+_FHCRC = 2
+_FEXTRA = 4
+_FNAME = 8
+_FCOMMENT = 16
+_RESERVED = 0xE0
 _XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
-_XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class: only the message distinguishes this case
+# lzma has one error class: only the message distinguishes this case
+_XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"
 
 
-def _member_text(raw: RawBytes, member: _Decompressor, name: str, error: type[Exception]) -> Iterator[bytes]:
-    """Yield the text of one member in blocks of at most TEXT_BYTES; `raw` is then just after the member."""
+def _member_text(
+    raw: RawBytes, member: _Decompressor, name: str, error: type[Exception]
+) -> Iterator[bytes]:
+    """Yield the text of one member in blocks of at most TEXT_BYTES.
+
+    `raw` is then just after the member.
+    """
     nothing = memoryview(b"")
     while not member.eof:
         piece = nothing
@@ -137,7 +160,10 @@ def _member_text(raw: RawBytes, member: _Decompressor, name: str, error: type[Ex
 
 
 def _new_member(raw: RawBytes, magic: bytes, kind: str) -> str:
-    """Check that a new member begins here, and return its name; the decompressor detects whether it is truncated."""
+    """Check that a new member begins here, and return its name.
+
+    The decompressor detects whether it is truncated.
+    """
     if not magic.startswith(raw.peek(len(magic))):
         format_, _, member = kind.partition(" ")
         raise raw.corrupt(f"is not {format_} where a new {member} should begin")
@@ -209,7 +235,10 @@ def xz_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
         except ShardCorruptError as exc:
             if _XZ_LIMIT_MESSAGE not in exc.reason:
                 raise
-            reason = f"needs an xz dictionary over the limit of {max_window:,} bytes: raise it with --max-window"
+            reason = (
+                f"needs an xz dictionary over the limit of {max_window:,} bytes: raise it "
+                "with --max-window"
+            )
             raise ShardLimitError(raw.path, reason, exc.offset) from exc.__cause__
         padding_at = raw.offset
         if raw.skip_zeros() % 4:

@@ -2,9 +2,9 @@
 
     names ── discover ──▶ shards ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
 
-`inputs.find_shards` discovers. Many small shards share a task; a large plain file is cut into byte ranges, which own
-the lines that start in them. A compressed shard is one slice, however large. The tasks depend on the shards only, never
-on the number of jobs.
+`inputs.find_shards` discovers. Many small shards share a task; a large plain file is cut into byte
+ranges, which own the lines that start in them. A compressed shard is one slice, however large. The
+tasks depend on the shards only, never on the number of jobs.
 
 Reading a slice, in this order:
 
@@ -14,8 +14,8 @@ Reading a slice, in this order:
 4. Cut the text into chunks of whole lines.
 5. After the last byte, check that the file has not changed since it was found.
 
-Every failure raises a ShardError with the path, possibly after some chunks: a shard counts only once it is read to its
-end.
+Every failure raises a ShardError with the path, possibly after some chunks: a shard counts only
+once it is read to its end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _LITTLE_TEXT: Final = 512 << 10  # text of zstd that is held for a caller who ho
 _SMALLEST: Final = 4 << 20  # bytes of a slice or a task
 _FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
 
-_LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others
+# the last tasks have this fraction of the text that is left, and at least of the size of the others
+_LAST: Final = 4
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
@@ -85,31 +86,43 @@ class Shard(msgspec.Struct, frozen=True):
     stream: bool = False
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
-    listed: Listed | None = None  # if it is a part of a corpus: what it must be, which is checked while it is read
+    listed: Listed | None = (
+        None  # if it is a part of a corpus: what it must be, which is checked while it is read
+    )
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
-    is_run: bool = False  # whether a trusted part is read like a run: few other ones have keys in its range
+    is_run: bool = (
+        False  # whether a trusted part is read like a run: few other ones have keys in its range
+    )
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 
     @property
     def signature(self) -> str:
-        """The signature of the file as it was found, as in `Storage.signature`; empty for a stream."""
+        """The signature of the file as it was found, as in `Storage.signature`.
+
+        Empty for a stream.
+        """
         if self.stream:
             return ""
         return f"{self.size}-{self.version}" + ("" if is_url(self.path) else f"-{self.file_id}")
 
     @property
     def splittable(self) -> bool:
-        return self.format is Format.PLAIN and not self.stream and not self.listed  # its checksum is of all bytes
+        return (
+            self.format is Format.PLAIN and not self.stream and not self.listed
+        )  # its checksum is of all bytes
 
     @property
     def estimated_text(self) -> int:
         return self.size * _EXPANSION[self.format or Format.PLAIN]
 
     def slices(self, slice_bytes: int) -> Iterator[Slice]:
-        """Cut the shard into slices of at most about `slice_bytes`; one that is not splittable is one slice.
+        """Cut the shard into slices of at most about `slice_bytes`.
 
-        The cuts depend on this shard only, so that results for its slices stay usable when other shards are added.
+        One that is not splittable is one slice.
+
+        The cuts depend on this shard only, so that results for its slices stay usable when other
+        shards are added.
         """
         slice_bytes = min(slice_bytes, max(self.size // _FEWEST, _SMALLEST))
         if not self.splittable or self.size <= slice_bytes + slice_bytes // 2:
@@ -140,7 +153,9 @@ class Shard(msgspec.Struct, frozen=True):
         stats = ReadStats() if stats is None else stats
         cut = partial(chunks, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, stats=stats)
 
-        def read() -> Iterator[Chunk | LongLine]:  # a generator of its own, so that the call refuses a wrong range
+        def read() -> Iterator[
+            Chunk | LongLine
+        ]:  # a generator of its own, so that the call refuses a wrong range
             before = stats.lines
             with self._opened() as source:
                 size = None
@@ -160,7 +175,9 @@ class Shard(msgspec.Struct, frozen=True):
     def read_text(self) -> Iterator[bytes]:
         """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
         with self._opened() as source:
-            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT)
+            yield from text_of(
+                self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT
+            )
 
     def check(self) -> ReadStats:
         """Compare a part of a corpus with what its manifest says, without decompressing it."""
@@ -174,7 +191,11 @@ class Shard(msgspec.Struct, frozen=True):
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
         """Find the offset and the length of the lines that start in a range of the file as it is now."""
         with self._opened(as_found=False) as source:
-            return (0, source.size) if (start, end) == (0, None) else self._own_bytes(source, start, end)
+            return (
+                (0, source.size)
+                if (start, end) == (0, None)
+                else self._own_bytes(source, start, end)
+            )
 
     @contextlib.contextmanager
     def _opened(self, *, as_found: bool = True) -> Iterator[Reader]:
@@ -182,7 +203,9 @@ class Shard(msgspec.Struct, frozen=True):
         if self.path == STDIN:
             if sys.stdin is None:
                 raise ShardMissingError(STDIN, "there is no standard input")
-            yield cast("Reader", sys.stdin.buffer)  # only `read` is used, since it is not splittable
+            yield cast(
+                "Reader", sys.stdin.buffer
+            )  # only `read` is used, since it is not splittable
             return
         try:
             source = (
@@ -195,17 +218,23 @@ class Shard(msgspec.Struct, frozen=True):
         with source:
             found = as_found and not self.stream and self.version
             if found and (source.size, source.version) != (self.size, self.version):
-                raise ShardError(self.path, "changed after it was found: wait until it is complete, and run again")
+                raise ShardError(
+                    self.path,
+                    "changed after it was found: wait until it is complete, and run again",
+                )
             yield source
             if not self.stream and source.has_changed():
-                raise ShardError(self.path, "changed while it was read: wait until it is complete, and run again")
+                raise ShardError(
+                    self.path, "changed while it was read: wait until it is complete, and run again"
+                )
 
     def _own_bytes(self, source: Reader, start: int, end: int | None) -> tuple[int, int]:
         try:
             first = min(source.size, line_start(source.pread, start))
             if end is None:
                 beyond = source.size
-            else:  # a range inside one huge line owns nothing: no need to look for that line's end twice
+            # a range inside one huge line owns nothing: no need to look for that line's end twice
+            else:
                 beyond = first if first >= end else min(source.size, line_start(source.pread, end))
         except OSError as exc:
             raise ShardError(self.path, _reason("cannot be read", exc), start) from exc
@@ -213,12 +242,16 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _raw_blocks(self, source: Reader, size: int | None, stats: ReadStats) -> Iterator[bytes]:
         """Read `size` bytes, or up to the end, and count and hash them in `stats`."""
-        digest, checksum, before = xxh3_128(), sha256() if self.listed else None, stats.raw_bytes
+        digest = xxh3_128()
+        checksum = sha256() if self.listed else None
+        before = stats.raw_bytes
         while size is None or size > 0:
             try:
                 block = source.read(_READ_BYTES if size is None else min(size, _READ_BYTES))
             except OSError as exc:
-                raise ShardError(self.path, _reason("cannot be read", exc), stats.raw_bytes) from exc
+                raise ShardError(
+                    self.path, _reason("cannot be read", exc), stats.raw_bytes
+                ) from exc
             if not block:
                 break
             stats.raw_bytes += len(block)
@@ -237,7 +270,10 @@ class Shard(msgspec.Struct, frozen=True):
         if found != listed:
             said, has = (f"{one:,}" if isinstance(one, int) else one for one in (listed, found))
             hint = "`fastrec verify` lists everything that is wrong with a corpus"
-            reason = f"is not the part that its manifest lists: {what}: listed {said}, found {has}; {hint}"
+            reason = (
+                f"is not the part that its manifest lists: {what}: listed {said}, found "
+                f"{has}; {hint}"
+            )
             raise ShardCorruptError(self.path, reason)
 
 
@@ -271,7 +307,9 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     if is_url(path):
         try:
             with storage_of(path).open_reader(path) as source:
-                return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
+                return Shard(
+                    path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version
+                )
         except FileNotFoundError as exc:
             raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
         except OSError as exc:
@@ -285,7 +323,9 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     if reason := why_irregular(status):
         if not may_be_stream:
             raise ShardMissingError(path, reason)
-        return Shard(path, 0, None, stream=True)  # reading the first bytes of a pipe would consume them
+        return Shard(
+            path, 0, None, stream=True
+        )  # reading the first bytes of a pipe would consume them
     try:
         with LOCAL.open_reader(path) as file:
             format_ = detect(file.read(MAGIC_BYTES))
@@ -295,7 +335,10 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
 
 
 def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Read the lines of a file of a corpus, however long, numbered from 1; ShardError if that is not possible."""
+    """Read the lines of a file of a corpus, however long, numbered from 1.
+
+    ShardError if that is not possible.
+    """
     for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)
         yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
@@ -340,14 +383,16 @@ class TextEstimate:
 
 
 def tasks_of(sources: Iterable[Shard], task_bytes: int) -> list[tuple[Slice, ...]]:
-    return gather_tasks([piece for source in sources for piece in source.slices(task_bytes)], task_bytes)
+    return gather_tasks(
+        [piece for source in sources for piece in source.slices(task_bytes)], task_bytes
+    )
 
 
 def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece, ...]]:
     """Group slices, or other pieces of work, into tasks of about `task_bytes`.
 
-    They are smaller if there would be too few of them to share, and become smaller towards the end, so that all
-    workers end at about the same time.
+    They are smaller if there would be too few of them to share, and become smaller towards the end,
+    so that all workers end at about the same time.
     """
     left = total_text(slices)
     task_bytes = min(task_bytes, max(left // _FEWEST, _SMALLEST))
@@ -356,7 +401,8 @@ def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece
     for piece in slices:
         if not tasks or size + piece.estimated_text > most:
             tasks.append([])
-            size, most = 0, min(task_bytes, max(left // _LAST, task_bytes // _LAST, _SMALLEST))
+            size = 0
+            most = min(task_bytes, max(left // _LAST, task_bytes // _LAST, _SMALLEST))
         tasks[-1].append(piece)
         size += piece.estimated_text
         left -= piece.estimated_text

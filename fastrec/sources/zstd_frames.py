@@ -1,21 +1,23 @@
 r"""Decompress zstd (RFC 8878): every frame of a shard, a few megabytes of text at a time.
 
-The readers of the library ignore truncation. So this module walks the frames itself and passes them on in pieces of
-whole blocks, which is cheap: the header of a block has 3 bytes and gives the position of the next block.
+The readers of the library ignore truncation. So this module walks the frames itself and passes them
+on in pieces of whole blocks, which is cheap: the header of a block has 3 bytes and gives the
+position of the next block.
 
     magic, header | block block block block | block block … last block | checksum      then the next frame
     \______________ one piece _____________/ \____________ the next ____________/
 
 1. Read the frame header. Refuse a dictionary, and a window over the limit.
 2. Walk the block headers, and pass on a piece after every BLOCKS_PER_PIECE blocks.
-3. The library asks for pieces until it has filled a buffer of TEXT_BYTES, which bounds its output for any input. It
-   checks content size and checksum after the last block of a frame.
-4. Yield the buffer in slices, which are small enough to stay in the cache, and end with a newline where possible.
+3. The library asks for pieces until it has filled a buffer of TEXT_BYTES, which bounds its output
+   for any input. It checks content size and checksum after the last block of a frame.
+4. Yield the buffer in slices, which are small enough to stay in the cache, and end with a newline
+   where possible.
 
 The walk detects a truncation at its exact offset, and a corruption to within a few blocks.
 
-The buffer is far larger than a chunk of lines: decompressing and judging push each other's data out of the processor's
-cache. With 4 MiB instead of 512 KiB, pass 1 takes 4 % less processor time.
+The buffer is far larger than a chunk of lines: decompressing and judging push each other's data out
+of the processor's cache. With 4 MiB instead of 512 KiB, pass 1 takes 4 % less processor time.
 """
 
 from __future__ import annotations
@@ -40,24 +42,33 @@ _SKIPPABLE_TAIL = b"\x2a\x4d\x18"  # after a first byte of 0x50 to 0x5F
 _LIBRARY_WINDOWS = (1 << 10, 1 << 31)  # the smallest and the largest limit that the library accepts
 _DICTIONARY_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
-_RLE, _RESERVED = 1, 3
+_RLE = 1
+_RESERVED = 3
 _NOTHING = memoryview(b"")
 
-# A buffer that no reader uses, and a decompressor for each limit of the window. They are reused because new memory has
-# to be touched page by page. Text that was allocated 4 MiB at a time instead of copied from here made reading parts
-# 16 % slower, and `normalize` 3 %; a new window for each shard made it 1 % slower.
+# A buffer that no reader uses, and a decompressor for each limit of the window. They are reused
+# because new memory has to be touched page by page. Text that was allocated 4 MiB at a time instead
+# of copied from here made reading parts 16 % slower, and `normalize` 3 %; a new window for each
+# shard made it 1 % slower.
 _idle: list[bytearray] = []
 _idle_decompressors: dict[int, zstandard.ZstdDecompressor] = {}
 _LARGEST_KEPT = 8 << 20  # window of a decompressor that is kept
 
 
 def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
-    """Yield the text of all frames, decompressing `text_bytes` at a time; skippable frames have none."""
+    """Yield the text of all frames, decompressing `text_bytes` at a time.
+
+    Skippable frames have none.
+    """
     low, high = _LIBRARY_WINDOWS
     limit = min(max(max_window, low), high)
-    decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(max_window_size=limit)
+    decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(
+        max_window_size=limit
+    )
     pieces = _Pieces(raw, min(max_window, high))
-    readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
+    readinto = decompressor.stream_reader(
+        cast("IO[bytes]", pieces), read_across_frames=True
+    ).readinto
     is_usual = text_bytes == TEXT_BYTES
     buffer = _idle.pop() if is_usual and _idle else bytearray(text_bytes)
     view = memoryview(buffer)
@@ -85,9 +96,12 @@ class _Pieces:
     """The pieces of all frames, as a file for the library."""
 
     def __init__(self, raw: RawBytes, max_window: int) -> None:
-        self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
+        # of the last piece: the library asks for one after it has decompressed the one before
+        self.offset = 0
         self._raw = raw
-        self._pieces = _pieces(raw, max_window)  # a function: a method would be a cycle, which nobody collects
+        self._pieces = _pieces(
+            raw, max_window
+        )  # a function: a method would be a cycle, which nobody collects
 
     def read(self, _size: int) -> memoryview:
         piece = next(self._pieces, _NOTHING)
@@ -115,14 +129,18 @@ def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
 def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
-    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)  # `ahead` is the length of whole blocks
+    ahead, checksum_bytes, window = _frame_header(
+        raw, name, max_window
+    )  # `ahead` is the length of whole blocks
     raw.largest_window = max(raw.largest_window, window)
     blocks = 0
     last = 0
     while not last:
         raw.require(ahead + 3, name)
         block = int.from_bytes(raw.peek(3, ahead), "little")
-        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        last = block & 1
+        kind = block >> 1 & 3
+        size = block >> 3
         if kind == _RESERVED or size > _BLOCK_LIMIT:
             raise raw.corrupt(f"has an impossible block in {name}", raw.offset + ahead)
         ahead += 3 + (1 if kind == _RLE else size) + last * checksum_bytes
@@ -134,27 +152,37 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
 
 
 def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, int]:
-    """Check the header of a frame (RFC 8878, 3.1.1.1); return its length, that of the checksum, and the window."""
+    """Check the header of a frame (RFC 8878, 3.1.1.1).
+
+    Return its length, that of the checksum, and the window.
+    """
     raw.require(6, name)
     head = raw.peek(_HEADER_LIMIT)
     descriptor = head[4]
     single_segment = descriptor >> 5 & 1
     dictionary_at = 6 - single_segment
     content_size_at = dictionary_at + _DICTIONARY_BYTES[descriptor & 3]
-    # A single segment always has a content size, in one byte if the flag is 0, which is also the window.
+    # A single segment always has a content size, in one byte if the flag is 0, which is also the
+    # window.
     length = content_size_at + (_CONTENT_SIZE_BYTES[descriptor >> 6] or single_segment)
     raw.require(length, name)
     if single_segment:
-        window = int.from_bytes(head[content_size_at:length], "little") + (256 if descriptor >> 6 == 1 else 0)
+        window = int.from_bytes(head[content_size_at:length], "little") + (
+            256 if descriptor >> 6 == 1 else 0
+        )
     else:
         window = 8 + (head[5] & 7) << 7 + (head[5] >> 3)
     if window > max_window:
         reason = f"needs a zstd window of {window:,} bytes"
         if window > _LIBRARY_WINDOWS[1]:
-            raise ShardLimitError(raw.path, f"{reason}, which --max-window cannot allow", raw.offset)
+            raise ShardLimitError(
+                raw.path, f"{reason}, which --max-window cannot allow", raw.offset
+            )
         reason += f" and the limit is {max_window:,}: raise it with --max-window"
         raise ShardLimitError(raw.path, reason, raw.offset)
     if dictionary := int.from_bytes(head[dictionary_at:content_size_at], "little"):
-        reason = f"was compressed with a zstd dictionary ({dictionary}): compress it again without one"
+        reason = (
+            f"was compressed with a zstd dictionary ({dictionary}): compress it again without one"
+        )
         raise ShardError(raw.path, reason, raw.offset)
     return length, 4 if descriptor & 4 else 0, window

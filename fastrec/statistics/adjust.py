@@ -2,12 +2,13 @@
 
 There is one method per purpose, because a wrong finding costs something different:
 
-- A list of findings (`compare`, `diff`, `trend`): readers look at each row. The method of Benjamini and Hochberg
-  bounds the expected share of chance among the rows that are marked. If nothing differs at all, the chance of
-  marking any row is at most 5 %, too; so a gate that fails at the first marked row fails by chance that rarely.
-- Ranks (`stats`, `leaderboard`, `report`, `view`): a rank range is one statement made of all pairs, and one wrong
-  pair makes it wrong. Holm's method bounds the chance of any wrong pair, whatever the pairs have to do with each
-  other.
+- A list of findings (`compare`, `diff`, `trend`): readers look at each row. The method of Benjamini
+  and Hochberg bounds the expected share of chance among the rows that are marked. If nothing
+  differs at all, the chance of marking any row is at most 5 %, too; so a gate that fails at the
+  first marked row fails by chance that rarely.
+- Ranks (`stats`, `leaderboard`, `report`, `view`): a rank range is one statement made of all pairs,
+  and one wrong pair makes it wrong. Holm's method bounds the chance of any wrong pair, whatever the
+  pairs have to do with each other.
 """
 
 from __future__ import annotations

@@ -14,14 +14,16 @@ Table = tuple[int, int, int, int]
 def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:
     """Cohen's kappa of two graders, and its 95 % interval; None if it is undefined.
 
-    Given are the tables of all questions, with the number of questions that have each. The standard error is that of a
-    jackknife, which leaves out one question at a time: answers of several models to a question are not independent.
+    Given are the tables of all questions, with the number of questions that have each. The standard
+    error is that of a jackknife, which leaves out one question at a time: answers of several models
+    to a question are not independent.
 
     >>> kappa_interval({(1, 0, 0, 0): 20, (0, 1, 0, 0): 5, (0, 0, 1, 0): 10, (0, 0, 0, 1): 15})
     (0.4, 0.14..., 0.65...)
     """
     whole = [sum(table[cell] * number for table, number in tables.items()) for cell in range(4)]
-    kappa, questions = _kappa(whole), sum(tables.values())
+    kappa = _kappa(whole)
+    questions = sum(tables.values())
     others = [
         (_kappa([total - cell for total, cell in zip(whole, table, strict=True)]), number)
         for table, number in tables.items()
@@ -30,7 +32,9 @@ def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | N
     if kappa is None or questions < 2 or len(known) < len(others):
         return kappa, None, None
     mean = math.fsum(value * number for value, number in known) / questions
-    error = math.sqrt(math.fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions))
+    error = math.sqrt(
+        math.fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions)
+    )
     return kappa, max(kappa - Z * error, -1.0), min(kappa + Z * error, 1.0)
 
 

@@ -19,7 +19,8 @@ _MOST_DECIMALS: Final = 300  # that numpy can round to
 def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     """The means of models in each draw; NaN where a draw has no answer of a model.
 
-    Given are sums and numbers of values, bundles of questions × models. A draw has as many bundles as there are.
+    Given are sums and numbers of values, bundles of questions × models. A draw has as many bundles
+    as there are.
     """
     random = np.random.default_rng([0, seed])
     bundles = len(sums)
@@ -30,7 +31,11 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
     for start in range(0, DRAWS, step):
         size = min(step, DRAWS - start)
         drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
+        times = (
+            np.bincount(drawn.ravel(), minlength=size * bundles)
+            .reshape(size, bundles)
+            .astype(np.float64)
+        )
         with np.errstate(all="ignore"):
             found.append((times @ sums) / (times @ number))
     return _rounded(np.concatenate(found))
@@ -48,7 +53,9 @@ def interval_ends(draws: Array) -> Array:
     """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
     if np.isnan(draws).any():
         return np.asarray(np.nanpercentile(draws, _ENDS, axis=0))
-    ordered = np.sort(draws.T, axis=1)  # a third of the time of np.percentile, with the same results
+    ordered = np.sort(
+        draws.T, axis=1
+    )  # a third of the time of np.percentile, with the same results
     ends = []
     for percent in _ENDS:
         place = percent / 100 * (len(draws) - 1)

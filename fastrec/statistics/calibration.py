@@ -1,7 +1,7 @@
 """Calibration: whether a stated confidence says how often answers are right.
 
-Answers are put into ten bins of equal width by their confidence. A model is calibrated if in each bin the share of
-right answers is the mean confidence. Each answer counts once.
+Answers are put into ten bins of equal width by their confidence. A model is calibrated if in each
+bin the share of right answers is the mean confidence. Each answer counts once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Calibration(msgspec.Struct, kw_only=True):
     """The bins that have answers, by confidence."""
 
 
-def calibrate(name: tuple[str, str | None, str], found: Sequence[tuple[float | None, bool]]) -> Calibration:
+def calibrate(
+    name: tuple[str, str | None, str], found: Sequence[tuple[float | None, bool]]
+) -> Calibration:
     """Compute the calibration of a model (evaluation, metric, model) from confidences and verdicts.
 
     >>> calibrate(("e", None, "m"), [(0.9, True), (0.9, True), (0.8, False), (None, True)]).ece
@@ -80,4 +82,6 @@ def calibrate(name: tuple[str, str | None, str], found: Sequence[tuple[float | N
 
 
 def _means(some: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    return math.fsum(value for value, _ in some) / len(some), sum(right for _, right in some) / len(some)
+    return math.fsum(value for value, _ in some) / len(some), sum(right for _, right in some) / len(
+        some
+    )

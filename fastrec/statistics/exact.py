@@ -11,11 +11,16 @@ from typing import Final
 
 Value = float | Fraction | None
 """What a model made of a question: a share of right answers, or a score; a fraction if it is exact."""
-_MOST_PARTS: Final = 1 << 26  # of a mean: between two neighbours of all doubles, there is one such fraction at most
+_MOST_PARTS: Final = (
+    1 << 26
+)  # of a mean: between two neighbours of all doubles, there is one such fraction at most
 
 
 def to_double(value: float | Fraction) -> float:
-    """Round to a double. Beyond its range, return the largest one: a loss of any size must be seen."""
+    """Round to a double.
+
+    Beyond its range, return the largest one: a loss of any size must be seen.
+    """
     try:
         return float(value)
     except OverflowError:

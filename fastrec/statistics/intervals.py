@@ -13,32 +13,40 @@ def wilson_interval(
 ) -> tuple[float | None, float | None]:
     """The Wilson interval of an accuracy with a confidence of 95 %.
 
-    With one answer per question, n is the number of questions. Several answers to a question tell more than one, but
-    less than answers to as many questions. So n is then the number of questions with one answer each that would give
-    the same variance over questions: at least `questions`, and at most `answers`.
+    With one answer per question, n is the number of questions. Several answers to a question tell
+    more than one, but less than answers to as many questions. So n is then the number of questions
+    with one answer each that would give the same variance over questions: at least `questions`, and
+    at most `answers`.
 
     >>> wilson_interval(0.5, 0.05, questions=101, answers=101)
     (0.40429..., 0.59570...)
     """
     if accuracy is None:
         return None, None
-    p, n = accuracy, float(questions)
+    p = accuracy
+    n = float(questions)
     variance = p * (1 - p)
     if answers > questions and standard_error is not None and variance > 0:
-        # A standard error is estimated with questions - 1 in the denominator, the variance of single answers without.
+        # A standard error is estimated with questions - 1 in the denominator, the variance of
+        # single answers without.
         own = standard_error**2 * (questions - 1)
         n = min(max(questions * variance / own, questions), answers) if own else answers
     z2 = Z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
-    return max(min(middle - half, p), 0.0) if p else 0.0, min(max(middle + half, p), 1.0) if p < 1 else 1.0
+    return max(min(middle - half, p), 0.0) if p else 0.0, min(
+        max(middle + half, p), 1.0
+    ) if p < 1 else 1.0
 
 
-def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:
+def score_interval(
+    mean: float | None, standard_error: float | None
+) -> tuple[float | None, float | None]:
     """The interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
 
-    A score has any scale, so nothing better is known about its distribution than that a mean of many is nearly normal.
+    A score has any scale, so nothing better is known about its distribution than that a mean of
+    many is nearly normal.
 
     >>> score_interval(0.5, 0.1)
     (0.304..., 0.695...)

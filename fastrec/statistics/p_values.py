@@ -1,8 +1,11 @@
-"""P-values of two series of values of the same questions, for many pairs of series at once; a pair is an array of one.
+"""P-values of two series of values of the same questions, for many pairs of series at once.
 
-If nothing really differs, each difference of a question is as likely to have one sign as the other. So much is sure,
-and a sign-flip test (count all choices of signs) would use only this. It takes the differences themselves, and far too
-long for all pairs of some hundred models. These tests take four numbers per pair:
+A pair is an array of one.
+
+If nothing really differs, each difference of a question is as likely to have one sign as the other.
+So much is sure, and a sign-flip test (count all choices of signs) would use only this. It takes the
+differences themselves, and far too long for all pairs of some hundred models. These tests take four
+numbers per pair:
 
     questions   n, that both have a value for
     changed     k, whose values differ
@@ -10,9 +13,10 @@ long for all pairs of some hundred models. These tests take four numbers per pai
     uniform     whether all these differences have the same size, as those of right and wrong answers have
 
 1. Uniform differences: the exact McNemar test (also called sign test). It is the sign-flip test.
-2. Others: the paired t-test over all n questions, but p is at least 2^(1-k), the least of any sign-flip test of k
-   differences. The t-test assumes that differences are normal, which few changed questions cannot show: if 4 of 100
-   scores rise by nearly the same, it has p = 0.05, and the floor 0.125.
+2. Others: the paired t-test over all n questions, but p is at least 2^(1-k), the least of any
+   sign-flip test of k differences. The t-test assumes that differences are normal, which few
+   changed questions cannot show: if 4 of 100 scores rise by nearly the same, it has p = 0.05, and
+   the floor 0.125.
 
 Both tests are two-sided, and do not depend on the unit of the values. Neither uses random numbers.
 """
@@ -48,9 +52,9 @@ def paired_p_values(questions: Array, changed: Array, evidence: Array, uniform: 
 def mcnemar_p_values(changed: Array, excess: Array) -> Array:
     """The p-values of the exact McNemar test: of n questions that changed, |better - worse| is the excess.
 
-    If nothing really differs, the number of questions that changed one way is binomial with probability one half. With
-    the smaller count k, p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, at most 1. With few questions p is exact; else it has 9
-    digits.
+    If nothing really differs, the number of questions that changed one way is binomial with
+    probability one half. With the smaller count k, p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, at most 1.
+    With few questions p is exact; else it has 9 digits.
 
     >>> mcnemar_p_values(np.array([0.0, 5.0, 12.0]), np.array([0.0, 5.0, 8.0])).tolist()
     [1.0, 0.0625, 0.03857421875]
@@ -64,7 +68,9 @@ def mcnemar_p_values(changed: Array, excess: Array) -> Array:
     total = term.copy()
     for step in range(int(smaller.max(initial=0))):
         term = term * np.maximum(smaller - step, 0) / (larger + step + 1)
-        term = np.where(term > _CONVERGED * total, term, 0.0)  # so that p does not depend on other pairs
+        term = np.where(
+            term > _CONVERGED * total, term, 0.0
+        )  # so that p does not depend on other pairs
         if not term.any():
             break
         total += term
@@ -75,7 +81,9 @@ def paired_t_p_values(questions: Array, evidence: Array) -> Array:
     """The p-values of the paired t-test: is the mean difference of n questions 0? t² = m (n - 1) / (n - m)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = questions - evidence
-        t_squared = np.where(rest > _ROUNDING * questions, evidence * (questions - 1) / rest, np.inf)
+        t_squared = np.where(
+            rest > _ROUNDING * questions, evidence * (questions - 1) / rest, np.inf
+        )
     return t_p_values(t_squared, np.maximum(questions - 1, 1))
 
 
@@ -87,7 +95,9 @@ def t_p_values(t_squared: Array, degrees: Array) -> Array:
 
 def _incomplete_beta(x: Array, a: Array, b: Array) -> Array:
     """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
-    mirrored = x > (a + 1) / (a + b + 2)  # the fraction converges fast on one side: I(x; a, b) = 1 - I(1-x; b, a)
+    mirrored = x > (a + 1) / (
+        a + b + 2
+    )  # the fraction converges fast on one side: I(x; a, b) = 1 - I(1-x; b, a)
     x = np.where(mirrored, 1 - x, x)
     a, b = np.where(mirrored, b, a), np.where(mirrored, a, b)
     with np.errstate(divide="ignore"):

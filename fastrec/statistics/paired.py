@@ -1,8 +1,8 @@
 """Two series of values of the same questions: counts, means, the test whether they differ, and its power.
 
-The series are two models, or one model in two corpora. Each question that has a value in both gives one difference:
-its share of right answers, or its mean score, in the second series minus that in the first. Sums of them are exact.
-`p_values` has the tests, and says why these.
+The series are two models, or one model in two corpora. Each question that has a value in both gives
+one difference: its share of right answers, or its mean score, in the second series minus that in
+the first. Sums of them are exact. `p_values` has the tests, and says why these.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def p_values_of(pairs: Sequence[Differences]) -> list[float]:
 
 
 class Paired(NamedTuple):
-    """Two series of values of the same questions. Means are over questions that have a value in both."""
+    """Two series of values of the same questions.
+
+    Means are over questions that have a value in both.
+    """
 
     questions: int
     only_first: int
@@ -76,10 +79,12 @@ class Paired(NamedTuple):
 
 
 def compare_series(series: Iterable[Iterable[_Pair]], *, graded: bool) -> list[Paired]:
-    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer.
+    """Compare two values of each question: shares of right answers, or scores if `graded`.
 
-    Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands for a decimal
-    score or for a share.
+    None without an answer.
+
+    Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands
+    for a decimal score or for a share.
     """
     counts = [Counter(pairs) for pairs in series]
     found = [_differences(pairs, graded=graded) for pairs in counts]
@@ -107,8 +112,12 @@ def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
 
 
 def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool) -> Paired:
-    only_first = sum(number for (old, new), number in pairs.items() if old is not None and new is None)
-    only_second = sum(number for (old, new), number in pairs.items() if old is None and new is not None)
+    only_first = sum(
+        number for (old, new), number in pairs.items() if old is not None and new is None
+    )
+    only_second = sum(
+        number for (old, new), number in pairs.items() if old is None and new is not None
+    )
     if not found.questions:
         return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
     firsts: Counter[float | Fraction] = Counter()
@@ -137,10 +146,17 @@ def _mean(counts: Counter[float | Fraction], *, graded: bool) -> float:
 
     A score is the double that it is, as in a summary, so that the mean is the same.
     """
-    exact = ((value if graded else _exact(value, graded=False), number) for value, number in counts.items())
+    exact = (
+        (value if graded else _exact(value, graded=False), number)
+        for value, number in counts.items()
+    )
     ratios = [(*value.as_integer_ratio(), number) for value, number in exact]
-    common = math.lcm(*{denominator for _, denominator, _ in ratios})  # adding up fractions would take longer
-    total = sum(numerator * (common // denominator) * number for numerator, denominator, number in ratios)
+    common = math.lcm(
+        *{denominator for _, denominator, _ in ratios}
+    )  # adding up fractions would take longer
+    total = sum(
+        numerator * (common // denominator) * number for numerator, denominator, number in ratios
+    )
     return to_double(Fraction(total, common * counts.total()))
 
 
@@ -154,16 +170,18 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
 def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
     """The smallest difference that a test of so many questions detects, and how many questions the observed one needs.
 
-    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected, or none was observed.
+    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
+    or none was observed.
 
-    The mean of the squares of differences is the discordance: of single answers, the share of questions on which only
-    one of both is right. It stays as observed, or is as large as a difference needs. With z = 1.96 for p and 0.84 for
-    the power, n questions find a mean difference d if
+    The mean of the squares of differences is the discordance: of single answers, the share of
+    questions on which only one of both is right. It stays as observed, or is as large as a
+    difference needs. With z = 1.96 for p and 0.84 for the power, n questions find a mean difference
+    d if
 
         n d ≥ z_p √(n discordance) + z_power √(n (discordance - d²))
 
-    Uniform differences have the unit of their size, and the exact McNemar test of them needs half a question more.
-    Without any difference, the size is 1, but unknown if scores are `graded`.
+    Uniform differences have the unit of their size, and the exact McNemar test of them needs half a
+    question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
     questions = found.questions
     if found.test == "mcnemar":
@@ -180,7 +198,9 @@ def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None
     def finds(difference: float) -> bool:
         square = difference * difference  # with ** it may overflow
         spread = max(discordance, difference if step else square)
-        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(questions * (spread - square))
+        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(
+            questions * (spread - square)
+        )
         return questions >= _FEWEST and questions * difference >= needed + step
 
     low = 0.0
@@ -192,6 +212,8 @@ def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None
         detectable = to_double(Fraction(high) * unit)
     if not observed:
         return detectable, None
-    one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))
+    one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(
+        max(discordance - observed * observed, 0.0)
+    )
     root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
     return detectable, max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None

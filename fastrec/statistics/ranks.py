@@ -1,14 +1,16 @@
 """Ranks of models, from paired tests of all pairs over the questions that both have answered.
 
-    blocks of values, questions × models ──▶ sums over pairs of models ──▶ tests (`p_values`) ──▶ Holm ──▶ rank ranges
+    blocks of values, questions × models ──▶ sums over pairs of models ──▶ tests (`p_values`) ──▶
+    Holm ──▶ rank ranges
 
-The sums of differences and of their squares follow from four products of matrices, block by block, so memory is bounded
-by models × models. If all values are 0 or 1, they say everything. Otherwise the tests need to know how many values
-differ, and whether all by the same size. Both are found by comparing values, but only as long as it matters: until a
-pair has many differences of several sizes.
+The sums of differences and of their squares follow from four products of matrices, block by block,
+so memory is bounded by models × models. If all values are 0 or 1, they say everything. Otherwise
+the tests need to know how many values differ, and whether all by the same size. Both are found by
+comparing values, but only as long as it matters: until a pair has many differences of several
+sizes.
 
-A model's rank is at best 1 + the number of models that are significantly better, and at worst the number of models
-minus the number of those that are significantly worse.
+A model's rank is at best 1 + the number of models that are significantly better, and at worst the
+number of models minus the number of those that are significantly worse.
 """
 
 from __future__ import annotations
@@ -26,9 +28,13 @@ ALPHA: Final = 0.05
 _LEAST_CHANGED: Final = 6  # of a pair with p < 0.05: 2^(1-5) is above
 _LEAST_EVIDENCE: Final = 3.4  # of such a pair, with so many changes
 _LEAST_T_SQUARED: Final = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
-_MANY: Final = 64  # changes of a pair: with more, 2^(1-k) is far below any p-value that decides about ranks
+_MANY: Final = (
+    64  # changes of a pair: with more, 2^(1-k) is far below any p-value that decides about ranks
+)
 _AT_ONCE: Final = 128  # questions
-_BITS: Final = 45  # of values that are compared: means of the same scores may differ in the last bits
+_BITS: Final = (
+    45  # of values that are compared: means of the same scores may differ in the last bits
+)
 _SAME_SIZE: Final = 1e-9
 _ROUNDING: Final = 1e-12
 _FEW: Final = 32  # models
@@ -38,11 +44,14 @@ class PairSums(NamedTuple):
     """Sums over the questions that both models of a pair have answered; rows minus columns."""
 
     questions: Array
-    changed: Array  # questions with different values; if they are not uniform, perhaps only the first `_MANY`
+    # questions with different values; if they are not uniform, perhaps only the first `_MANY`
+    changed: Array
     total: Array  # in units of 2**exponent
     squares: Array  # in units of the square of this
     uniform: Bools  # whether all differences have the same size
-    exponent: int  # such that scores are less than 1 in these units, so that their squares can be added up; 0 if binary
+    # such that scores are less than 1 in these units, so that their squares can be added up; 0 if
+    # binary
+    exponent: int
 
     def at(self, places: Any) -> PairSums:
         """The sums of some of the pairs."""
@@ -75,7 +84,9 @@ class _Sizes:
     def __init__(self, changed: Array) -> None:
         """Begin after values of 0 and 1."""
         self._changed = np.triu(changed)
-        self._smallest = np.where(self._changed > 0, 0.5, np.inf)  # half of it, which never overflows
+        self._smallest = np.where(
+            self._changed > 0, 0.5, np.inf
+        )  # half of it, which never overflows
         self._largest = np.where(self._changed > 0, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
@@ -94,14 +105,19 @@ class _Sizes:
             sizes -= rows[first]  # NaN if one of both has no answer
             np.abs(sizes, out=sizes)
             at = first, others
-            self._largest[at] = np.maximum(self._largest[at], np.fmax.reduce(sizes, axis=1, initial=0.0))
+            self._largest[at] = np.maximum(
+                self._largest[at], np.fmax.reduce(sizes, axis=1, initial=0.0)
+            )
             differs = sizes > 0
             self._changed[at] += np.count_nonzero(differs, axis=1)
             np.copyto(sizes, np.inf, where=~differs)
             self._smallest[at] = np.minimum(self._smallest[at], sizes.min(axis=1))
 
     def _is_uniform(self) -> Bools:
-        """Whether all differences have the same size; also if there are none: then the smallest one is infinite."""
+        """Whether all differences have the same size.
+
+        Also if there are none: then the smallest one is infinite.
+        """
         return np.asarray(self._largest - self._smallest <= _SAME_SIZE * self._largest)
 
     def found(self) -> tuple[Array, Bools]:
@@ -117,10 +133,15 @@ def _halves(values: Array) -> Array:
 
 
 def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
-    """Add up the differences of all pairs, from blocks of questions × models; NaN is a question without an answer."""
+    """Add up the differences of all pairs, from blocks of questions × models.
+
+    NaN is a question without an answer.
+    """
     questions, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
     sizes: _Sizes | None = None  # once there are values other than 0 and 1
-    shift, exponent, largest = None, 0, 0.0
+    shift = None
+    exponent = 0
+    largest = 0.0
     for block in blocks:
         answered = ~np.isnan(block)
         known = block[answered]
@@ -132,7 +153,9 @@ def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
         needed = math.frexp(largest)[1] if sizes else 0
         if needed != exponent:
             firsts = np.ldexp(firsts, exponent - needed)
-            squared, products = (np.ldexp(sums, 2 * (exponent - needed)) for sums in (squared, products))
+            squared, products = (
+                np.ldexp(sums, 2 * (exponent - needed)) for sums in (squared, products)
+            )
             shift = None if shift is None else math.ldexp(shift, exponent - needed)
             exponent = needed
         scaled = np.ldexp(block, -exponent)
@@ -167,14 +190,16 @@ def significant(sums: PairSums, *, lower: bool) -> Bools:
 class MeanTest:
     """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite).
 
-    Evaluations are added one by one, so that the sums of only one of them are in memory. As in `p_values`, p is at
-    least 2^(1-k), where k questions of all evaluations have different values.
+    Evaluations are added one by one, so that the sums of only one of them are in memory. As in
+    `p_values`, p is at least 2^(1-k), where k questions of all evaluations have different values.
     """
 
     def __init__(self, models: int) -> None:
         self._models = models
         self._pairs = np.triu_indices(models, 1)
-        self._mean, self._variance, self._squared, self._changed = (np.zeros(len(self._pairs[0])) for _ in range(4))
+        self._mean, self._variance, self._squared, self._changed = (
+            np.zeros(len(self._pairs[0])) for _ in range(4)
+        )
         self._exponent = -math.inf  # the sums are in units of this power of two
 
     def _scale(self, exponent: float) -> None:
@@ -203,21 +228,31 @@ class MeanTest:
             self._changed += sums.changed[self._pairs]
 
     def significant(self) -> Bools:
-        mean, variance = self._mean, self._variance
+        mean = self._mean
+        variance = self._variance
         with np.errstate(all="ignore"):
             is_constant = (variance == 0) & (mean != 0)
-            t_squared = np.where(variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0))
+            t_squared = np.where(
+                variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0)
+            )
             degrees = np.where(variance > 0, variance**2 / self._squared, 1.0)
         # Without two common questions, the variance is NaN, and nothing is significant.
         likely = np.flatnonzero(t_squared >= _LEAST_T_SQUARED)
-        p_values = np.maximum(t_p_values(t_squared[likely], degrees[likely]), 2.0 ** (1 - self._changed[likely]))
+        p_values = np.maximum(
+            t_p_values(t_squared[likely], degrees[likely]), 2.0 ** (1 - self._changed[likely])
+        )
         return _better(self._pairs, likely, p_values, mean, self._models)
 
 
-def _better(pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int) -> Bools:
+def _better(
+    pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int
+) -> Bools:
     """Whether a model is better than another, given the p-values of some of all pairs; the others are above 5 %."""
-    places = likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)] if likely.size else likely
-    first, second = pairs[0][places], pairs[1][places]
+    places = (
+        likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)] if likely.size else likely
+    )
+    first = pairs[0][places]
+    second = pairs[1][places]
     is_gain = gains[places] > 0
     better = np.zeros((models, models), dtype=np.bool_)
     better[np.where(is_gain, first, second), np.where(is_gain, second, first)] = True
@@ -246,7 +281,9 @@ def count_wins(values: Array) -> Array:
     first = np.zeros(values.shape, dtype=np.int64)  # the place of the first with the same value
     first[:, 1:] = np.maximum.accumulate(np.where(differs, np.arange(1, models), 0), axis=1)
     last = np.full(values.shape, models - 1)  # the place of the last one
-    last[:, :-1] = np.minimum.accumulate(np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1)[:, ::-1]
+    last[:, :-1] = np.minimum.accumulate(
+        np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1
+    )[:, ::-1]
     np.put_along_axis(wins, order, (first + last) / 2, axis=1)
     wins[np.isnan(values)] = -0.5  # ahead of none
     return wins

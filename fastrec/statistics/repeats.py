@@ -7,8 +7,8 @@
                frequent, it is wrong
     first      the first answer
 
-Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question
-with fewer than K answers has no value. All values are exact.
+Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K
+answers. A question with fewer than K answers has no value. All values are exact.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ class Trial(NamedTuple):
     number: TrialFields = ()
 
 
-def match_trials(ones: Iterable[Trial], others: Iterable[Trial]) -> Iterator[tuple[Trial | None, Trial | None]]:
-    """Pair the verdicts of two metrics on the same answers of a model to a question; None for what one has not judged.
+def match_trials(
+    ones: Iterable[Trial], others: Iterable[Trial]
+) -> Iterator[tuple[Trial | None, Trial | None]]:
+    """Pair the verdicts of two metrics on the same answers of a model to a question.
 
-    Two records are about the same answer if no field says that they are of different trials, and if such a field or the
-    output is the same. Those with the same output and trial are paired first, then those with the same output.
+    None for what one has not judged.
+
+    Two records are about the same answer if no field says that they are of different trials, and if
+    such a field or the output is the same. Those with the same output and trial are paired first,
+    then those with the same output.
     """
     waiting: dict[tuple[int, TrialFields], list[Trial]] = {}
     for other in others:
@@ -71,9 +76,12 @@ def match_trials(ones: Iterable[Trial], others: Iterable[Trial]) -> Iterator[tup
 
 
 def _may_be_same(one: Trial, other: Trial) -> bool:
-    mine, theirs = dict(one.number), dict(other.number)
+    mine = dict(one.number)
+    theirs = dict(other.number)
     common = mine.keys() & theirs.keys()
-    return all(mine[name] == theirs[name] for name in common) and (bool(common) or one.output == other.output)
+    return all(mine[name] == theirs[name] for name in common) and (
+        bool(common) or one.output == other.output
+    )
 
 
 class RepeatsAs(msgspec.Struct, frozen=True):
@@ -97,7 +105,8 @@ class RepeatsAs(msgspec.Struct, frozen=True):
     def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
         """The value of a model on a question; None without answers, or with too few."""
         answers = self.answers(trials)
-        number, right = len(answers), sum(one.flag == RIGHT for one in answers)
+        number = len(answers)
+        right = sum(one.flag == RIGHT for one in answers)
         if number < max(self.k, 1):
             return None
         if self.kind == "pass@":
@@ -123,7 +132,10 @@ MEAN: Final = RepeatsAs()
 
 
 def _majority(answers: Sequence[Trial]) -> bool:
-    """Whether the most frequent answer is right. If its verdicts differ, most of them must be right."""
+    """Whether the most frequent answer is right.
+
+    If its verdicts differ, most of them must be right.
+    """
     (first, votes), *others = Counter(one.answer for one in answers).most_common(2)
     right = sum(one.flag == RIGHT for one in answers if one.answer == first)
     return 2 * right > votes and all(count < votes for _, count in others)
@@ -137,5 +149,8 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
     """
     found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
     if not found:
-        raise UsageError(f"--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not {text!r}")
+        raise UsageError(
+            "--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not "
+            f"{text!r}"
+        )
     return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)

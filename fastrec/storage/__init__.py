@@ -1,7 +1,7 @@
 """Access to files: on this machine, or in an object store that fsspec knows by a URL (`s3://`, `gs://`, `memory://`).
 
-A path is a string; one with `://` in it is a URL. An object store has no directories and no rename: an object appears
-as a whole when its writer is finished, or not at all.
+A path is a string; one with `://` in it is a URL. An object store has no directories and no rename:
+an object appears as a whole when its writer is finished, or not at all.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 
 def file_in(corpus: str, name: str, listing: str) -> str:
-    """Return the path of a file of a corpus; CorpusError if it is not directly in it, or a link that leads out of it.
+    """Return the path of a file of a corpus.
+
+    CorpusError if it is not directly in it, or a link that leads out of it.
 
     `listing` is the path of the document that names the file.
     """
@@ -67,7 +69,9 @@ def file_in(corpus: str, name: str, listing: str) -> str:
     if not is_plain(name):
         raise CorpusError(listing, f"names a file outside the corpus: {name!r}")
     if storage_of(path).leaves(corpus, path):
-        raise CorpusError(path, "is a link to a file outside the corpus: replace it by a copy of that file")
+        raise CorpusError(
+            path, "is a link to a file outside the corpus: replace it by a copy of that file"
+        )
     return path
 
 
@@ -105,8 +109,13 @@ def sha256_of_file(path: str) -> tuple[int, str]:
     return hash_of_file(path, digest=sha256())
 
 
-def hash_of_file(path: str, start: int = 0, size: int | None = None, *, digest: Any = None) -> tuple[int, str]:
-    """Count and hash the bytes of a file from `start` on, at most `size`; by default with 128-bit xxh3."""
+def hash_of_file(
+    path: str, start: int = 0, size: int | None = None, *, digest: Any = None
+) -> tuple[int, str]:
+    """Count and hash the bytes of a file from `start` on, at most `size`.
+
+    By default with 128-bit xxh3.
+    """
     digest = digest or xxh3_128()
     count = 0
     with naming(path), storage_of(path).open_reader(path) as file:

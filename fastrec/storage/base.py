@@ -39,7 +39,10 @@ class Reader(Protocol):
 
 
 class NewFile(Protocol):
-    """A file that appears as a whole when it is finished; a context manager that finishes it, except after an error."""
+    """A file that appears as a whole when it is finished.
+
+    A context manager that finishes it, except after an error.
+    """
 
     def write(self, data: Any, /) -> int:
         """Append all bytes of `data`; return their number."""
@@ -81,14 +84,18 @@ class Log(Protocol):
 class Storage(Protocol):
     """A place that holds files: the local file system, or an object store.
 
-    Work files are readable by this user only and are not synced: the next run checks them before it uses them.
+    Work files are readable by this user only and are not synced: the next run checks them before it
+    uses them.
     """
 
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""
 
     def leaves(self, directory: str, path: str) -> bool:  # noqa: ARG002 - only local files can
-        """Whether a file in a directory is a link to something outside of it; object stores have no links."""
+        """Whether a file in a directory is a link to something outside of it.
+
+        Object stores have no links.
+        """
         return False
 
     def exists(self, path: str) -> bool: ...
@@ -98,17 +105,23 @@ class Storage(Protocol):
     def size_of(self, path: str) -> int: ...
 
     def signature(self, path: str) -> str:
-        """Return a string that changes when a file does, made without reading it; OSError if there is no such file.
+        """Return a string that changes when a file does, made without reading it.
 
-        It has the size, and the modification time and inode, or a hash of the ETag. A store that tells no version of an
-        object gives `-0` after the size: then only the content tells whether it changed.
+        OSError if there is no such file.
+
+        It has the size, and the modification time and inode, or a hash of the ETag. A store that
+        tells no version of an object gives `-0` after the size: then only the content tells whether
+        it changed.
         """
 
     def files_in(self, directory: str) -> list[str]:
         """List the entries of a directory, sorted; in an object store, all objects below it."""
 
     def open_reader(self, path: str) -> Reader:
-        """Open a regular file; OSError if it is something else, such as a FIFO, without waiting for it."""
+        """Open a regular file.
+
+        OSError if it is something else, such as a FIFO, without waiting for it.
+        """
 
     def read_all(self, path: str) -> bytes:
         """Read a small regular file as a whole."""

@@ -29,7 +29,10 @@ _CANNOT_LINK: Final = {
 
 
 class _NewLocalFile(NewFile):
-    """A new file under a temporary name. The name is unique: a worker presumed dead may write the same file."""
+    """A new file under a temporary name.
+
+    The name is unique: a worker presumed dead may write the same file.
+    """
 
     def __init__(self, path: str, *, for_work: bool = False, synced: bool = True) -> None:
         self._path = path
@@ -37,7 +40,9 @@ class _NewLocalFile(NewFile):
         directory, name = os.path.split(path)
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
         self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
-        self._file = open(self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None)  # noqa: SIM115
+        self._file = open(  # noqa: SIM115
+            self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None
+        )
         self._is_finished = False
 
     def write(self, data: Any, /) -> int:
@@ -80,11 +85,18 @@ _KINDS: Final = {
 def why_irregular(status: os.stat_result) -> str | None:
     """What a file is instead of a regular file; None if it is one."""
     kind = stat.S_IFMT(status.st_mode)
-    return None if kind == stat.S_IFREG else f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+    return (
+        None
+        if kind == stat.S_IFREG
+        else f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+    )
 
 
 def _open_regular(path: str) -> int:
-    """Open a regular file. Anything else is refused at once: a FIFO would wait for a writer, a device may never end."""
+    """Open a regular file.
+
+    Anything else is refused at once: a FIFO would wait for a writer, a device may never end.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as exc:
@@ -101,7 +113,9 @@ def _open_regular(path: str) -> int:
 class _LocalReader(Reader):
     def __init__(self, path: str, *, stream: bool = False) -> None:
         """Open a regular file, or a FIFO or device that the user named as input: this may wait for a writer."""
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if stream else _open_regular(path)
+        self._descriptor = (
+            os.open(path, os.O_RDONLY | os.O_CLOEXEC) if stream else _open_regular(path)
+        )
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.version = status.st_mtime_ns
@@ -116,7 +130,12 @@ class _LocalReader(Reader):
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
     def advise(self, size: int, offset: int, *, needed: bool) -> None:
-        os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(
+            self._descriptor,
+            offset,
+            size,
+            os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED,
+        )
 
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
@@ -146,7 +165,9 @@ class _LocalLog:
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(
+            OSError
+        ):  # the log only holds hints, and the corpus may be published by now
             os.close(self._descriptor)
 
 
@@ -162,7 +183,9 @@ class LocalStorage:
 
     def leaves(self, directory: str, path: str) -> bool:
         real = os.path.realpath(directory)
-        return os.path.islink(path) and not os.path.realpath(path).startswith(f"{real.rstrip('/')}/")  # noqa: PTH114
+        return os.path.islink(path) and not os.path.realpath(path).startswith(  # noqa: PTH114
+            f"{real.rstrip('/')}/"
+        )
 
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116
@@ -180,7 +203,10 @@ class LocalStorage:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with naming(path), self.open_reader(path) as file:  # a file object would take twice as long to open
+        with (
+            naming(path),
+            self.open_reader(path) as file,
+        ):  # a file object would take twice as long to open
             data = b""
             while len(data) < size:
                 more = file.pread(size - len(data), offset + len(data))
@@ -212,7 +238,10 @@ class LocalStorage:
                 new.write(block)
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
-        """Give a file a second name, or copy it if that is impossible; return whether it is a link."""
+        """Give a file a second name, or copy it if that is impossible.
+
+        Return whether it is a link.
+        """
         try:
             os.link(os.path.realpath(path), new_path)  # some systems would link to a link
         except FileExistsError:
@@ -240,7 +269,9 @@ class LocalStorage:
     def remove_all(self, directory: str) -> None:
         import shutil  # noqa: PLC0415 - a command that only reads does not need it
 
-        with contextlib.suppress(OSError):  # rmtree does not ignore an error from closing a directory
+        with contextlib.suppress(
+            OSError
+        ):  # rmtree does not ignore an error from closing a directory
             shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -250,8 +281,8 @@ LOCAL: Final = LocalStorage()
 def user_directory(variable: str, default: str) -> Path:
     """The directory of fastrec for one kind of files of this user: below that of a variable, or below the default.
 
-    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path is one where nothing
-    is, and nothing can be made.
+    In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
+    is one where nothing is, and nothing can be made.
     """
     try:
         base = os.environ.get(variable) or Path(default).expanduser()
@@ -269,5 +300,7 @@ def scratch_directory() -> str:
         os.mkdir(directory, 0o700)  # noqa: PTH102
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise UsageError(f"{shown(directory)} is not a directory that only you may write to: give --work-dir")
+        raise UsageError(
+            f"{shown(directory)} is not a directory that only you may write to: give --work-dir"
+        )
     return directory

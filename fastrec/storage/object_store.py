@@ -1,8 +1,10 @@
-"""Objects in stores, through fsspec: found, read, removed; written so that they appear as a whole or not at all.
+"""Objects in stores, through fsspec: found, read, removed.
 
-The fsspec file systems find credentials and addresses, and retry, by their own rules. Their errors become an OSError
-that names the object, and no message repeats a secret from a URL. Open objects are read ahead in blocks, or uploaded in
-parts. A log is a sequence of objects.
+Written so that they appear as a whole or not at all.
+
+The fsspec file systems find credentials and addresses, and retry, by their own rules. Their errors
+become an OSError that names the object, and no message repeats a secret from a URL. Open objects
+are read ahead in blocks, or uploaded in parts. A log is a sequence of objects.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     version = str(details[name])
     if name in _TIMES or path.startswith(("http:", "https:")):  # says nothing about other objects
         version += f" {path}"
-    return FoundObject(path, details["size"], xxh3_64_intdigest(version.encode(errors="surrogatepass")) >> 1)
+    return FoundObject(
+        path, details["size"], xxh3_64_intdigest(version.encode(errors="surrogatepass")) >> 1
+    )
 
 
 @lru_cache(maxsize=1_024)
@@ -55,7 +59,13 @@ def _file_system(path: str) -> tuple[Any, str]:
         # A cached listing would hide what other processes write and remove.
         fs, name = url_to_fs(path, use_listings_cache=False)
     except ImportError as exc:
-        packages = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
+        packages = {
+            "s3": "s3fs",
+            "s3a": "s3fs",
+            "gs": "gcsfs",
+            "gcs": "gcsfs",
+            "hf": "huggingface_hub",
+        }
         package = packages.get(protocol, "fsspec, and the fsspec file system for it")
         raise UsageError(f"{protocol}:// needs another package: pip install {package}") from exc
     except ValueError as exc:
@@ -80,7 +90,9 @@ class _ObjectReader(Reader):
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
-        self._executor = ThreadPoolExecutor(_AHEAD)  # starts a thread when the first block is requested
+        self._executor = ThreadPoolExecutor(
+            _AHEAD
+        )  # starts a thread when the first block is requested
 
     def read(self, size: int) -> bytes:
         if not self._left:
@@ -91,17 +103,25 @@ class _ObjectReader(Reader):
             if not self._requested:
                 return b""
             self._left = memoryview(self._requested.popleft().result())
-        data, self._left = bytes(self._left[:size]), self._left[size:]
+        data = bytes(self._left[:size])
+        self._left = self._left[size:]
         return data
 
     def _block(self, size: int, offset: int) -> bytes:
         data = self._client.read_some(self._path, size, offset)
         if len(data) != size:
-            raise OSError(errno.EIO, f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}", self._path)
+            raise OSError(
+                errno.EIO,
+                f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}",
+                self._path,
+            )
         return data
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Read up to `size` bytes from `offset`; a caller that continues from there gets ever larger blocks."""
+        """Read up to `size` bytes from `offset`.
+
+        A caller that continues from there gets ever larger blocks.
+        """
         begin, block = self._peeked
         if not begin <= offset < begin + len(block):
             wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
@@ -154,7 +174,10 @@ class _NewObject(NewFile):
         self._file = None
 
     def give_up(self) -> None:
-        """Discard the upload. Closing the file would complete it, and so would the garbage collector."""
+        """Discard the upload.
+
+        Closing the file would complete it, and so would the garbage collector.
+        """
         if self._file is not None:
             with contextlib.suppress(Exception):
                 self._file.discard()
@@ -166,8 +189,8 @@ class _NewObject(NewFile):
 class _ObjectLog:
     """A log in a store, which cannot append: a sequence of objects, `<path>-000000` and so on.
 
-    Each object holds what was appended within a few seconds. A crash loses at most that, and the next run does it
-    again.
+    Each object holds what was appended within a few seconds. A crash loses at most that, and the
+    next run does it again.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -199,7 +222,10 @@ class _ObjectLog:
         self._files = remaining
 
     def append(self, data: bytes) -> None:
-        """Append some bytes; the first ones are written at once, others within a few seconds, by a later call."""
+        """Append some bytes.
+
+        The first ones are written at once, others within a few seconds, by a later call.
+        """
         self._waiting.append(data)
         waited = time.monotonic() - self._flushed > _FLUSH_SECONDS
         if waited or not self._files or sum(map(len, self._waiting)) > _FLUSH_BYTES:
@@ -215,15 +241,22 @@ class _ObjectLog:
         self._flushed = time.monotonic()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(
+            OSError
+        ):  # the log only holds hints, and the corpus may be published by now
             self._flush()
 
 
 class ObjectStore(Storage):
-    """All stores that fsspec knows; it remembers which of them do not answer. `Storage` describes the methods."""
+    """All stores that fsspec knows; it remembers which of them do not answer.
+
+    `Storage` describes the methods.
+    """
 
     def __init__(self) -> None:
-        self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
+        self._silent: dict[
+            str, float
+        ] = {}  # the time until which a bucket or host is not asked again
 
     @contextlib.contextmanager
     def asking(self, path: str) -> Iterator[tuple[Any, str]]:
@@ -235,10 +268,11 @@ class ObjectStore(Storage):
     def translated(self, path: str) -> Iterator[None]:
         """Turn whatever a file system raises into an OSError that names the object.
 
-        A request to a store that accepts connections but never answers takes minutes to fail. Cleaning up afterwards
-        would take as long again, so such a store is left alone for a while.
+        A request to a store that accepts connections but never answers takes minutes to fail.
+        Cleaning up afterwards would take as long again, so such a store is left alone for a while.
         """
-        store, started = path.rpartition("://")[2].partition("/")[0], time.monotonic()
+        store = path.rpartition("://")[2].partition("/")[0]
+        started = time.monotonic()
         if started < self._silent.get(store, started):
             raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
         try:
@@ -254,7 +288,9 @@ class ObjectStore(Storage):
                 message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
                 raise OSError(errno.EIO, message, path) from exc
             message = exc.strerror if exc.strerror and exc.errno else str(exc)
-            raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
+            raise OSError(
+                exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path
+            ) from exc
 
     def time_limit(self, fs: Any) -> dict[str, float]:
         """The option that limits a request: sending to a store that stopped reading would never end."""
@@ -274,7 +310,9 @@ class ObjectStore(Storage):
             return b""
         with self.asking(path) as (fs, name):
             data = bytes(fs.cat_file(name, start=offset, end=offset + size))
-        return data if len(data) <= size else data[offset : offset + size]  # simple web servers send all of it
+        return (
+            data if len(data) <= size else data[offset : offset + size]
+        )  # simple web servers send all of it
 
     def canonical(self, path: str) -> str:
         with self.asking(path) as (fs, name):
@@ -302,18 +340,29 @@ class ObjectStore(Storage):
         """List the objects below a directory, sorted; none if there is no such directory."""
         with self.asking(directory) as (fs, name):
             details = fs.find(name, detail=True)
-            start, before = len(name.rstrip("/")), directory.rstrip("/")
-            paths = [path for path in sorted(details) if not path.endswith("/")]  # an empty object that shows a folder
+            start = len(name.rstrip("/"))
+            before = directory.rstrip("/")
+            paths = [
+                path for path in sorted(details) if not path.endswith("/")
+            ]  # an empty object that shows a folder
             return [self._listed(before + path[start:], details[path]) for path in paths]
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
-        """List what matches, sorted: paths with their objects, None for directories; only those if it ends with `/`."""
+        """List what matches, sorted: paths with their objects, None for directories.
+
+        Only those if it ends with `/`.
+        """
         with self.asking(pattern) as (fs, name):
-            before = pattern.rstrip("/").removesuffix(name.rstrip("/"))  # the protocol, and a host if there is one
+            before = pattern.rstrip("/").removesuffix(
+                name.rstrip("/")
+            )  # the protocol, and a host if there is one
             matches = sorted(fs.glob(name, detail=True).items())
             directories = {path for path, details in matches if details["type"] == "directory"}
             return [
-                (before + path, None if path in directories else self._listed(before + path, details))
+                (
+                    before + path,
+                    None if path in directories else self._listed(before + path, details),
+                )
                 for path, details in matches
                 if path in directories or not (pattern.endswith("/") or path.endswith("/"))
             ]
@@ -323,7 +372,10 @@ class ObjectStore(Storage):
         return self.look_at(path) if details.get("size") is None else found_object(path, details)
 
     def heads(self, paths: list[str], size: int) -> list[bytes | Exception]:
-        """Read the first bytes of many objects concurrently; an exception for each that cannot be read."""
+        """Read the first bytes of many objects concurrently.
+
+        An exception for each that cannot be read.
+        """
         if not paths:
             return []
         with self.asking(paths[0]) as (fs, _):
@@ -363,7 +415,8 @@ class ObjectStore(Storage):
             return
         with self.asking(paths[0]) as (fs, _):
             names = _names(fs, paths)
-            # A request for many removes what they match as globs, which may belong to somebody else.
+            # A request for many removes what they match as globs, which may belong to somebody
+            # else.
             plain = [name for name in names if not any(char in name for char in "*?[")]
             if plain:
                 with contextlib.suppress(FileNotFoundError):
@@ -380,15 +433,17 @@ class ObjectStore(Storage):
     def abort_uploads(self, directory: str, having: str = "") -> None:
         """Abort uploads below a directory that a killed process left behind: they are invisible, and cost money.
 
-        `having` restricts them to names that contain it. Listing them needs a permission that not everyone has; the
-        store's own lifecycle rules do the rest.
+        `having` restricts them to names that contain it. Listing them needs a permission that not
+        everyone has; the store's own lifecycle rules do the rest.
         """
         with contextlib.suppress(OSError), self.asking(directory) as (fs, name):
             if not hasattr(fs, "call_s3"):
                 return
             bucket, _, prefix = name.partition("/")
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
-            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))  # the first page
+            answer = fs.call_s3(
+                "list_multipart_uploads", **found, **self.time_limit(fs)
+            )  # the first page
             for upload in answer.get("Uploads", ()):
                 if having in upload["Key"]:
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])

@@ -1,12 +1,14 @@
 """An object that several runs may write: a run changes it only if nobody else has changed it since.
 
-S3 does this itself: a request with `If-Match` or `If-None-Match` fails if the object is not as expected (412). Other
-stores can only create an object conditionally, if at all. There, the object is read again just before it is written,
-which leaves a gap of one request. `is_conditional` tells which it is.
+S3 does this itself: a request with `If-Match` or `If-None-Match` fails if the object is not as
+expected (412). Other stores can only create an object conditionally, if at all. There, the object
+is read again just before it is written, which leaves a gap of one request. `is_conditional` tells
+which it is.
 
-A request can succeed although its answer is lost, and the client repeats it. The repeated request then finds the object
-changed: by this run itself. So after every failure the object is read again. If it holds what was to be written, the
-request has succeeded.
+A request can succeed although its answer is lost, and the client repeats it. The repeated request
+then finds the object
+changed: by this run itself. So after every failure the object is read again. If it holds what was
+to be written, the request has succeeded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fastrec.storage.object_store import ObjectStore  # takes 20 ms to load, and only URLs need it
+    from fastrec.storage.object_store import (
+        ObjectStore,
+    )  # takes 20 ms to load, and only URLs need it
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
@@ -51,14 +55,18 @@ class SharedObject:
         self._supported = conditional  # until the store says otherwise
 
     def read(self) -> bytes | None:
-        """Read the object, and remember its state for the next change; None if it does not exist."""
+        """Read the object, and remember its state for the next change.
+
+        None if it does not exist.
+        """
         self._content, self._version = self._look()
         return self._content
 
     def _look(self) -> tuple[bytes | None, str | None]:
         try:
             with self._client.asking(self._path) as (fs, name):
-                # If it changes between the two requests, the next conditional request fails, as it should.
+                # If it changes between the two requests, the next conditional request fails, as it
+                # should.
                 limit = self._client.time_limit(fs)
                 version = fs.info(name, **limit).get("ETag") if hasattr(fs, "call_s3") else None
                 return bytes(fs.cat_file(name, **limit)), version
@@ -66,7 +74,10 @@ class SharedObject:
             return None, None
 
     def write(self, data: bytes) -> None:
-        """Write the object; ChangedError if it is not as it was when this process last read or wrote it."""
+        """Write the object.
+
+        ChangedError if it is not as it was when this process last read or wrote it.
+        """
         try:
             self._version = self._write(data)
         except OSError:
@@ -105,10 +116,18 @@ class SharedObject:
                 fs.rm_file(name)
             else:
                 bucket, _, key = name.partition("/")
-                fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version, **self._client.time_limit(fs))
+                fs.call_s3(
+                    "delete_object",
+                    Bucket=bucket,
+                    Key=key,
+                    IfMatch=version,
+                    **self._client.time_limit(fs),
+                )
 
     def is_conditional(self) -> bool:
-        """Whether the store refuses a request whose condition does not hold. Some ignore conditions.
+        """Whether the store refuses a request whose condition does not hold.
+
+        Some ignore conditions.
 
         The object must exist, and be as this process has written it.
         """
@@ -149,7 +168,10 @@ class SharedObject:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[tuple[Any, str]]:
-        """Yield the file system and the name of the object; tell the reasons apart for which a request is refused."""
+        """Yield the file system and the name of the object.
+
+        Tell the reasons apart for which a request is refused.
+        """
         refusal: type[Exception] | None = None
         with self._client.asking(self._path) as found:
             try:

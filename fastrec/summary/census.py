@@ -1,22 +1,22 @@
 """The census: how many questions an evaluation has, which models answered them, and where ids and hashes disagree.
 
-A question is a `sample_hash` within an evaluation, or a `sample_id` of it if the hash is split (`keys.is_split`). Each
-part writes two sorted lists of census rows. After merging the lists of all parts, comparing neighbours is enough to
-count everything:
+A question is a `sample_hash` within an evaluation, or a `sample_id` of it if the hash is split
+(`keys.is_split`). Each part writes two sorted lists of census rows. After merging the lists of all
+parts, comparing neighbours is enough to count everything:
 
     by hash       models per question, repeats, hashes with several ids
     by sample_id  ids with several hashes, identities with several records (repeats and contradictions)
 
-Every record of an identity with several records counts once: as a contradiction if it contradicts another one, else as
-a repeat. So an identity may count as both, and the records add up.
+Every record of an identity with several records counts once: as a contradiction if it contradicts
+another one, else as a repeat. So an identity may count as both, and the records add up.
 
 The lists of many parts are partitioned before they are counted:
 
     few parts ──▶ merge and count all lists
     many parts ──▶ a task per group of parts partitions its lists ──▶ a task per partition merges and counts
 
-Rows end with bytes. Lists are sorted and merged by the first three values of their rows. Rows whose first two values
-are equal are in one partition, so counts of partitions add up.
+Rows end with bytes. Lists are sorted and merged by the first three values of their rows. Rows whose
+first two values are equal are in one partition, so counts of partitions add up.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ def write_rows(path: str, rows: Iterable[Row], *, compressed: bool = False) -> F
 
 
 def _write_rows(
-    paths: Sequence[str], rows: Iterable[Row], choose: Callable[[Row], int], *, compressed: bool = False
+    paths: Sequence[str],
+    rows: Iterable[Row],
+    choose: Callable[[Row], int],
+    *,
+    compressed: bool = False,
 ) -> list[FileDigest]:
     """Write each row to the file that `choose` says, in small blocks: a merge holds one block of each file."""
     waiting: list[list[Row]] = [[] for _ in paths]
@@ -89,7 +93,9 @@ def _write_rows(
         for file, block in zip(files, waiting, strict=True):
             if block:
                 file.write_block(block)
-    return [FileDigest(path, file.size, file.hash()) for path, file in zip(paths, files, strict=True)]
+    return [
+        FileDigest(path, file.size, file.hash()) for path, file in zip(paths, files, strict=True)
+    ]
 
 
 def count_lists(
@@ -103,8 +109,8 @@ def count_lists(
 ) -> Iterator[Counted]:
     """Count the lists of all parts, and yield what to add up.
 
-    The path of a list is one of the `prefixes`, a hyphen and one of the `names`. `rule` is what else `count` needs to
-    know. Partitions are written to `directory`.
+    The path of a list is one of the `prefixes`, a hyphen and one of the `names`. `rule` is what
+    else `count` needs to know. Partitions are written to `directory`.
     """
     at_once = current_limits().census_fan_in
     if len(prefixes) <= at_once:
@@ -120,7 +126,9 @@ def count_lists(
     lists = [[f"{target}-{number:03d}" for target in targets] for number in range(partitions)]
     for number, counted in engine.run(count, (CountTask(some, rule) for some in lists)):
         yield counted
-        storage_of(directory).remove(*(f"{prefix}-{name}" for prefix in lists[number] for name in names))
+        storage_of(directory).remove(
+            *(f"{prefix}-{name}" for prefix in lists[number] for name in names)
+        )
 
 
 def _partition(task: _PartitionTask) -> str:
@@ -156,7 +164,9 @@ Numbers = Sequence[int | None]
 """For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes], list[Any], list[int | None]]).decode
+_unpack = msgspec.msgpack.Decoder(
+    tuple[list[bytes], list[bytes], list[Any], list[int | None]]
+).decode
 
 _Key = tuple[bytes, bytes, bytes]
 _Records = tuple[list[bytes], list[bytes], list[Outcome]]
@@ -164,12 +174,20 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 
 
 def census_of_part(
-    keys: KeyColumns, outcomes: list[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
+    keys: KeyColumns,
+    outcomes: list[Outcome],
+    contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None,
 ) -> tuple[list[CensusRow], list[CensusRow]]:
-    """Build the census rows of records, by hash and by sample_id; contradictions are given by key fields."""
+    """Build the census rows of records, by hash and by sample_id.
+
+    Contradictions are given by key fields.
+    """
     records: dict[_Key, _Records] = {}
-    scopes, hashes, sample_ids = keys.scopes, keys.hashes, keys.sample_ids
-    models, evaluation_ids = keys.models, keys.evaluation_ids
+    scopes = keys.scopes
+    hashes = keys.hashes
+    sample_ids = keys.sample_ids
+    models = keys.models
+    evaluation_ids = keys.evaluation_ids
     for first, end in keys.groups():
         key = scopes[first], hashes[first], sample_ids[first]
         group = models[first:end], evaluation_ids[first:end], outcomes[first:end]
@@ -181,32 +199,52 @@ def census_of_part(
     rows = [(*key, *_counts(*found), _pack((*found, ()))) for key, found in records.items()]
     by_hash = sorted(rows)
     if contradictions:
-        affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions}
+        affected = {
+            (evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions
+        }
         rows = [
-            (*row[:7], _numbered(row[:3], records[row[:3]], contradictions)) if row[:3] in affected else row
+            (*row[:7], _numbered(row[:3], records[row[:3]], contradictions))
+            if row[:3] in affected
+            else row
             for row in rows
         ]
-    by_id = [(evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows]
+    by_id = [
+        (evaluation, sample_id, sample_hash, *rest)
+        for evaluation, sample_hash, sample_id, *rest in rows
+    ]
     return by_hash, sorted(by_id)  # type: ignore[arg-type]
 
 
-def _counts(models: list[bytes], evaluation_ids: list[bytes], outcomes: list[Outcome]) -> tuple[int, int, int, int]:
+def _counts(
+    models: list[bytes], evaluation_ids: list[bytes], outcomes: list[Outcome]
+) -> tuple[int, int, int, int]:
     """The numbers of models, of models with an answer, of identities and of records."""
     count = len(models)
     if count == 1:
         return 1, int(not outcomes[0][2]), 1, 1
     distinct = set(models)
     failed = [error for _, _, error in outcomes]
-    answering = {model for model, error in zip(models, failed, strict=True) if not error} if any(failed) else distinct
-    identities = count if len(distinct) == count else len(set(zip(models, evaluation_ids, strict=True)))
+    answering = (
+        {model for model, error in zip(models, failed, strict=True) if not error}
+        if any(failed)
+        else distinct
+    )
+    identities = (
+        count if len(distinct) == count else len(set(zip(models, evaluation_ids, strict=True)))
+    )
     return len(distinct), len(answering), identities, count
 
 
-def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes, ...], Numbers]) -> bytes:
+def _numbered(
+    key: _Key, records: _Records, contradictions: Mapping[tuple[bytes, ...], Numbers]
+) -> bytes:
     """Pack records with the contradiction that each of them belongs to."""
     evaluation, sample_hash, sample_id = key
     runs = list(zip(*records[:2], strict=True))
-    numbers = {run: iter(contradictions.get((evaluation, sample_hash, *run, sample_id), ())) for run in runs}
+    numbers = {
+        run: iter(contradictions.get((evaluation, sample_hash, *run, sample_id), ()))
+        for run in runs
+    }
     return _pack((*records, [next(numbers[run], None) for run in runs]))
 
 
@@ -229,7 +267,8 @@ class QuestionCounts(Sums):
         by_models = _higher(self.by_models, other.by_models)
         by_answering = _higher(self.by_answering, other.by_answering)
         super().__iadd__(other)
-        self.by_models, self.by_answering = by_models, by_answering
+        self.by_models = by_models
+        self.by_answering = by_answering
         return self
 
 
@@ -258,7 +297,9 @@ class SeveralRecords(msgspec.Struct, frozen=True):
 
     def contradictions(self) -> Identity | None:
         """The identity with its records that contradict another one, if there are any."""
-        return self._with({hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()})
+        return self._with(
+            {hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()}
+        )
 
     def _with(self, records: dict[bytes, int]) -> Identity | None:
         hashes = sorted(hash_ for hash_, count in records.items() if count)
@@ -275,7 +316,10 @@ class SeveralRecords(msgspec.Struct, frozen=True):
 
 
 def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation; refuse too many evaluations."""
+    """Merge lists by hash, and count the questions of each evaluation.
+
+    Refuse too many evaluations.
+    """
     most = current_limits().most_results
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
@@ -294,11 +338,15 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 continue
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
-            runs = ((run, row[2]) for row in rows for run in zip(*_unpack(row[7])[:2], strict=True))  # and their ids
+            runs = (
+                (run, row[2]) for row in rows for run in zip(*_unpack(row[7])[:2], strict=True)
+            )  # and their ids
             split = len(samples) > 1 and is_split(runs)
             counts.split_hashes += split
             for question in samples if split else [rows]:
-                records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)
+                records = chain.from_iterable(
+                    zip(*_unpack(row[7])[:3:2], strict=True) for row in question
+                )
                 answers_of = add_repeats(counts.repeats, records)
                 counts.questions += 1
                 by_models[len(answers_of)] += 1

@@ -1,4 +1,6 @@
-"""`summary.json`: the content of a corpus. It depends on the records alone: no time, no host, no path.
+"""`summary.json`: the content of a corpus.
+
+It depends on the records alone: no time, no host, no path.
 
 The JSON Schema of the document is generated from these classes.
 """
@@ -35,14 +37,25 @@ def _says(description: str, ge: int | None = None) -> Meta:
     return Meta(description=description, ge=ge)
 
 
-_Error = Annotated[float | None, _says("Its standard error, over questions; null for fewer than two questions.")]
-_ErrorOfSome = Annotated[float | None, _says("Its standard error, over questions; null for a single question.")]
+_Error = Annotated[
+    float | None, _says("Its standard error, over questions; null for fewer than two questions.")
+]
+_ErrorOfSome = Annotated[
+    float | None, _says("Its standard error, over questions; null for a single question.")
+]
 _Filled = TypeVar("_Filled", bound=msgspec.Struct)
 
 
 def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
-    """Make a Struct of values, and of the fields of the same name that sources have; the first source counts."""
-    found = {name: getattr(one, name) for one in reversed(sources) for name in _common_fields(kind, one.__class__)}
+    """Make a Struct of values, and of the fields of the same name that sources have.
+
+    The first source counts.
+    """
+    found = {
+        name: getattr(one, name)
+        for one in reversed(sources)
+        for name in _common_fields(kind, one.__class__)
+    }
     return kind(**found | values)
 
 
@@ -84,9 +97,13 @@ class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
     lines: Annotated[int, _says("Repaired lines.", ge=0)]
-    by_code: Annotated[dict[str, int], _says("These lines by the code of a repair; a line may have several repairs.")]
+    by_code: Annotated[
+        dict[str, int],
+        _says("These lines by the code of a repair; a line may have several repairs."),
+    ]
     examples: Annotated[
-        list[RepairExample], _says("The first 3 lines of each repair, by evaluation, model and sample.")
+        list[RepairExample],
+        _says("The first 3 lines of each repair, by evaluation, model and sample."),
     ]
 
 
@@ -94,7 +111,10 @@ class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
     lines: Annotated[int, _says("Rejected lines that would be kept.", ge=0)]
-    by_code: Annotated[dict[str, int], _says("These lines by the code of a repair; a line may need several repairs.")]
+    by_code: Annotated[
+        dict[str, int],
+        _says("These lines by the code of a repair; a line may need several repairs."),
+    ]
 
 
 class SameRunPair(msgspec.Struct, kw_only=True):
@@ -104,7 +124,11 @@ class SameRunPair(msgspec.Struct, kw_only=True):
     model_id: str
     kept: Annotated[str, _says("evaluation_id of the records that stay.")]
     dropped: Annotated[
-        str, _says("evaluation_id of the records dropped; the same one if only their schema_version differs.")
+        str,
+        _says(
+            "evaluation_id of the records dropped; the same one if only their schema_version "
+            "differs."
+        ),
     ]
     records: Annotated[int, _says("Records dropped.", ge=1)]
 
@@ -115,7 +139,10 @@ class SameRun(msgspec.Struct, kw_only=True):
     records: Annotated[int, _says("Records dropped; they count as duplicates.", ge=0)]
     runs: Annotated[
         list[SameRunPair],
-        _says("These records by runs: the first 100 pairs, by evaluation_name, model_id and evaluation_id."),
+        _says(
+            "These records by runs: the first 100 pairs, by evaluation_name, model_id and "
+            "evaluation_id."
+        ),
     ]
 
 
@@ -123,7 +150,9 @@ class IdentityExample(msgspec.Struct, kw_only=True):
     """An identity with several records, and how many of them are of one kind."""
 
     evaluation_name: str
-    metric: Annotated[str | None, _says("evaluation_result_id of the records; null if they have none.")]
+    metric: Annotated[
+        str | None, _says("evaluation_result_id of the records; null if they have none.")
+    ]
     sample_id: _SampleId
     model_id: str
     evaluation_id: str
@@ -132,12 +161,13 @@ class IdentityExample(msgspec.Struct, kw_only=True):
 
 
 class Identities(msgspec.Struct, kw_only=True):
-    """Repeats or contradictions among the records of an identity; records that options leave out count, too."""
+    """Repeats or contradictions of one identity, records that options leave out included."""
 
     identities: Annotated[int, _says("Identities with records of this kind.", ge=0)]
     records: Annotated[int, _says("Their records of this kind.", ge=0)]
     examples: Annotated[
-        list[IdentityExample], _says("The first 100 of them, by evaluation_name, metric and sample_id.")
+        list[IdentityExample],
+        _says("The first 100 of them, by evaluation_name, metric and sample_id."),
     ]
 
 
@@ -166,17 +196,24 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     recipe: Annotated[str, _says("The recipe of the hashes in the corpus.")]
     verified: Annotated[int, _says("Lines whose hash is right by some recipe.", ge=0)]
     filled: Annotated[int, _says("Lines without a hash.", ge=0)]
-    replaced: Annotated[int, _says("Lines with a wrong hash; --sample-hash fill leaves it in place.", ge=0)]
+    replaced: Annotated[
+        int, _says("Lines with a wrong hash; --sample-hash fill leaves it in place.", ge=0)
+    ]
     by_recipe: Annotated[
         dict[str, int],
-        _says("Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."),
+        _says(
+            "Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no "
+            "recipe."
+        ),
     ]
     by_model: Annotated[list[ModelRecipes], _says("The same, by evaluation_name and model_id.")]
-    examples: Annotated[list[HashExample], _says("The first 10 wrong hashes, by name, model and id.")]
+    examples: Annotated[
+        list[HashExample], _says("The first 10 wrong hashes, by name, model and id.")
+    ]
 
 
 class Tokens(msgspec.Struct, kw_only=True, gc=False):
-    """Sums over all records with a token usage. A sum of more than 4,200 digits is hexadecimal text."""
+    """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
 
     records: Annotated[int, _says("Records with a token_usage.", ge=0)]
     input: Annotated[_Count | str, _says("Sum of token_usage.input_tokens.")]
@@ -198,12 +235,14 @@ class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
 
     accuracy: Annotated[_Share, _says("Mean over questions of the share of correct records.")]
     accuracy_standard_error: _ErrorOfSome
-    mean_score: Annotated[float | None, _says("Mean over questions of the mean score; null if it overflows a double.")]
+    mean_score: Annotated[
+        float | None, _says("Mean over questions of the mean score; null if it overflows a double.")
+    ]
     score_standard_error: _ErrorOfSome
 
 
 class ModelSummary(msgspec.Struct, kw_only=True):
-    """One model on one metric. Means are over its answers to a question, then over questions, and rounded once."""
+    """One model on one metric. Means are over answers, then over questions, and rounded once."""
 
     model_id: str
     records: Annotated[int, _says("Its records in the corpus: answers + errors.", ge=1)]
@@ -211,20 +250,27 @@ class ModelSummary(msgspec.Struct, kw_only=True):
     errors: Annotated[int, _says("Records with a non-empty error.", ge=0)]
     questions: Annotated[int, _says("Questions that it has records of.", ge=1)]
     questions_answered: Annotated[int, _says("Questions that it has answers to.", ge=0)]
-    correct: Annotated[int, _says("Answers with evaluation.is_correct. A record with an error is never correct.", ge=0)]
+    correct: Annotated[
+        int,
+        _says("Answers with evaluation.is_correct. A record with an error is never correct.", ge=0),
+    ]
     accuracy: Annotated[
-        _Share | None, _says("Mean over questions of the share of correct answers; null without answers.")
+        _Share | None,
+        _says("Mean over questions of the share of correct answers; null without answers."),
     ]
     accuracy_standard_error: _Error
     mean_score: Annotated[
         float | None,
         _says(
-            "Mean over questions of the mean of evaluation.score, where true counts as 1; null without "
+            "Mean over questions of the mean of evaluation.score, where true counts as 1; null "
+            "without "
             "answers, or if it overflows a double."
         ),
     ]
     score_standard_error: _Error
-    errors_as_wrong: Annotated[ErrorsAsWrong, _says("The same numbers if records with an error count, too.")]
+    errors_as_wrong: Annotated[
+        ErrorsAsWrong, _says("The same numbers if records with an error count, too.")
+    ]
     turns: Annotated[int, _says("Interactions; a record without interactions counts as 1.", ge=0)]
     tool_calls: Annotated[int, _says("Tool calls of all interactions.", ge=0)]
     tokens: Tokens
@@ -237,23 +283,35 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
     evaluation_name: str
-    metric: Annotated[str | None, _says("evaluation_result_id of the records; null if they have none.")]
+    metric: Annotated[
+        str | None, _says("evaluation_result_id of the records; null if they have none.")
+    ]
     graded: Annotated[
         bool,
         _says(
-            "Whether an answer has a score other than 0 and 1, or lower scores are better. Then is_correct "
+            "Whether an answer has a score other than 0 and 1, or lower scores are better. Then "
+            "is_correct "
             "means little."
         ),
     ]
     records: Annotated[int, _says("Its records in the corpus.", ge=1)]
     models: Annotated[int, _says("Distinct models.", ge=1)]
-    questions: Annotated[int, _says("Questions: sample_hash values; of split hashes, their sample_id values.", ge=1)]
+    questions: Annotated[
+        int, _says("Questions: sample_hash values; of split hashes, their sample_id values.", ge=1)
+    ]
     questions_all_models: Annotated[int, _says("Questions that all models have records of.", ge=0)]
     questions_answered_by_all: Annotated[
-        int, _says("Questions answered by all models that have any answer; 0 if no model has one.", ge=0)
+        int,
+        _says(
+            "Questions answered by all models that have any answer; 0 if no model has one.", ge=0
+        ),
     ]
-    ids_with_many_hashes: Annotated[int, _says("sample_id values with several sample_hash values.", ge=0)]
-    hashes_with_many_ids: Annotated[int, _says("sample_hash values with several sample_id values.", ge=0)]
+    ids_with_many_hashes: Annotated[
+        int, _says("sample_id values with several sample_hash values.", ge=0)
+    ]
+    hashes_with_many_ids: Annotated[
+        int, _says("sample_hash values with several sample_id values.", ge=0)
+    ]
     split_hashes: Annotated[
         int,
         _says(
@@ -265,16 +323,18 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: Annotated[
         Kind,
         _says(
-            "judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: judgement "
-            "if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it is judgement."
+            "judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: "
+            "judgement "
+            "if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it "
+            "is judgement."
         ),
     ] = "judgement"
     lower_is_better: Annotated[
         bool, _says("Whether metadata.lower_is_better of a record says so. Left out if none does.")
     ] = False
-    primary: Annotated[bool, _says("Whether metadata.primary_metric of a record says so. Left out if none does.")] = (
-        False
-    )
+    primary: Annotated[
+        bool, _says("Whether metadata.primary_metric of a record says so. Left out if none does.")
+    ] = False
     by_model: Annotated[list[ModelSummary], _says("Its models, sorted by model_id.")]
 
 
@@ -293,7 +353,9 @@ class FixCounts(msgspec.Struct, kw_only=True):
     """What became of the corrected lines of `--fixes`; absent without it."""
 
     given: Annotated[int, _says("Lines that differ from the rejected ones.")]
-    fixed: Annotated[int, _says("Those that are valid; they count as kept, duplicate or filtered out.")]
+    fixed: Annotated[
+        int, _says("Those that are valid; they count as kept, duplicate or filtered out.")
+    ]
     rejected: Annotated[int, _says("Those that are not valid either.")]
     unmatched: Annotated[int, _says("Those whose place in the input has no such rejected line.")]
 
@@ -308,34 +370,49 @@ class Summary(Tabular, kw_only=True):
     format: Annotated[int, _says("Version of this document's format.")] = _SUMMARY_FORMAT
     schema: Annotated[str, _says("Schema version of the corpus.")]
     line_counts: LineCounts
-    versions: Annotated[dict[str, int], _says("Valid lines, duplicates included, by their own schema version.")]
+    versions: Annotated[
+        dict[str, int], _says("Valid lines, duplicates included, by their own schema version.")
+    ]
     notes: Annotated[
         dict[str, int],
         _says(
-            "By code, valid lines with a label or turns of another version, and those that an upgrade or a "
+            "By code, valid lines with a label or turns of another version, and those that an "
+            "upgrade or a "
             "repair changed."
         ),
     ]
     renamed: Annotated[
         dict[str, int] | msgspec.UnsetType,
-        _says("Valid lines, duplicates included, by the rule of --map for their names; absent without --map."),
+        _says(
+            "Valid lines, duplicates included, by the rule of --map for their names; absent "
+            "without --map."
+        ),
     ] = msgspec.UNSET
-    labels: Annotated[LabelCounts | msgspec.UnsetType, _says("What became of labels; absent without --labels.")] = (
-        msgspec.UNSET
-    )
-    fixes: Annotated[FixCounts | msgspec.UnsetType, _says("What became of fixes; absent without --fixes.")] = (
-        msgspec.UNSET
-    )
-    rejected_by_code: Annotated[dict[str, int], _says("Rejected lines by the code of their first error.")]
+    labels: Annotated[
+        LabelCounts | msgspec.UnsetType, _says("What became of labels; absent without --labels.")
+    ] = msgspec.UNSET
+    fixes: Annotated[
+        FixCounts | msgspec.UnsetType, _says("What became of fixes; absent without --fixes.")
+    ] = msgspec.UNSET
+    rejected_by_code: Annotated[
+        dict[str, int], _says("Rejected lines by the code of their first error.")
+    ]
     repaired: Repaired
     repairable: Repairable
-    repeats: Annotated[Identities, _says("Records of one identity that an epoch, a trial or the output tells apart.")]
-    contradictions: Annotated[Identities, _says("Records of one identity with the same output and different verdicts.")]
+    repeats: Annotated[
+        Identities,
+        _says("Records of one identity that an epoch, a trial or the output tells apart."),
+    ]
+    contradictions: Annotated[
+        Identities, _says("Records of one identity with the same output and different verdicts.")
+    ]
     same_run: SameRun
     sample_hash: SampleHashes
     interaction_types: Annotated[dict[str, int], _says("Kept records by interaction_type.")]
     schema_versions: Annotated[dict[str, int], _says("Kept records by schema_version.")]
-    evaluations: Annotated[list[EvaluationSummary], _says("All evaluations, by name, then by metric.")]
+    evaluations: Annotated[
+        list[EvaluationSummary], _says("All evaluations, by name, then by metric.")
+    ]
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""
@@ -363,7 +440,9 @@ class Summary(Tabular, kw_only=True):
         """MsgspecError if it is not a summary, or has another format."""
         found = msgspec.json.decode(data, type=_Format).format
         if isinstance(found, int) and found != _SUMMARY_FORMAT:
-            raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}")
+            raise msgspec.ValidationError(
+                f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}"
+            )
         return msgspec.json.decode(data, type=cls)
 
 
@@ -371,15 +450,19 @@ def _evaluation(one: EvaluationSummary) -> Iterator[bytes]:
     return _listing(one, "by_model", ([_formatted(model)] for model in one.by_model))
 
 
-def _listing(document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+def _listing(
+    document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]
+) -> Iterator[bytes]:
     """Yield the text of a document, and of the items of the list that is its last field."""
     yield _formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
-    separator, end = b"\n    ", b"]\n}"
+    separator = b"\n    "
+    end = b"]\n}"
     for item in items:
         yield separator
         for text in item:
             yield text.replace(b"\n", b"\n    ")  # a line break in a string is escaped
-        separator, end = b",\n    ", b"\n  ]\n}"
+        separator = b",\n    "
+        end = b"\n  ]\n}"
     yield end
 
 

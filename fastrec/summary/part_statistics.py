@@ -1,7 +1,7 @@
 """Statistics of parts: each part writes its counts and its census to files, and the driver adds them up.
 
-The counts name every model and every piece of input in the part, so the driver holds only their sum. The census is two
-lists of rows, which are merged and counted (`census.count_lists`).
+The counts name every model and every piece of input in the part, so the driver holds only their
+sum. The census is two lists of rows, which are merged and counted (`census.count_lists`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class IdentityCounts(Sums):
 
 
 class Census(Sums):
-    questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
+    questions: dict[bytes, QuestionCounts] = msgspec.field(
+        default_factory=lambda: defaultdict(QuestionCounts)
+    )
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     superseded: list[Run] = msgspec.field(default_factory=list)
@@ -111,7 +113,9 @@ class Census(Sums):
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
 
 
-_decode_census = msgspec.json.Decoder(tuple[dict[bytes, QuestionCounts], IdentityCounts, IdentityCounts]).decode
+_decode_census = msgspec.json.Decoder(
+    tuple[dict[bytes, QuestionCounts], IdentityCounts, IdentityCounts]
+).decode
 
 
 class RepeatsRule(msgspec.Struct, frozen=True):
@@ -134,15 +138,21 @@ class RepeatsRule(msgspec.Struct, frozen=True):
 def count_census(
     groups: Sequence[Sequence[str]], directory: str, engine: Engine, rule: RepeatsRule | None = None
 ) -> list[Census]:
-    """Count the census of each group of parts; with a rule, also write the keys that are superseded."""
-    counted, at_once = [Census() for _ in groups], current_limits().census_fan_in
+    """Count the census of each group of parts.
+
+    With a rule, also write the keys that are superseded.
+    """
+    counted = [Census() for _ in groups]
+    at_once = current_limits().census_fan_in
     large = [number for number, prefixes in enumerate(groups) if len(prefixes) > at_once]
     small = [number for number, prefixes in enumerate(groups) if len(prefixes) <= at_once]
     tasks = (CountTask(list(groups[number]), rule) for number in small)
     for at, census in engine.run(_count, tasks):
         counted[small[at]] = census
     for number in large:
-        lists = count_lists(_count, rule, groups[number], _LISTS, directory=directory, engine=engine)
+        lists = count_lists(
+            _count, rule, groups[number], _LISTS, directory=directory, engine=engine
+        )
         for census in lists:
             counted[number] += census
     return counted
@@ -165,8 +175,8 @@ def kept_census(path: str) -> Census:
 def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Census:
     """Count the census of some parts."""
     census = Census()
-    # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
-    # has their hashes.
+    # The second list has ids of evaluations that the first may lack: nothing of them was kept, or
+    # another partition has their hashes.
     hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
     census.questions = count_questions(hashes)
     superseded = Superseded(rule.path) if rule else None
@@ -193,9 +203,9 @@ def write_statistics(
 ) -> list[FileDigest]:
     """Write the census and the counts of a part.
 
-    The key fields and outcomes of the records that are `kept` determine its questions; the key fields of all records
-    that were `seen`, including records left out, determine its repeats and, with `contradictions`, which of them
-    contradict each other.
+    The key fields and outcomes of the records that are `kept` determine its questions; the key
+    fields of all records that were `seen`, including records left out, determine its repeats and,
+    with `contradictions`, which of them contradict each other.
     """
     by_hash, by_id = census_of_part(kept, outcomes, contradictions if seen is None else None)
     if seen is not None:
@@ -218,14 +228,21 @@ class _CountsTask(msgspec.Struct, frozen=True):
         return f"adding up the counts of {len(self.prefixes):,} parts"
 
 
-def add_part_counts(prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine) -> PartCounts:
+def add_part_counts(
+    prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine
+) -> PartCounts:
     """Add up the counts of all parts, given the position of each piece in the order of the input."""
-    at_once = min(max(-(-len(prefixes) // engine.jobs), _FEWEST), current_limits().part_counts_per_task)
+    at_once = min(
+        max(-(-len(prefixes) // engine.jobs), _FEWEST), current_limits().part_counts_per_task
+    )
     if len(prefixes) <= at_once:
         return read_part_counts(prefixes, order)
     write_blocks(path, [order])
     total = PartCounts()
-    tasks = (_CountsTask(prefixes[first : first + at_once], path) for first in range(0, len(prefixes), at_once))
+    tasks = (
+        _CountsTask(prefixes[first : first + at_once], path)
+        for first in range(0, len(prefixes), at_once)
+    )
     for _, counts in engine.run(_add_some, tasks):
         total += counts
         _check_results(total.tally)
@@ -244,12 +261,17 @@ def _add_some(task: _CountsTask) -> PartCounts:
 
 
 def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = None) -> PartCounts:
-    """Add up the counts of some parts; with an order of pieces, decide which of them keep records with copies."""
+    """Add up the counts of some parts.
+
+    With an order of pieces, decide which of them keep records with copies.
+    """
     total = PartCounts()
     for prefix in prefixes:
         lines, tally = read_blocks(f"{prefix}-counts")
         of_part = LinesByPiece.unpacked(lines)
-        if order is not None:  # part by part: there may be as many different sets of pieces as records
+        if (
+            order is not None
+        ):  # part by part: there may be as many different sets of pieces as records
             of_part.resolve(order)
         total.lines += of_part
         total.tally.add_packed(tally)

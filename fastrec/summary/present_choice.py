@@ -68,7 +68,9 @@ class Chosen(msgspec.Struct):
     metrics: int
     count: int
     answering: int
-    models: list[ModelSummary]  # their numbers; empty if only common questions count and there are none
+    models: list[
+        ModelSummary
+    ]  # their numbers; empty if only common questions count and there are none
     common_questions: int | None  # questions that all of these have answered, if known
 
 
@@ -80,7 +82,9 @@ def choose(
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
 ) -> list[Chosen]:
-    """Choose evaluations, models and metrics by name. What the filters say about samples and outcomes does not matter.
+    """Choose evaluations, models and metrics by name.
+
+    What the filters say about samples and outcomes does not matter.
 
     With `errors_as_wrong`, records with an error are answers as well.
     """
@@ -88,13 +92,18 @@ def choose(
     chosen = []
     evaluations = with_directions(results, lower_is_better)
     for one, names in matching_scopes(
-        evaluations, filters or Filters(), lambda one: [model.model_id for model in one.by_model], metrics
+        evaluations,
+        filters or Filters(),
+        lambda one: [model.model_id for model in one.by_model],
+        metrics,
     ):
         models = [model for model in one.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
         common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
         known = common if len(models) == one.models else None
-        chosen.append(Chosen(one, counts[one.evaluation_name], len(models), answering, models, known))
+        chosen.append(
+            Chosen(one, counts[one.evaluation_name], len(models), answering, models, known)
+        )
     return chosen
 
 
@@ -121,7 +130,11 @@ def _names_of(scope: Scope) -> list[str]:
 
 def others_in_words(others: int) -> list[str]:
     """Say how many metrics are not shown because they judge nothing; nothing if there are none."""
-    return [f"{counted(others, 'other metric')} judge no answer; --metrics all shows them."] if others else []
+    return (
+        [f"{counted(others, 'other metric')} judge no answer; --metrics all shows them."]
+        if others
+        else []
+    )
 
 
 def matching_scopes(
@@ -132,8 +145,8 @@ def matching_scopes(
 ) -> list[tuple[_Scope, set[str]]]:
     """Find the evaluations and metrics whose names match the filters, each with its matching models.
 
-    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen. An evaluation
-    that has none of them keeps all.
+    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are
+    chosen. An evaluation that has none of them keeps all.
     """
     check_choice("metrics", metrics, METRICS)
     check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
@@ -143,13 +156,16 @@ def matching_scopes(
     found = [one for one in found if filters.accepts_metric(one.metric)]
     if metrics == "judgements" and not filters.metric:
         judged = {one.evaluation_name for one in found if one.kind == "judgement"}
-        found = [one for one in found if one.kind == "judgement" or one.evaluation_name not in judged]
+        found = [
+            one for one in found if one.kind == "judgement" or one.evaluation_name not in judged
+        ]
     models = {model for one in found for model in models_of(one)}
     for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
         elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}
         if elsewhere:
             raise UsageError(
-                f"no model of the chosen evaluations matches {pattern!r}; {_available('model', models)}. It matches "
+                f"no model of the chosen evaluations matches {pattern!r}; "
+                f"{_available('model', models)}. It matches "
                 f"models of other evaluations: {listed(sorted(elsewhere))}"
             )
     check_patterns("model", filters.model, models)
@@ -158,11 +174,15 @@ def matching_scopes(
     if scopes and not chosen:
         evaluations = listed(sorted({one.evaluation_name for one in scopes}))
         ids = listed(sorted({model for one in scopes for model in models_of(one)}))
-        raise NoMatchError(f"no record matches {filters}; evaluations: {evaluations}; models: {ids}")
+        raise NoMatchError(
+            f"no record matches {filters}; evaluations: {evaluations}; models: {ids}"
+        )
     return chosen
 
 
-def check_patterns(kind: str, patterns: Sequence[str], names: Collection[str], where: str = "") -> None:
+def check_patterns(
+    kind: str, patterns: Sequence[str], names: Collection[str], where: str = ""
+) -> None:
     """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
         if not _matches(pattern, names):

@@ -13,7 +13,15 @@ from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.statistics.calibration import Calibration
 from fastrec.statistics.intervals import score_interval, wilson_interval
-from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
+from fastrec.summary.document import (
+    Latency,
+    ModelRecipes,
+    ModelSummary,
+    ScopeNames,
+    Summary,
+    Tokens,
+    filled,
+)
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.where import GroupBy, largest_groups, with_groups
@@ -139,7 +147,9 @@ class EvaluationStats(ScopeNames, kw_only=True):
 
     @property
     def title(self) -> str:
-        return title_of(self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better)
+        return title_of(
+            self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better
+        )
 
 
 REASONS: Final = {
@@ -168,7 +178,10 @@ class QuestionGroup(msgspec.Struct, kw_only=True):
 
 
 class PairJoins(msgspec.Struct, kw_only=True):
-    """What two models of different groups have in common. The numbers are the same for all models of the groups."""
+    """What two models of different groups have in common.
+
+    The numbers are the same for all models of the groups.
+    """
 
     first: int
     """Position of the first model's group in groups; 0 is the first."""
@@ -324,7 +337,10 @@ class Stats(Tabular, kw_only=True):
 
 
 def choose_groups(
-    totals: Stats, grouped: Sequence[Chosen], groups: Sequence[GroupBy], notice: Callable[[str], None]
+    totals: Stats,
+    grouped: Sequence[Chosen],
+    groups: Sequence[GroupBy],
+    notice: Callable[[str], None],
 ) -> list[Chosen]:
     """The groups that are shown (`largest_groups`): only these are ranked and tested."""
     scope_of = attrgetter("evaluation.evaluation_name", "evaluation.metric")
@@ -344,7 +360,9 @@ def largest(stats: Stats, number: int) -> Stats:
     if len(stats.evaluations) <= number:
         return stats
     by_size = sorted(range(len(stats.evaluations)), key=lambda at: -stats.evaluations[at].records)
-    return msgspec.structs.replace(stats, evaluations=[stats.evaluations[at] for at in sorted(by_size[:number])])
+    return msgspec.structs.replace(
+        stats, evaluations=[stats.evaluations[at] for at in sorted(by_size[:number])]
+    )
 
 
 RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
@@ -367,7 +385,9 @@ def facts_of(summary: Summary) -> CorpusFacts:
     return filled(
         CorpusFacts,
         summary,
-        upgraded=sum(count for version, count in summary.versions.items() if version != summary.schema),
+        upgraded=sum(
+            count for version, count in summary.versions.items() if version != summary.schema
+        ),
         repeats=summary.repeats.identities,
         contradictions=summary.contradictions.identities,
         same_run=summary.same_run.records,
@@ -391,9 +411,10 @@ def rank(
 ) -> Stats:
     """Rank the models of each evaluation and metric.
 
-    By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
-    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. If models
-    are ranked by accuracy or score, those with less than `min_coverage` percent of the questions come last, unranked.
+    By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks
+    ties, then the name does. With `errors_as_wrong`, records with an error count as wrong answers.
+    Otherwise they do not count. If models are ranked by accuracy or score, those with less than
+    `min_coverage` percent of the questions come last, unranked.
     """
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
@@ -401,7 +422,12 @@ def rank(
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
         models = [
-            _model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong, reduced=repeats_as != "mean")
+            _model(
+                model,
+                one.evaluation.questions,
+                errors_as_wrong=errors_as_wrong,
+                reduced=repeats_as != "mean",
+            )
             for model in one.models
         ]
         for model in models if (by or usual) in ("accuracy", "score") else ():
@@ -443,15 +469,22 @@ def _why_unranked(model: ModelStats, min_coverage: float) -> str:
 def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
     """Say which models are not ranked, and why; nothing if all are."""
     some = [
-        f"{model.model_id} ({model.unranked})" for model in evaluation.by_model if model.unranked and model.questions
+        f"{model.model_id} ({model.unranked})"
+        for model in evaluation.by_model
+        if model.unranked and model.questions
     ]
     without = sum(not model.questions for model in evaluation.by_model if model.unranked)
-    found = [listed(some, _MOST)] * bool(some) + [f"{counted(without, 'model')} without answers"] * bool(without)
+    found = [listed(some, _MOST)] * bool(some) + [
+        f"{counted(without, 'model')} without answers"
+    ] * bool(without)
     return [f"not ranked: {'; '.join(found)}"] if found else []
 
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
-    keys = [(lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name] for name in names]
+    keys = [
+        (lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name]
+        for name in names
+    ]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
@@ -460,7 +493,9 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     return order
 
 
-def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool) -> ModelStats:
+def _model(
+    model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool
+) -> ModelStats:
     """The numbers of a model; if its repeats are `reduced` to one value, its answers are those that count already."""
     means = model.errors_as_wrong if errors_as_wrong else model
     answers = model.records if errors_as_wrong and not reduced else model.answers
@@ -489,7 +524,10 @@ def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, re
 
 
 def facts_in_words(facts: CorpusFacts) -> list[str]:
-    """Describe a corpus in a few short lines. What is as usual is left out, apart from the schema version."""
+    """Describe a corpus in a few short lines.
+
+    What is as usual is left out, apart from the schema version.
+    """
     lines = [f"schema {facts.schema}"]
     if facts.upgraded:
         by_version = {f"of {version}": count for version, count in facts.versions.items()}
@@ -497,16 +535,24 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
     if facts.notes:
         lines.append(f"notes on lines: {_listed(facts.notes)}")
     if facts.repeats or facts.contradictions:
-        lines.append(f"identities with repeats: {facts.repeats:,}; with contradictions: {facts.contradictions:,}")
+        lines.append(
+            f"identities with repeats: {facts.repeats:,}; with contradictions: "
+            f"{facts.contradictions:,}"
+        )
     if facts.split_hashes:
         text = "several sample_ids in one run: each sample_id is a question"
-        lines.append(f"{facts.split_hashes:,} {'hash has' if facts.split_hashes == 1 else 'hashes have'} {text}")
+        lines.append(
+            f"{facts.split_hashes:,} {'hash has' if facts.split_hashes == 1 else 'hashes have'} "
+            f"{text}"
+        )
     if facts.same_run:
         lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
     if facts.recipes.keys() - {facts.recipe, ABSENT}:
         names = {ABSENT: "without a hash", WRONG: "wrong"}
         spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
-        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)")
+        lines.append(
+            f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)"
+        )
     return lines
 
 
@@ -524,7 +570,9 @@ def about(evaluation: EvaluationStats) -> str:
     counts = [counted(evaluation.records, "record")]
     if evaluation.errors:
         counts.append(counted(evaluation.errors, "error"))
-    counts.append(f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}")
+    counts.append(
+        f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}"
+    )
     counts.append(counted(evaluation.questions, "question"))
     if not evaluation.answering:
         counts.append("no answers")
@@ -532,7 +580,11 @@ def about(evaluation: EvaluationStats) -> str:
         everyone = f"all {'these ' if some else ''}models"
         if evaluation.answering < evaluation.chosen:
             several = evaluation.answering > 1
-            everyone = f"all {evaluation.answering:,} models with answers" if several else "the one model with answers"
+            everyone = (
+                f"all {evaluation.answering:,} models with answers"
+                if several
+                else "the one model with answers"
+            )
         counts.append(f"{evaluation.common_questions:,} answered by {everyone}")
     return ", ".join(counts)
 
@@ -544,12 +596,24 @@ def has_repeats(evaluation: EvaluationStats) -> bool:
 def repeats_in_words(repeats_as: str) -> list[str]:
     """Explain what several answers of a model to a question become, in short lines."""
     if repeats_as == "first":
-        return ["Of several answers to a question, the first one counts: that of the lowest trial or epoch."]
+        return [
+            (
+                "Of several answers to a question, the first one counts: that of the lowest trial or "
+                "epoch."
+            )
+        ]
     if repeats_as == "majority":
-        first = "majority: whether the answer that most trials gave is right, as it was extracted, or else the output."
+        first = (
+            "majority: whether the answer that most trials gave is right, as it was "
+            "extracted, or else the output."
+        )
         return [first, "If two answers are as frequent, the question counts as wrong."]
-    some, number = "at least one" if "@" in repeats_as else "all", counted(int(repeats_as[5:]), "answer")
-    first = f"{repeats_as}: the chance that {some} of {number} to a question would be right, estimated without bias"
+    some = "at least one" if "@" in repeats_as else "all"
+    number = counted(int(repeats_as[5:]), "answer")
+    first = (
+        f"{repeats_as}: the chance that {some} of {number} to a question would be right, "
+        "estimated without bias"
+    )
     return [first, f"from all of its answers. Questions with fewer than {number} do not count."]
 
 
@@ -562,7 +626,9 @@ def legend(stats: Stats) -> list[str]:
         lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
         lines.append("±: one standard error of the mean score. Both are computed over questions.")
     if not all(map(stats.shows_accuracy, answered)):
-        lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
+        lines.append(
+            "Where scores are other than 0 and 1, the score counts; --accuracy shows both."
+        )
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
     if any(model.rank for evaluation in answered for model in evaluation.by_model):
         lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
@@ -574,7 +640,9 @@ def legend(stats: Stats) -> list[str]:
         lines.append("A question with several answers counts once, with the mean of its answers.")
     if any(evaluation.errors for evaluation in stats.evaluations):
         if stats.errors_as_wrong:
-            lines.append("errors: records with an error. They count as wrong, with the score that they have.")
+            lines.append(
+                "errors: records with an error. They count as wrong, with the score that they have."
+            )
         else:
             lines.append("errors: records with an error. They do not count for accuracy and score;")
             lines.append("--errors-as-wrong counts them as wrong answers.")

@@ -1,7 +1,8 @@
 """Rows: the values of a record that statistics need, small enough to be stored beside its key.
 
-Pass 1 builds the row when it decodes the record. Pass 2 adds it to the statistics if the record is kept. So no record
-is decoded twice, and nothing is subtracted for duplicates. `Sums` is the base of all counts that are made from rows.
+Pass 1 builds the row when it decodes the record. Pass 2 adds it to the statistics if the record is
+kept. So no record is decoded twice, and nothing is subtracted for duplicates. `Sums` is the base of
+all counts that are made from rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Sums(msgspec.Struct):
 
     def __iadd__(self, other: Self) -> Self:
         for name in self.__struct_fields__:
-            mine, theirs = getattr(self, name), getattr(other, name)
+            mine = getattr(self, name)
+            theirs = getattr(other, name)
             if isinstance(mine, Counter):
                 mine.update(theirs)
             elif isinstance(mine, defaultdict):
@@ -42,7 +44,8 @@ class Sums(msgspec.Struct):
 
 
 USUAL_TYPE: Final = "single_turn"
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_SMALLEST = -(2**63)
+_LARGEST = 2**63 - 1
 _MOST_INPUT_BYTES: Final = 12 << 20  # of inputs whose number of characters is remembered
 _ENTRY_BYTES: Final = 200  # memory of such an input besides its text
 BUCKETS_PER_POWER: Final = 64
@@ -79,7 +82,11 @@ class Note:
 
 
 _TRUE: Final = ("true", True)
-KINDS: Final[dict[Kind, int]] = {"judgement": Note.JUDGEMENT, "cost": Note.COST, "bookkeeping": Note.BOOKKEEPING}
+KINDS: Final[dict[Kind, int]] = {
+    "judgement": Note.JUDGEMENT,
+    "cost": Note.COST,
+    "bookkeeping": Note.BOOKKEEPING,
+}
 _BITS: Final[dict[Any, int]] = {**KINDS}
 
 
@@ -89,14 +96,18 @@ outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
 
 def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:
     """Make the function from a record of this version, the number of its piece of input and its line to its row."""
-    turns_of, schema_label = attrgetter(schema.turns_field), schema.label
+    turns_of = attrgetter(schema.turns_field)
+    schema_label = schema.label
     inputs = _InputCharacters()
-    known_inputs, count_input = inputs.known, inputs.count
+    known_inputs = inputs.known
+    count_input = inputs.count
 
     def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
         turns = turns_of(record)
         known = known_inputs.get(id(record.input))
-        evaluation, usage, times = record.evaluation, record.token_usage, record.performance
+        evaluation = record.evaluation
+        usage = record.token_usage
+        times = record.performance
         score = evaluation.score
         latency = times.latency_ms if times else None
         return (
@@ -109,7 +120,9 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
             bool(record.error),
             len(turns) if turns.__class__ is list else 1,
             sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
-            tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens))) if usage else None,
+            tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens)))
+            if usage
+            else None,
             latency if latency.__class__ is float else _portable_or_none(latency),
             _notes_of(record.metadata) if record.metadata else 0,
             known[1] if known else count_input(record.input),
@@ -126,7 +139,9 @@ def _said_characters(output: Any, turns: Any) -> int:
         raw = output.raw
         total = len(raw) if raw.__class__ is str else sum(map(len, raw))
     if turns:
-        total += sum([len(turn.content) for turn in turns if turn.role == "assistant" and turn.content])
+        total += sum(
+            [len(turn.content) for turn in turns if turn.role == "assistant" and turn.content]
+        )
     return total
 
 
@@ -135,11 +150,16 @@ class _Asked(msgspec.Struct, gc=False):
 
 
 class _InputCharacters:
-    """The number of characters of inputs. An input that was judged before is the same object, so it is counted once."""
+    """The number of characters of inputs.
+
+    An input that was judged before is the same object, so it is counted once.
+    """
 
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder(_Asked).decode
-        self.known: dict[int, tuple[Raw, int]] = {}  # by identity of the object, which stays as long as it is here
+        self.known: dict[
+            int, tuple[Raw, int]
+        ] = {}  # by identity of the object, which stays as long as it is here
         self._bytes = 0  # of these objects
 
     def count(self, asked: Any) -> int:
@@ -167,7 +187,9 @@ def to_portable(number: int) -> int | str:
     """Make an integer that msgpack can hold: beyond 64 bits a text, `digits p zeros`, else a plain int."""
     if _SMALLEST <= number <= _LARGEST:
         return int(number)
-    zeros = (number & -number).bit_length() - 1  # the binary digits of sums of scores end with a thousand of them
+    zeros = (
+        number & -number
+    ).bit_length() - 1  # the binary digits of sums of scores end with a thousand of them
     return f"{number >> zeros:x}p{zeros}"
 
 
@@ -189,9 +211,12 @@ def bucket_of(value: float) -> int:
     try:
         mantissa, exponent = math.frexp(value)
     except OverflowError:  # an integer too large for a double
-        mantissa, exponent = 0.5, 1024
+        mantissa = 0.5
+        exponent = 1024
     # Bucket 0 is zero itself. Exponents go down to -1073.
-    return (exponent + FIRST_EXPONENT) * BUCKETS_PER_POWER + int((mantissa - 0.5) * 2 * BUCKETS_PER_POWER)
+    return (exponent + FIRST_EXPONENT) * BUCKETS_PER_POWER + int(
+        (mantissa - 0.5) * 2 * BUCKETS_PER_POWER
+    )
 
 
 def bucket_value(bucket: int) -> float:

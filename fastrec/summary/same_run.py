@@ -1,25 +1,28 @@
 r"""Compare the contents of records: contradictions, and records that are equal but for their run.
 
-Records of equal keys are adjacent, so a part finds *contradictions* by itself. Only these records are decoded, and only
-the compared fields:
+Records of equal keys are adjacent, so a part finds *contradictions* by itself. Only these records
+are decoded, and only the compared fields:
 
     same question, same trial, same output, another verdict    contradiction: one of them is wrong
     anything else                                              repeat: a second epoch or trial, another answer …
 
 The question is the `sample_hash`. The verdict is score, is_correct and error.
 
-An evaluation that was scraped or converted again has records that are equal but for their run and their label. A line
-in normal form begins with the label and the run, so the *body* that follows has to be equal:
+An evaluation that was scraped or converted again has records that are equal but for their run and
+their label. A line in normal form begins with the label and the run, so the *body* that follows has
+to be equal:
 
     {"schema_version":…,"evaluation_id":…,"model_id":…
                                          \_____________ body
 
-An upgrade keeps a label that does not belong to the record's version in `metadata`; it is no part of the body either.
-Such records mostly have different keys, and may be in different parts. Each part writes a list of its bodies' digests.
-The merged lists have equal bodies next to each other; the one with the lowest key stays, and *supersedes* the others.
+An upgrade keeps a label that does not belong to the record's version in `metadata`; it is no part
+of the body either. Such records mostly have different keys, and may be in different parts. Each
+part writes a list of its bodies' digests. The merged lists have equal bodies next to each other;
+the one with the lowest key stays, and *supersedes* the others.
 
-Superseded records may be as many as records. They are written as sorted runs, from which each part reads its range of
-keys. The text of a superseded record is the digest of its body; an empty text stands for all records of the key.
+Superseded records may be as many as records. They are written as sorted runs, from which each part
+reads its range of keys. The text of a superseded record is the digest of its body; an empty text
+stands for all records of the key.
 """
 
 from __future__ import annotations
@@ -107,7 +110,10 @@ def find_contradictions(
 
 
 def contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:
-    """Number the contradictions among the records of one key by their first records; empty if there are none."""
+    """Number the contradictions among the records of one key by their first records.
+
+    Empty if there are none.
+    """
     judged = [_judged(text) for text in texts]
     verdicts: dict[Any, set[Any]] = {}
     for answer, verdict in judged:
@@ -123,12 +129,18 @@ def _judged(text: bytes | memoryview) -> tuple[Any, Any]:
     In normal form, equal values are equal bytes.
     """
     record = _decode(text)
-    trial = [bytes(getattr(level, name)) for level in (record, record.metadata) for name in TRIAL_FIELDS]
+    trial = [
+        bytes(getattr(level, name)) for level in (record, record.metadata) for name in TRIAL_FIELDS
+    ]
     # Digests, because there may be thousands of long outputs.
     outputs = [xxh3_128_digest(getattr(record, name)) for name in ("output", *_TURNS)]
     error = bytes(record.error)
     evaluation = record.evaluation
-    return (*outputs, *trial), (_number(evaluation.score), evaluation.is_correct, b"" if error == b'""' else error)
+    return (*outputs, *trial), (
+        _number(evaluation.score),
+        evaluation.is_correct,
+        b"" if error == b'""' else error,
+    )
 
 
 def _number(score: Raw) -> Any:
@@ -168,7 +180,8 @@ class Superseded:
         return self._runs
 
     def _spill(self) -> None:
-        path, rows = f"{self._path}-{len(self._runs):04d}", [_ROW] * len(self._keys)
+        path = f"{self._path}-{len(self._runs):04d}"
+        rows = [_ROW] * len(self._keys)
         self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
         self._keys, self._ends, self._text = [], [], bytearray()
 
@@ -180,17 +193,22 @@ def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> lis
     return slices if next(superseded_in(slices, low, high), None) else []
 
 
-def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+def superseded_in(
+    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
     for window in gather(slices, low, high, _WINDOW_BYTES):
         yield from zip(window.keys, map(bytes, window.texts), strict=True)
 
 
 _RUN_PAIRS: Final = 100
 _LIST: Final = "run"
-_BODY: Final = b',"model_id":'  # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
+# quotes inside a string are escaped, so its first occurrence ends the evaluation_id
+_BODY: Final = b',"model_id":'
 _LABEL: Final = b'"schema_version":"'
 _TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_METADATA: Final = re.compile(rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT))  # of the root, with texts only
+_METADATA: Final = re.compile(
+    rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT)
+)  # of the root, with texts only
 
 RunPair = tuple[str, str, str, str]
 """evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
@@ -202,14 +220,18 @@ class SameRunCounts(Sums):
     records: int = 0
     pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
     """Records by runs: only the first hundred pairs in order, whose counts are exact."""
-    superseded: list[Run] = msgspec.field(default_factory=list)  # their keys and the digests of their bodies
+    superseded: list[Run] = msgspec.field(
+        default_factory=list
+    )  # their keys and the digests of their bodies
 
     def add(self, pair: RunPair) -> None:
         self.records += 1
         self.pairs[pair] += 1
         if len(self.pairs) > 2 * _RUN_PAIRS:
             # A pair that is among the first of all was among the first at any time.
-            self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
+            self.pairs = Counter(
+                {pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)}
+            )
 
 
 def body_digest(text: bytes | memoryview) -> bytes:
@@ -234,14 +256,21 @@ def _without_kept_label(line: bytes) -> bytes:
     return line[:end] + rest + line[found.end(1) :]
 
 
-def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False) -> FileDigest:
+def write_bodies(
+    prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False
+) -> FileDigest:
     """Write the list of a part, given the digest of each record's body, and its key."""
     rows = sorted((digest, b"", key) for digest, key in bodies)
     return write_rows(f"{prefix}-{_LIST}", rows, compressed=compressed)
 
 
 def find_same_run(
-    prefixes: Sequence[str], path: str, sort_fields: tuple[str, ...], *, directory: str, engine: Engine
+    prefixes: Sequence[str],
+    path: str,
+    sort_fields: tuple[str, ...],
+    *,
+    directory: str,
+    engine: Engine,
 ) -> SameRunCounts:
     """Find equal bodies in all parts, and write superseded records to files that begin with `path`."""
     total = SameRunCounts()
@@ -253,11 +282,14 @@ def find_same_run(
 
 def _count(task: CountTask) -> SameRunCounts:
     path, sort_fields = task.rule
-    split, superseded, found = key_splitter(sort_fields), Superseded(path), SameRunCounts()
+    split = key_splitter(sort_fields)
+    superseded = Superseded(path)
+    found = SameRunCounts()
     last = kept = b""
     for digest, _, key in merge_lists(task.prefixes, _LIST):
         if digest != last:
-            last, kept = digest, key
+            last = digest
+            kept = key
             continue
         (scope, _, model, kept_id, _), dropped_id = split(kept), split(key)[3]
         found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))

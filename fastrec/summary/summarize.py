@@ -41,9 +41,13 @@ def summarize(
 ) -> document.Summary:
     """Build the summary of a corpus from the counts over its input lines and over its parts.
 
-    Tally and census are emptied on the way, because both and the summary together take twice the memory.
+    Tally and census are emptied on the way, because both and the summary together take twice the
+    memory.
     """
-    versions_kept = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
+    versions_kept = {
+        schema.label if label is None else label: count
+        for label, count in tally.schema_versions.items()
+    }
     return document.Summary(
         schema=schema.name,
         line_counts=line_counts,
@@ -73,18 +77,25 @@ def hash_counts(
 ) -> document.SampleHashes:
     """Count how given sample hashes compare with computed ones.
 
-    `recipes` has the number of valid lines by evaluation_name, model_id and the recipe of the given hash: ABSENT if
-    there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong hash.
+    `recipes` has the number of valid lines by evaluation_name, model_id and the recipe of the given
+    hash: ABSENT if there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong
+    hash.
     """
     by_recipe: Counter[str] = Counter()
     by_model: list[document.ModelRecipes] = []
-    same: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}  # of many models, most have the same counts as another
-    for (evaluation, model), group in groupby(sorted(recipes.items()), key=lambda item: item[0][:2]):
+    same: dict[
+        tuple[tuple[str, int], ...], dict[str, int]
+    ] = {}  # of many models, most have the same counts as another
+    for (evaluation, model), group in groupby(
+        sorted(recipes.items()), key=lambda item: item[0][:2]
+    ):
         counts = tuple((recipe, count) for (_, _, recipe), count in group)
         for recipe, count in counts:
             by_recipe[recipe] += count
         shared = same.setdefault(counts, dict(counts))
-        by_model.append(document.ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared))
+        by_model.append(
+            document.ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared)
+        )
     return document.SampleHashes(
         algorithm=algorithm,
         recipe=schema.recipe,
@@ -102,7 +113,10 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.EvaluationSummary]:
-    """Yield the summary of each evaluation and metric. What is summarized is removed from tally and census."""
+    """Yield the summary of each evaluation and metric.
+
+    What is summarized is removed from tally and census.
+    """
     by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
     for (scope, model), counted in tally.models.items():
         by_scope.setdefault(scope, []).append((model, counted))
@@ -141,7 +155,9 @@ def _kind(notes: int, models: Sequence[ModelTally]) -> document.Kind:
         return said[0]
     correct = sum(counted.correct for counted in models)
     varies = 0 < correct < sum(counted.records - counted.errors for counted in models)
-    return "bookkeeping" if not varies and any(counted.outside for counted in models) else "judgement"
+    return (
+        "bookkeeping" if not varies and any(counted.outside for counted in models) else "judgement"
+    )
 
 
 def _of_all(highest: Highest, models: int) -> int:
@@ -150,11 +166,17 @@ def _of_all(highest: Highest, models: int) -> int:
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.ModelSummary:
     buckets = counted.latency_quantiles((0.5, 0.9, 0.99))
-    p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
+    p50, p90, p99 = (
+        None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets
+    )
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
     input_tokens, output_tokens, total_tokens = map(document.json_safe, sums)
-    copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
-    answers, records = counted.answers(), counted.with_errors()
+    copied = {
+        name: getattr(counted, name)
+        for name in ("records", "correct", "errors", "turns", "tool_calls")
+    }
+    answers = counted.answers()
+    records = counted.with_errors()
     means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
     if answers == records and not repeats.answers and not repeats.records:  # the usual case
         with_errors = dict(means)
@@ -169,7 +191,10 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
         **means,
         errors_as_wrong=document.ErrorsAsWrong(**with_errors),
         tokens=document.Tokens(
-            records=counted.with_tokens, input=input_tokens, output=output_tokens, total=total_tokens
+            records=counted.with_tokens,
+            input=input_tokens,
+            output=output_tokens,
+            total=total_tokens,
         ),
         latency_ms=document.Latency(records=counted.latency.total(), p50=p50, p90=p90, p99=p99),
         first_sample_id=document.json_safe(sample_id_of(counted.first)),
@@ -179,7 +204,9 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
 
 def same_run_summary(counts: SameRunCounts) -> document.SameRun:
     pairs = [
-        document.SameRunPair(evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records)
+        document.SameRunPair(
+            evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records
+        )
         for (evaluation, model, kept, dropped), records in sorted(counts.pairs.items())
     ]
     return document.SameRun(records=counts.records, runs=pairs)
@@ -199,4 +226,6 @@ def _identities(counts: IdentityCounts) -> document.Identities:
             sample_hashes=list(map(text_of, hashes)),
         )
         examples.append(example)
-    return document.Identities(identities=counts.identities, records=counts.records, examples=examples)
+    return document.Identities(
+        identities=counts.identities, records=counts.records, examples=examples
+    )

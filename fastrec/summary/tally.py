@@ -1,11 +1,13 @@
 """Statistics that add up exactly, however the records are grouped and ordered.
 
-All counts and sums are integers, those of scores in units of 2**-1074, the smallest step between doubles.
+All counts and sums are integers, those of scores in units of 2**-1074, the smallest step between
+doubles.
 
-A question counts once, however many answers a model gave to it: means and their standard errors are over the answers to
-each question, then over questions. The tally adds up records as if each was the only one of its question. `Repeats` has
-what is missing: sums over the questions with several records. With k records of a question, c of them correct, its mean
-is c/k. So sums are kept apart for each k, and all of them are integers.
+A question counts once, however many answers a model gave to it: means and their standard errors are
+over the answers to each question, then over questions. The tally adds up records as if each was the
+only one of its question. `Repeats` has what is missing: sums over the questions with several
+records. With k records of a question, c of them correct, its mean is c/k. So sums are kept apart
+for each k, and all of them are integers.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _ONE: Final = 1 << UNIT_BITS
 _FEW: Final = 4  # records that are added one by one
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
-Outcome = Sequence[Any]  # of a record: whether it is correct, its score, and whether it has an error
+Outcome = Sequence[
+    Any
+]  # of a record: whether it is correct, its score, and whether it has an error
 
 NO_OUTCOME: Final[Outcome] = (False, 0, False)
 
@@ -58,7 +62,9 @@ class RepeatSums(Sums):
 class Repeats(Sums):
     """A model's questions with several records, by the number of records or answers."""
 
-    without_errors: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    without_errors: dict[int, RepeatSums] = msgspec.field(
+        default_factory=lambda: defaultdict(RepeatSums)
+    )
     """Questions whose records are all answers."""
     answers: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
     """The answers to the other questions."""
@@ -79,7 +85,10 @@ class Totals(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Means over questions, with their standard errors; None for what is undefined or overflows a double."""
+    """Means over questions, with their standard errors.
+
+    None for what is undefined or overflows a double.
+    """
 
     questions: int
     accuracy: float | None
@@ -88,8 +97,13 @@ class Means(NamedTuple):
     score_standard_error: float | None
 
 
-def add_repeats(repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]]) -> dict[bytes, int]:
-    """Add the repeats among all records of one question, given as model and outcome; count the answers by model."""
+def add_repeats(
+    repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]]
+) -> dict[bytes, int]:
+    """Add the repeats among all records of one question, given as model and outcome.
+
+    Count the answers by model.
+    """
     by_model: dict[bytes, list[Outcome]] = {}
     for model, outcome in records:
         by_model.setdefault(model, []).append(outcome)
@@ -130,7 +144,8 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     questions = totals.records - sum((count - 1) * sums.questions for count, sums in several)
     if not questions:
         return Means(0, None, None, None, None)
-    # All sums of means are integers in units of 1 / common, and so are those of squared means in units of its square.
+    # All sums of means are integers in units of 1 / common, and so are those of squared means in
+    # units of its square.
     common = math.lcm(*(count for count, _ in several))
     correct = common * totals.correct
     correct_squared = common**2 * totals.correct
@@ -149,20 +164,25 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     )
 
 
-def _mean_and_error(total: int, squared: int, n: int, common: int, bits: int) -> tuple[float | None, float | None]:
+def _mean_and_error(
+    total: int, squared: int, n: int, common: int, bits: int
+) -> tuple[float | None, float | None]:
     """The mean of n values and its standard error, given their sum in units of 2**-bits / common."""
     mean = _quotient(total, n * common << bits)
     if n < 2:
         return mean, None
-    # n times the sum of squared deviations. It is exact, so it is never negative. The root is an integer too, because
-    # the variance of scores such as 1e-200 or 1e200 does not fit a double.
+    # n times the sum of squared deviations. It is exact, so it is never negative. The root is an
+    # integer too, because the variance of scores such as 1e-200 or 1e200 does not fit a double.
     spread = squared * n - total**2
     root = math.isqrt((spread << 2 * _ROOT_BITS) // (common**2 * n**2 * (n - 1)))
     return mean, _quotient(root, 1 << bits + _ROOT_BITS)
 
 
 def _quotient(numerator: int, denominator: int) -> float | None:
-    """Divide; None if it overflows a double. Python rounds correctly, however long the integers are."""
+    """Divide; None if it overflows a double.
+
+    Python rounds correctly, however long the integers are.
+    """
     try:
         return numerator / denominator
     except OverflowError:
@@ -231,8 +251,11 @@ class ModelTally(Sums):
             self.notes |= notes
         latencies = columns[Column.LATENCY]
         if latencies.count(None) < len(rows):
-            self.latency.update([_bucket_of(latency) for latency in latencies if latency is not None])
-        lowest, highest = min(sample_ids), max(sample_ids)
+            self.latency.update(
+                [_bucket_of(latency) for latency in latencies if latency is not None]
+            )
+        lowest = min(sample_ids)
+        highest = max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
         self.last = max(self.last, highest)
 
@@ -241,7 +264,8 @@ class ModelTally(Sums):
         _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes, _, _ = row
         self.records += 1
         if score:
-            units, squared = exact(score), exact_square(score)
+            units = exact(score)
+            squared = exact_square(score)
             self.score += units
             self.score_squared += squared
         else:
@@ -276,7 +300,8 @@ class ModelTally(Sums):
         return self
 
     def answers(self) -> Totals:
-        score, squared = self.score - self.error_score, self.score_squared - self.error_score_squared
+        score = self.score - self.error_score
+        squared = self.score_squared - self.error_score_squared
         return Totals(self.records - self.errors, self.correct, score, squared)
 
     def with_errors(self) -> Totals:
@@ -295,14 +320,18 @@ class ModelTally(Sums):
 class Tally(Sums):
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
-    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=lambda: defaultdict(ModelTally))
+    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
+        default_factory=lambda: defaultdict(ModelTally)
+    )
     """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
         scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
         models: dict[bytes, tuple[list[Sequence[Any]], list[bytes]]] = {}
         last: bytes | None = None
-        for scope, model, sample_id, row in zip(keys.scopes, keys.models, keys.sample_ids, rows, strict=True):
+        for scope, model, sample_id, row in zip(
+            keys.scopes, keys.models, keys.sample_ids, rows, strict=True
+        ):
             if scope is not last:  # most neighbours share it
                 models = scopes.setdefault(scope, {})
                 last = scope
@@ -329,7 +358,9 @@ class Tally(Sums):
         """Encode the tally as plain lists that hold integers of any size: a list of each field of all models."""
         columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
         fields = [
-            list(map(to_portable, column)) if isinstance(column[0], int) and max(map(abs, column)) >> 63 else column
+            list(map(to_portable, column))
+            if isinstance(column[0], int) and max(map(abs, column)) >> 63
+            else column
             for column in columns
         ]
         return [self.interaction_types, self.schema_versions, list(self.models), fields]
@@ -362,7 +393,9 @@ _ADDITIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-_unpacked: Final = lru_cache(maxsize=1 << 12)(from_portable)  # many models have the same sums, which are long
+_unpacked: Final = lru_cache(maxsize=1 << 12)(
+    from_portable
+)  # many models have the same sums, which are long
 
 
 def _sum(column: Sequence[int | str]) -> int:
@@ -380,13 +413,21 @@ def score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
     graded = len(scores) - ones - counts.pop(0, 0)
     total = squared = outside = 0
     if counts:
-        # In units of the smallest step that occurs, because integers of 64 bits are added faster than those of 1,074.
+        # In units of the smallest step that occurs, because integers of 64 bits are added faster
+        # than those of 1,074.
         numbers = [from_portable(score) for score in counts]
-        outside = sum([count for number, count in zip(numbers, counts.values(), strict=True) if not 0 < number < 1])
+        outside = sum(
+            [
+                count
+                for number, count in zip(numbers, counts.values(), strict=True)
+                if not 0 < number < 1
+            ]
+        )
         ratios = [number.as_integer_ratio() for number in numbers]
         unit = max([denominator for _, denominator in ratios])  # all of them are powers of two
         steps = [numerator * (unit // denominator) for numerator, denominator in ratios]
         weighted = list(map(mul, steps, counts.values()))
         shift = UNIT_BITS + 1 - unit.bit_length()
-        total, squared = sum(weighted) << shift, sum(map(mul, steps, weighted)) << 2 * shift
+        total = sum(weighted) << shift
+        squared = sum(map(mul, steps, weighted)) << 2 * shift
     return total + (ones << UNIT_BITS), squared + (ones << 2 * UNIT_BITS), graded, outside

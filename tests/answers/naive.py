@@ -36,7 +36,9 @@ class Naive:
     def answers(self, scope: tuple[str, str | None]) -> list[Record]:
         return [one for one in self.records if scope_of(one) == scope and not one.get("error")]
 
-    def of(self, scope: tuple[str, str | None], sample_hash: str, models: Sequence[str]) -> list[Record]:
+    def of(
+        self, scope: tuple[str, str | None], sample_hash: str, models: Sequence[str]
+    ) -> list[Record]:
         return [
             one
             for one in self.records
@@ -49,7 +51,11 @@ class Naive:
         """The mean of a value over the answers of each model."""
         models = sorted({one["model_id"] for one in records if not one.get("error")})
         values = {
-            model: [value_of(one) for one in records if one["model_id"] == model and not one.get("error")]
+            model: [
+                value_of(one)
+                for one in records
+                if one["model_id"] == model and not one.get("error")
+            ]
             for model in models
         }
         return {model: fmean(found) for model, found in values.items()}
@@ -62,13 +68,19 @@ class Naive:
         if not self.graded(scope):
             return 1.0
         hashes = {one["sample_hash"] for one in self.answers(scope)}
-        found = [mean for each in hashes for mean in self.means(self.of(scope, each, ()), score_of).values()]
+        found = [
+            mean
+            for each in hashes
+            for mean in self.means(self.of(scope, each, ()), score_of).values()
+        ]
         return max(found) - min(found) or 1.0
 
     def asked(self, evaluation: str, sample_hash: str) -> dict[str, Any]:
         """The input of a question."""
         same = (one for one in self.records if one["evaluation_name"] == evaluation)
-        found: dict[str, Any] = next(one["input"] for one in same if one["sample_hash"] == sample_hash)
+        found: dict[str, Any] = next(
+            one["input"] for one in same if one["sample_hash"] == sample_hash
+        )
         return found
 
     def row(self, query: Query, sample_hash: str) -> Row:
@@ -93,7 +105,9 @@ class Naive:
             "output_chars": fmean(self.means(records, length_of).values()) if shares else None,
             "excerpt": " ".join(asked["raw"].split())[:200],
             "in_input": self._has(query.text, texts_asked(asked)) if query.text else None,
-            "in_answers": sum(self._has(query.text, said(one)) for one in records) if query.text else None,
+            "in_answers": sum(self._has(query.text, said(one)) for one in records)
+            if query.text
+            else None,
         }
 
     def _has(self, phrase: str, texts: Sequence[str]) -> bool:
@@ -109,7 +123,9 @@ class Naive:
     def chosen(self, query: Query) -> list[str]:
         """The hashes of the questions that a query chooses, in its order."""
         scope = query.evaluation_name, query.metric
-        hashes = dict.fromkeys(one["sample_hash"] for one in self.records if one["evaluation_name"] == scope[0])
+        hashes = dict.fromkeys(
+            one["sample_hash"] for one in self.records if one["evaluation_name"] == scope[0]
+        )
         rows = [self.row(query, each) for each in hashes if self._accepts(query, each)]
         by = "mean_score" if self.graded(scope) else "share"
         column, sign = {
@@ -127,7 +143,11 @@ class Naive:
 
     def _differs(self, scope: tuple[str, str | None], sample_hash: str) -> bool:
         """Whether another metric that judged the same models has other outcomes of some model."""
-        others = [one for one in self.scopes() if one[0] == scope[0] and self.models(one) == self.models(scope)]
+        others = [
+            one
+            for one in self.scopes()
+            if one[0] == scope[0] and self.models(one) == self.models(scope)
+        ]
         records = [self.of(one, sample_hash, ()) for one in (scope, *others)]
         kinds = [
             {(one["model_id"], "error" if one.get("error") else right_of(one)) for one in some}
@@ -142,7 +162,10 @@ class Naive:
         if not records:
             return False
         row = self.row(query, sample_hash)
-        outcomes = {"error" if one.get("error") else "right" if right_of(one) else "wrong" for one in records}
+        outcomes = {
+            "error" if one.get("error") else "right" if right_of(one) else "wrong"
+            for one in records
+        }
         everyone = self.of(scope, sample_hash, ())
         places = {"input": row["in_input"], "answers": row["in_answers"]}
         which = {
@@ -159,17 +182,25 @@ class Naive:
             and all(self.outcome(scope, sample_hash, model) == "right" for model in query.right)
             and all(self.outcome(scope, sample_hash, model) == "wrong" for model in query.wrong)
             and (
-                query.least_score is None or (row["mean_score"] is not None and row["mean_score"] >= query.least_score)
+                query.least_score is None
+                or (row["mean_score"] is not None and row["mean_score"] >= query.least_score)
             )
             and (
                 query.most_score is None
                 or (9e9 if row["mean_score"] is None else row["mean_score"]) <= query.most_score
             )
-            and (not query.text or any(found for place, found in places.items() if query.place in (place, "both")))
+            and (
+                not query.text
+                or any(found for place, found in places.items() if query.place in (place, "both"))
+            )
             and (not query.hashes or any(fnmatchcase(sample_hash, one) for one in query.hashes))
             and (
                 not query.sample_ids
-                or any(fnmatchcase(str(each["sample_id"]), one) for each in everyone for one in query.sample_ids)
+                or any(
+                    fnmatchcase(str(each["sample_id"]), one)
+                    for each in everyone
+                    for one in query.sample_ids
+                )
             )
         )
 
@@ -187,7 +218,9 @@ def said(record: Record) -> list[str]:
     """The outputs, and the turns of the assistant."""
     raw = record.get("output", {}).get("raw", [])
     turns = record.get("messages", record.get("interactions", ()))
-    spoken = [turn["content"] for turn in turns if turn["role"] == "assistant" and turn.get("content")]
+    spoken = [
+        turn["content"] for turn in turns if turn["role"] == "assistant" and turn.get("content")
+    ]
     return [*([raw] if isinstance(raw, str) else raw), *spoken]
 
 

@@ -33,7 +33,9 @@ def answer(evaluation: str, asked: str, model: str, score: float, **more: Any) -
     return made | more
 
 
-def conversation(evaluation: str, asked: str, model: str, score: float, messages: list[Record]) -> Record:
+def conversation(
+    evaluation: str, asked: str, model: str, score: float, messages: list[Record]
+) -> Record:
     """A record with several turns."""
     turns = [{"turn_idx": number, **message} for number, message in enumerate(messages)]
     made = answer(evaluation, asked, model, score, interaction_type="agentic", messages=turns)
@@ -53,14 +55,21 @@ def group(corpus: Path) -> Group:
     """The records of a corpus, by evaluation, metric and question, then by model."""
     found: Group = {}
     for record in map(json.loads, fastrec.cat(corpus)):
-        scope = (record["evaluation_name"], record.get("evaluation_result_id"), record["sample_hash"])
+        scope = (
+            record["evaluation_name"],
+            record.get("evaluation_result_id"),
+            record["sample_hash"],
+        )
         found.setdefault(scope, {}).setdefault(record["model_id"], []).append(record)
     return found
 
 
 def values(records: dict[str, list[Record]], *, graded: bool) -> dict[str, float]:
     """The value of each model with an answer: the share of right answers, or the mean score."""
-    answers = {model: [one["evaluation"] for one in some if not one.get("error")] for model, some in records.items()}
+    answers = {
+        model: [one["evaluation"] for one in some if not one.get("error")]
+        for model, some in records.items()
+    }
     return {
         model: math.fsum(one["score"] if graded else one["is_correct"] for one in some) / len(some)
         for model, some in answers.items()

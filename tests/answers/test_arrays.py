@@ -33,10 +33,16 @@ def made(count: int = 90) -> list[dict[str, Any]]:
         record["evaluation"]["is_correct"] = number % 4 > 1
         record["evaluation_name"] = ("law", "art", "zoo")[number % 3]
         record["input"]["raw"] = question(number // 4)["raw"]
-        record["metadata"] = {"level": (1, 1.0, True, "1", None, [1])[number % 6]} if number % 7 else {}
+        record["metadata"] = (
+            {"level": (1, 1.0, True, "1", None, [1])[number % 6]} if number % 7 else {}
+        )
         record["metadata"]["subject"] = "abc"[number % 3]
         record["evaluation"]["score"] = 2**60 + number if number % 10 == 3 else number / 8
-        record["token_usage"] = {"input_tokens": 2**64 + number, "output_tokens": 1, "total_tokens": 7}
+        record["token_usage"] = {
+            "input_tokens": 2**64 + number,
+            "output_tokens": 1,
+            "total_tokens": 7,
+        }
         if number % 2:
             del record["token_usage"]
         found.append(record)
@@ -50,7 +56,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def corpus_of(folder: Path, records: list[dict[str, Any]], **options: Any) -> Corpus:
     lines = [json.dumps(record).encode() for record in records]
-    return normalized(write(folder / "in.jsonl", lines), folder / "corpus", **{"part_size": 12_000, **options})
+    return normalized(
+        write(folder / "in.jsonl", lines), folder / "corpus", **{"part_size": 12_000, **options}
+    )
 
 
 def check(columns: fastrec.Columns, lines: list[bytes]) -> None:
@@ -70,7 +78,10 @@ def check(columns: fastrec.Columns, lines: list[bytes]) -> None:
         check_codes(columns[name], expected)
     for name in columns:
         if name.startswith("metadata."):
-            expected = [(record.get("metadata") or {}).get(name.removeprefix("metadata.")) for record in plain]
+            expected = [
+                (record.get("metadata") or {}).get(name.removeprefix("metadata."))
+                for record in plain
+            ]
             check_codes(columns[name], expected)
 
 
@@ -82,19 +93,25 @@ def check_codes(column: fastrec.CodedColumn, expected: list[Any]) -> None:
 
 def test_columns_of_a_corpus(path: Path) -> None:
     """All columns of all records, with one code for a value wherever it is."""
-    corpus, plain = fastrec.open(path), Corpus(path)
+    corpus = fastrec.open(path)
+    plain = Corpus(path)
     assert len(corpus.parts) > 3
     columns = corpus.columns()
     assert list(columns) == [*COLUMNS, "metadata.level", "metadata.subject"]
     assert columns.number.tolist() == list(range(len(plain.lines)))
     check(columns, plain.lines)
-    assert {"score", "input_tokens", "total_tokens"} >= set(columns.exact) >= {"score", "input_tokens"}
+    assert (
+        {"score", "input_tokens", "total_tokens"} >= set(columns.exact) >= {"score", "input_tokens"}
+    )
     assert columns["correct"].dtype == columns["error"].dtype == np.bool_
-    assert len(columns["metadata.level"].values) == 6  # 1, 1.0 and true are different values, null and none are not
+    assert (
+        len(columns["metadata.level"].values) == 6
+    )  # 1, 1.0 and true are different values, null and none are not
 
 
 def test_columns_of_evaluations_and_of_other_filters(path: Path) -> None:
-    corpus, plain = fastrec.open(path), Corpus(path)
+    corpus = fastrec.open(path)
+    plain = Corpus(path)
     filters: list[tuple[dict[str, Any], Any]] = [
         ({"evaluation": "law"}, lambda one: one["evaluation_name"] == "law"),
         ({"model": ["m1", "m2"], "wrong": True}, lambda one: one["model_id"] in ("m1", "m2")),
@@ -118,7 +135,8 @@ def test_columns_of_evaluations_and_of_other_filters(path: Path) -> None:
 
 def test_columns_of_parts(path: Path) -> None:
     """In bounded memory: one part after another, with filters, too."""
-    corpus, plain = fastrec.open(path), Corpus(path)
+    corpus = fastrec.open(path)
+    plain = Corpus(path)
     for filters in ({}, {"model": "m3"}):
         whole = corpus.columns(**filters)
         parts = [corpus.columns(parts=[part], **filters) for part in range(len(corpus.parts))]
@@ -126,30 +144,45 @@ def test_columns_of_parts(path: Path) -> None:
         for part in parts:
             check(part, plain.lines)
         last = corpus.columns("model", "score", parts=range(1, 3), **filters)
-        assert last.number.tolist() == [number for part in parts[1:3] for number in part.number.tolist()]
+        assert last.number.tolist() == [
+            number for part in parts[1:3] for number in part.number.tolist()
+        ]
     assert len(corpus.columns(parts=()).number) == 0
     assert corpus.columns("model", parts=()).to_pandas().empty
     with pytest.raises(UsageError, match="there is no part 99; the corpus has"):
         corpus.columns(parts=[0, 99])
 
 
-def test_a_part_whose_records_do_not_match_is_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_whose_records_do_not_match_is_not_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = fastrec.open(path)
     matching = corpus.columns("score", sample_id=1)
     (number,) = matching.number.tolist()
     read = []
     part_columns = type(corpus).part_columns
-    monkeypatch.setattr(type(corpus), "part_columns", lambda self, part: read.append(part) or part_columns(self, part))
+    monkeypatch.setattr(
+        type(corpus),
+        "part_columns",
+        lambda self, part: read.append(part) or part_columns(self, part),
+    )
     assert corpus.columns("score", "hash", sample_id=1).number.tolist() == [number]
     assert len(set(read)) == 1
 
 
-@given(plain=st.lists(records, min_size=1, max_size=6), free=st.lists(free_objects, min_size=1, max_size=6))
+@given(
+    plain=st.lists(records, min_size=1, max_size=6),
+    free=st.lists(free_objects, min_size=1, max_size=6),
+)
 def test_columns_of_random_records(
-    plain: list[dict[str, Any]], free: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+    plain: list[dict[str, Any]],
+    free: list[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Whatever the records are, columns over parts have what a plain reading gives."""
-    also = [sample(sample_id=str(number), metadata=metadata) for number, metadata in enumerate(free)]
+    also = [
+        sample(sample_id=str(number), metadata=metadata) for number, metadata in enumerate(free)
+    ]
     with long_integers():
         corpus = corpus_of(tmp_path_factory.mktemp("arrays"), [*plain, *also], part_size=1_024)
         check(fastrec.open(corpus.path).columns(), corpus.lines)
@@ -157,7 +190,9 @@ def test_columns_of_random_records(
 
 def test_a_column_that_is_not_there(path: Path) -> None:
     corpus = fastrec.open(path)
-    with pytest.raises(UsageError, match="there is no column 'scores'; the columns are evaluation, "):
+    with pytest.raises(
+        UsageError, match="there is no column 'scores'; the columns are evaluation, "
+    ):
         corpus.columns("scores")
     assert corpus.columns("metadata.none")["metadata.none"].values == [None]
     with pytest.raises(TypeError, match="modell"):
@@ -165,18 +200,28 @@ def test_a_column_that_is_not_there(path: Path) -> None:
 
 
 def test_a_key_with_too_many_values_has_no_column(tmp_path: Path) -> None:
-    """It is left out of all columns, and asking for it is an error that says why; never a wrong value."""
-    records = [sample(sample_id=str(number), metadata={"id": f"x{number}", "few": "a"}) for number in range(600)]
+    """It is left out of all columns, and asking for it is an error that says why.
+
+    Never a wrong value.
+    """
+    records = [
+        sample(sample_id=str(number), metadata={"id": f"x{number}", "few": "a"})
+        for number in range(600)
+    ]
     corpus = fastrec.open(corpus_of(tmp_path, records, part_size=10**9).path)
     assert "metadata.few" in corpus.columns()
     assert "metadata.id" not in corpus.columns()
-    with pytest.raises(UsageError, match=r"part-00000.*: metadata\.id has too many values, or too long ones"):
+    with pytest.raises(
+        UsageError, match=r"part-00000.*: metadata\.id has too many values, or too long ones"
+    ):
         corpus.columns("metadata.id")
 
 
 def test_an_empty_corpus(tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [b"{}"])
-    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus", max_rejects="100%", allow_empty=True)
+    fastrec.normalize(
+        tmp_path / "in.jsonl", tmp_path / "corpus", max_rejects="100%", allow_empty=True
+    )
     corpus = fastrec.open(tmp_path / "corpus")
     columns = corpus.columns()
     assert list(columns) == list(COLUMNS)
@@ -185,13 +230,16 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
 
 
 def test_lines_by_number(path: Path) -> None:
-    corpus, plain = fastrec.open(path), Corpus(path)
+    corpus = fastrec.open(path)
+    plain = Corpus(path)
     for numbers in ([0], [3, 3, 50, len(plain.lines) - 1], range(len(plain.lines)), []):
         assert list(corpus.lines(numbers)) == [plain.lines[number] for number in numbers]
     columns = corpus.columns("score", evaluation="zoo")
     low = columns.number[columns["score"] < 3]
     scores = [decode(line)["evaluation"]["score"] for line in corpus.lines(low)]
-    assert sorted(scores) == [number / 8 for number in range(24) if number % 3 == 2 and number % 10 != 3]
+    assert sorted(scores) == [
+        number / 8 for number in range(24) if number % 3 == 2 and number % 10 != 3
+    ]
 
 
 @pytest.mark.parametrize("numbers", [[-1], [10**6], [0.5], [True], np.array([True, False])])
@@ -216,9 +264,13 @@ def test_to_pandas(path: Path) -> None:
     assert frame["model"].tolist() == columns["model"].decoded().tolist()
     assert frame["metric"].isna().all()
     assert frame["metadata.subject"].dtype == "category"
-    assert list(map(spell, frame["metadata.level"])) == list(map(spell, columns["metadata.level"].decoded()))
+    assert list(map(spell, frame["metadata.level"])) == list(
+        map(spell, columns["metadata.level"].decoded())
+    )
     assert frame["sample_id"].tolist() == columns["sample_id"].decoded().tolist()
     answers = frame[~frame["error"] & (frame["evaluation"] == "law")]
     rows = fastrec.stats(path, evaluation="law").rows()
     expected = {row["model_id"]: row["mean_score"] for row in rows}
-    assert answers.groupby("model", observed=True)["score"].mean().to_dict() == pytest.approx(expected)
+    assert answers.groupby("model", observed=True)["score"].mean().to_dict() == pytest.approx(
+        expected
+    )

@@ -10,7 +10,9 @@ from fastrec.errors import UsageError
 from fastrec.filters import make_filters
 
 SCOPES = [
-    Scope(evaluation_name="gsm8k", metric=None, questions=3, models=("org/a", "org/b"), graded=False),
+    Scope(
+        evaluation_name="gsm8k", metric=None, questions=3, models=("org/a", "org/b"), graded=False
+    ),
     Scope(evaluation_name="mt", metric="bleu", questions=3, models=("org/a", "x[1]"), graded=True),
     Scope(evaluation_name="mt", metric="chrf", questions=3, models=("x[1]",), graded=True),
 ]
@@ -36,15 +38,26 @@ def test_no_filters_choose_all_scopes_with_all_models() -> None:
         ({"metric": ""}, {"gsm8k": ()}),
     ],
 )
-def test_names_choose_scopes_and_models(filters: dict[str, str], found: dict[str, tuple[str, ...]]) -> None:
+def test_names_choose_scopes_and_models(
+    filters: dict[str, str], found: dict[str, tuple[str, ...]]
+) -> None:
     chosen = choose_scopes(SCOPES, make_filters(**filters))  # type: ignore[arg-type]
-    names = {" ".join(filter(None, (scope.evaluation_name, scope.metric))): query.models for scope, query in chosen}
+    names = {
+        " ".join(filter(None, (scope.evaluation_name, scope.metric))): query.models
+        for scope, query in chosen
+    }
     assert names == found
 
 
 def test_ids_hashes_and_outcomes_choose_questions() -> None:
-    (_, query), *_ = choose_scopes(SCOPES, make_filters(sample_id=5, hash="ab*", right=True, errors=True))
-    assert (query.sample_ids, query.hashes, query.outcomes) == (("5",), ("ab*",), ("right", "error"))
+    (_, query), *_ = choose_scopes(
+        SCOPES, make_filters(sample_id=5, hash="ab*", right=True, errors=True)
+    )
+    assert (query.sample_ids, query.hashes, query.outcomes) == (
+        ("5",),
+        ("ab*",),
+        ("right", "error"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,12 +67,18 @@ def test_ids_hashes_and_outcomes_choose_questions() -> None:
         ({"metric": "x"}, "no metric matches 'x'; available: bleu, chrf"),
         (
             {"metric": "x", "evaluation": "gsm8k"},
-            "no metric of the chosen evaluations matches 'x'; the records name no metric (evaluation_result_id)",
+            (
+                "no metric of the chosen evaluations matches 'x'; the records name no metric "
+                "(evaluation_result_id)"
+            ),
         ),
         ({"model": ["org/*", "no"]}, "no model matches 'no'; available: org/a, org/b, x[1]"),
         (
             {"exclude_model": "*"},
-            "no record matches --exclude-model '*'; evaluations: gsm8k, mt; models: org/a, org/b, x[1]",
+            (
+                "no record matches --exclude-model '*'; evaluations: gsm8k, mt; models: org/a, org/b, "
+                "x[1]"
+            ),
         ),
     ],
 )
@@ -71,8 +90,14 @@ def test_what_matches_nothing_says_what_there_is(filters: dict[str, str], messag
 
 def test_a_pattern_may_stand_for_one_model() -> None:
     models = ["org/a", "org/a2", "x[1]"]
-    assert [choose_model(name, models) for name in ("org/a", "*2", "x[1]")] == ["org/a", "org/a2", "x[1]"]
-    with pytest.raises(UsageError, match=r"'org/\*' matches 2 models: org/a, org/a2. Name one of them"):
+    assert [choose_model(name, models) for name in ("org/a", "*2", "x[1]")] == [
+        "org/a",
+        "org/a2",
+        "x[1]",
+    ]
+    with pytest.raises(
+        UsageError, match=r"'org/\*' matches 2 models: org/a, org/a2. Name one of them"
+    ):
         choose_model("org/*", models)
     with pytest.raises(UsageError, match=r"no model matches 'b'; available: org/a, org/a2, x\[1\]"):
         choose_model("b", models)

@@ -34,15 +34,26 @@ def line(model: str, number: int, usage: dict[str, int] | None, **changes: Any) 
     record = sample_of("0.3.0", model_id=model, sample_id=f"q{number}", **fields)
     record["input"]["raw"] = question(number)["raw"]
     record.pop("error", None)
-    record["token_usage"] = usage and usage | {"total_tokens": usage["input_tokens"] + usage["output_tokens"]}
+    record["token_usage"] = usage and usage | {
+        "total_tokens": usage["input_tokens"] + usage["output_tokens"]
+    }
     del record["sample_hash"]
     return json.dumps(record).encode()
 
 
 def test_costs_are_those_by_hand(tmp_path: Path) -> None:
-    """Cached input and reasoning have their own prices; records of other metrics are the same answers."""
-    right, wrong = {"score": 1.0, "is_correct": True}, {"score": 0.0, "is_correct": False}
-    used = {"input_tokens": 1_000, "output_tokens": 300, "input_tokens_cache_read": 400, "reasoning_tokens": 100}
+    """Cached input and reasoning have their own prices.
+
+    Records of other metrics are the same answers.
+    """
+    right = {"score": 1.0, "is_correct": True}
+    wrong = {"score": 0.0, "is_correct": False}
+    used = {
+        "input_tokens": 1_000,
+        "output_tokens": 300,
+        "input_tokens_cache_read": 400,
+        "reasoning_tokens": 100,
+    }
     plain = {"input_tokens": 10**20, "output_tokens": 7}
     lines = [
         line("org/a", 1, used, evaluation=right, evaluation_result_id="em"),
@@ -56,7 +67,8 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
     (tmp_path / "prices.toml").write_text(PRICES)
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
-    prices, models = read_prices(str(tmp_path / "prices.toml")), {"org/a", "org/exact", "other"}
+    prices = read_prices(str(tmp_path / "prices.toml"))
+    models = {"org/a", "org/exact", "other"}
     index = open_index(tmp_path / "corpus")
     found = {one.model_id: one for one in find_costs(index, prices, {"sums": "em"}, models)}
     one_answer = (600 * 2 + 400 * 0.5 + 200 * 10 + 100 * 20) / 1e6
@@ -73,14 +85,20 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two evaluations; the metric `f1` of one is primary, so that `em` does not count."""
     folder = tmp_path_factory.mktemp("costs")
-    right, wrong = {"score": 1.0, "is_correct": True}, {"score": 0.0, "is_correct": False}
+    right = {"score": 1.0, "is_correct": True}
+    wrong = {"score": 0.0, "is_correct": False}
     used = {"input_tokens": 1_000, "output_tokens": 300}
     primary: dict[str, Any] = {"evaluation_result_id": "f1", "metadata": {"primary_metric": "true"}}
     lines = [
         *(line("org/a", number, used, evaluation=right, **primary) for number in (1, 2)),
-        *(line("org/a", number, used, evaluation=wrong, evaluation_result_id="em") for number in (1, 2)),
+        *(
+            line("org/a", number, used, evaluation=wrong, evaluation_result_id="em")
+            for number in (1, 2)
+        ),
         line("org/a", 3, None, evaluation=right, **primary),
-        line("org/a", 1, used, evaluation=wrong, evaluation_name="words", evaluation_result_id="em"),
+        line(
+            "org/a", 1, used, evaluation=wrong, evaluation_name="words", evaluation_result_id="em"
+        ),
         line("org/exact", 1, used, evaluation=right, **primary),
         line("org/silent", 1, None, evaluation=right, **primary),
         line("other", 1, used, evaluation=right, **primary),
@@ -92,9 +110,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_stats_by_hand(two: Path) -> None:
-    """Three answers of org/a cost 0.005 each, and two of them are right; one record has no tokens."""
+    """Three answers of org/a cost 0.005 each, and two of them are right.
+
+    One record has no tokens.
+    """
     arguments = ("stats", two / "corpus", "--prices", two / "prices.toml")
-    lines = [re.split("  +", row.strip()) for row in run_here(*arguments).stdout.decode().splitlines()]
+    lines = [
+        re.split("  +", row.strip()) for row in run_here(*arguments).stdout.decode().splitlines()
+    ]
     assert lines[0] == ["cost: 4 models, 2 evaluations"]
     assert lines[2:] == [
         ["org/exact", "1 of 1", "1", "0", "1", "0.00016", "0.00016", "0.00016"],
@@ -104,17 +127,42 @@ def test_stats_by_hand(two: Path) -> None:
         ["cost, right: of the records with token counts; evaluations: those with a cost"],
         ["no price for 1 model: other"],
     ]
-    assert "| org/a | 2 of 2 | 4 | 1 | 2 | 0.015 |" in run_here(*arguments, "--format", "markdown").stdout.decode()
+    assert (
+        "| org/a | 2 of 2 | 4 | 1 | 2 | 0.015 |"
+        in run_here(*arguments, "--format", "markdown").stdout.decode()
+    )
 
 
 def test_stats_by_evaluation(two: Path) -> None:
-    arguments = ("stats", two / "corpus", "--prices", two / "prices.toml", "--model", "org/a", "--format")
+    arguments = (
+        "stats",
+        two / "corpus",
+        "--prices",
+        two / "prices.toml",
+        "--model",
+        "org/a",
+        "--format",
+    )
     by_evaluation = json.loads(run_here(*arguments, "json").stdout)["costs"]
     common = {"model_id": "org/a", "priced": True}
     assert by_evaluation == [
-        {"evaluation_name": "sums", "answers": 3, "unknown": 1, "right": 2, "cost": 0.01, "cost_per_right": 0.005}
+        {
+            "evaluation_name": "sums",
+            "answers": 3,
+            "unknown": 1,
+            "right": 2,
+            "cost": 0.01,
+            "cost_per_right": 0.005,
+        }
         | common,
-        {"evaluation_name": "words", "answers": 1, "unknown": 0, "right": 0, "cost": 0.005, "cost_per_right": None}
+        {
+            "evaluation_name": "words",
+            "answers": 1,
+            "unknown": 0,
+            "right": 0,
+            "cost": 0.005,
+            "cost_per_right": None,
+        }
         | common,
     ]
     assert run_here(*arguments, "csv").stdout.decode().splitlines() == [
@@ -125,8 +173,13 @@ def test_stats_by_evaluation(two: Path) -> None:
 
 
 def test_report_by_hand(two: Path) -> None:
-    """The table of totals; circles at the corners of the frame, and the model that another one beats is not filled."""
-    fastrec.report(two / "corpus", two / "report.html", prices=two / "prices.toml", questions=0, overwrite=True)
+    """The table of totals.
+
+    Circles at the corners of the frame, and the model that another one beats is not filled.
+    """
+    fastrec.report(
+        two / "corpus", two / "report.html", prices=two / "prices.toml", questions=0, overwrite=True
+    )
     page = (two / "report.html").read_text()
     section = page[page.index("<h2>Cost</h2>") : page.index("<h2>Models by evaluation</h2>")]
     assert re.search("org/a</span></th>.*?2 of 2.*?>0.015<.*?>0.005<.*?>0.0075<", section)

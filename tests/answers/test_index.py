@@ -47,14 +47,26 @@ def records(draw: Any, version: str) -> dict[str, Any]:
     name = draw(st.sampled_from(["arithmetic", "facts"]))
     raw = RAWS[question]
     reference = draw(st.sampled_from(["42", "Größe", "a\0b"])) if question == 4 else "42"
-    record["input"] = {"raw": raw, "reference": reference if version == "0.2.0" else [reference, "or"]}
+    record["input"] = {
+        "raw": raw,
+        "reference": reference if version == "0.2.0" else [reference, "or"],
+    }
     if draw(st.booleans()):  # unknown keys that look like the fields of the record
-        record["input"]["zz"] = {"a": 1, "output": {"raw": "no"}, "answer_attribution": [], "evaluation": {"score": 9}}
+        record["input"]["zz"] = {
+            "a": 1,
+            "output": {"raw": "no"},
+            "answer_attribution": [],
+            "evaluation": {"score": 9},
+        }
     if draw(st.booleans()):
-        record["answer_attribution"] = [{**record["answer_attribution"][0], "zz": {"a": 1, "evaluation": {"score": 9}}}]
+        record["answer_attribution"] = [
+            {**record["answer_attribution"][0], "zz": {"a": 1, "evaluation": {"score": 9}}}
+        ]
     text = draw(st.sampled_from(["", "42", 'It\'s "42"\n\\o/ \\\\u00e9 é', "\x01\x02", "y" * 300]))
     if kind == "single_turn":
-        record["output"] = {"raw": text if version == "0.2.0" else [text, text][: draw(st.integers(1, 2))]}
+        record["output"] = {
+            "raw": text if version == "0.2.0" else [text, text][: draw(st.integers(1, 2))]
+        }
         if draw(st.booleans()):
             record["output"]["zz"] = {"a": 1, "answer_attribution": [1]}
     graded = name == "facts"
@@ -81,7 +93,10 @@ def corpora(draw: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Some records, and options to normalize them with."""
     version = draw(st.sampled_from(["0.2.0", "0.3.0"]))
     found = draw(st.lists(records(version), min_size=1, max_size=24))
-    options = {"sort_by": draw(st.sampled_from(ORDERS)), "part_size": 1 << draw(st.sampled_from([10, 11, 20]))}
+    options = {
+        "sort_by": draw(st.sampled_from(ORDERS)),
+        "part_size": 1 << draw(st.sampled_from([10, 11, 20])),
+    }
     return found, {**options, "schema": version, "sample_hash": "fill"}
 
 
@@ -95,14 +110,30 @@ def queries(draw: Any, scopes: list[tuple[str, str | None]]) -> Query:
         metric=metric,
         models=draw(some),
         which=draw(st.sampled_from(["all", *get_args(Which)])),
-        outcomes=draw(st.lists(st.sampled_from(["right", "wrong", "error"]), max_size=2).map(tuple)),
+        outcomes=draw(
+            st.lists(st.sampled_from(["right", "wrong", "error"]), max_size=2).map(tuple)
+        ),
         right=draw(rarely),
         wrong=draw(rarely),
         least_score=draw(st.sampled_from([None, None, None, 0.0, 0.5])),
         most_score=draw(st.sampled_from([None, None, None, 0.25, 1.0])),
         text=draw(
             st.sampled_from(
-                ["", "", "", "strasse", "köln", "6 X", "GRÖSSE", "or", "x" * 600, "\x00", '"42"\n\\O', "É", "y"]
+                [
+                    "",
+                    "",
+                    "",
+                    "strasse",
+                    "köln",
+                    "6 X",
+                    "GRÖSSE",
+                    "or",
+                    "x" * 600,
+                    "\x00",
+                    '"42"\n\\O',
+                    "É",
+                    "y",
+                ]
             )
         ),
         place=draw(st.sampled_from(PLACES)),
@@ -114,7 +145,9 @@ def queries(draw: Any, scopes: list[tuple[str, str | None]]) -> Query:
 
 def check_row(row: QuestionRow, expected: dict[str, Any]) -> None:
     for name, value in expected.items():
-        assert getattr(row, name) == (pytest.approx(value) if isinstance(value, float) else value), name
+        assert getattr(row, name) == (
+            pytest.approx(value) if isinstance(value, float) else value
+        ), name
 
 
 def check_query(index: Index, naive: Naive, query: Query) -> None:
@@ -128,10 +161,18 @@ def check_query(index: Index, naive: Naive, query: Query) -> None:
         check_row(row, naive.row(query, row.sample_hash))
     scope = query.evaluation_name, query.metric
     value = "mean_score" if naive.graded(scope) else "share"
-    columns = {"hardest": value, "easiest": value, "longest-input": "input_chars", "longest-output": "output_chars"}
+    columns = {
+        "hardest": value,
+        "easiest": value,
+        "longest-input": "input_chars",
+        "longest-output": "output_chars",
+    }
     column = columns.get(query.sort, query.sort)
     sign = 1 if query.sort == "hardest" else -1
-    keys = [(getattr(row, column, 0) is None, sign * (getattr(row, column, 0) or 0), row.number) for row in rows]
+    keys = [
+        (getattr(row, column, 0) is None, sign * (getattr(row, column, 0) or 0), row.number)
+        for row in rows
+    ]
     assert keys == sorted(keys)
     if query.sort == "order":
         assert [row.sample_hash for row in rows] == chosen
@@ -139,9 +180,14 @@ def check_query(index: Index, naive: Naive, query: Query) -> None:
     for at, row in enumerate(rows):
         assert index.row(query, row.sample_hash) == row
         before = rows[at - 1] if at else None
-        assert index.neighbours(query, row.sample_hash) == (before, rows[at + 1] if at + 1 < len(rows) else None)
+        assert index.neighbours(query, row.sample_hash) == (
+            before,
+            rows[at + 1] if at + 1 < len(rows) else None,
+        )
         disputed = [later for later in rows[at + 1 :] if later.disagreement]
-        assert index.next_disagreement(query, row.sample_hash) == (disputed[0] if disputed else None)
+        assert index.next_disagreement(query, row.sample_hash) == (
+            disputed[0] if disputed else None
+        )
     check_values(index, naive, query, rows)
 
 
@@ -173,9 +219,19 @@ def check_answers(index: Index, naive: Naive, row: QuestionRow) -> None:
     for answer in answers:
         record = json.loads(answer.line)
         outcome = "error" if record.get("error") else "right" if right_of(record) else "wrong"
-        assert (answer.outcome, answer.metric, answer.sample_id) == (outcome, row.metric, record["sample_id"])
-        assert (answer.model_id, answer.evaluation_id) == (record["model_id"], record["evaluation_id"])
-        assert (answer.score, answer.error) == (record["evaluation"]["score"], record.get("error", ""))
+        assert (answer.outcome, answer.metric, answer.sample_id) == (
+            outcome,
+            row.metric,
+            record["sample_id"],
+        )
+        assert (answer.model_id, answer.evaluation_id) == (
+            record["model_id"],
+            record["evaluation_id"],
+        )
+        assert (answer.score, answer.error) == (
+            record["evaluation"]["score"],
+            record.get("error", ""),
+        )
         assert (answer.input_tokens, answer.output_tokens, answer.latency_ms) == (10, 5, 12.5)
     assert [answer.line for answer in index.answers(row, MODELS[:1])] == [
         line for line in expected if json.loads(line)["model_id"] == MODELS[0]
@@ -185,7 +241,9 @@ def check_answers(index: Index, naive: Naive, row: QuestionRow) -> None:
 # Shrinking a corpus would take minutes.
 @settings(max_examples=examples(8, 160), phases=(Phase.explicit, Phase.generate))
 @given(corpora(), st.data())
-def test_the_index_says_what_the_records_say(corpus: tuple[list[dict[str, Any]], dict[str, Any]], data: Any) -> None:
+def test_the_index_says_what_the_records_say(
+    corpus: tuple[list[dict[str, Any]], dict[str, Any]], data: Any
+) -> None:
     found, options = corpus
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -197,8 +255,12 @@ def test_the_index_says_what_the_records_say(corpus: tuple[list[dict[str, Any]],
         with use_limits(limits):
             scopes = naive.scopes()
             assert [(scope.evaluation_name, scope.metric) for scope in index.scopes] == scopes
-            assert [list(scope.models) for scope in index.scopes] == [naive.models(scope) for scope in scopes]
-            assert [scope.graded for scope in index.scopes] == [naive.graded(scope) for scope in scopes]
+            assert [list(scope.models) for scope in index.scopes] == [
+                naive.models(scope) for scope in scopes
+            ]
+            assert [scope.graded for scope in index.scopes] == [
+                naive.graded(scope) for scope in scopes
+            ]
             for scope in index.scopes:
                 page = index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric))
                 assert page.total == scope.questions
@@ -243,7 +305,10 @@ def test_lengths_are_counted_in_characters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
 def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) -> None:
-    """Only what the model said counts, not the turns of users and tools. A single turn has only an output."""
+    """Only what the model said counts, not the turns of users and tools.
+
+    A single turn has only an output.
+    """
     turns = {
         "user": "a long question " * 9,
         "assistant": 'It\'s "42" é',
@@ -269,15 +334,23 @@ def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) 
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort="longest-output")
     lengths = {row.sample_id: row.output_chars for row in index.page(query).rows}
     by_where = {
-        one["sample_id"]: next(values_of(one, ("response", "characters"))) for one in Naive(tmp_path / "out").records
+        one["sample_id"]: next(values_of(one, ("response", "characters")))
+        for one in Naive(tmp_path / "out").records
     }
     assert lengths == by_where
     assert list(lengths)[-1] == "single_turn"
 
 
-def test_the_columns_of_many_evaluations_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_columns_of_many_evaluations_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many scopes there are: neighbours are loaded together."""
-    answers = (small.answer(f"exam {n}", f"asked {k}", m, 1.0) for n in range(40) for k in range(3) for m in "ab")
+    answers = (
+        small.answer(f"exam {n}", f"asked {k}", m, 1.0)
+        for n in range(40)
+        for k in range(3)
+        for m in "ab"
+    )
     index = open_index(small.make_corpus(tmp_path, answers))
     read = Counter[str]()
     numbers = PartColumns.numbers
@@ -287,7 +360,9 @@ def test_the_columns_of_many_evaluations_are_read_once(tmp_path: Path, monkeypat
         return numbers(columns, name)
 
     monkeypatch.setattr(PartColumns, "numbers", counted)
-    queries = [Query(evaluation_name=scope.evaluation_name, sort="hardest") for scope in index.scopes]
+    queries = [
+        Query(evaluation_name=scope.evaluation_name, sort="hardest") for scope in index.scopes
+    ]
     pages = index.pages(queries, limit=2)
     assert read["score"] == read["hash"] == 1
     assert len(index.find(pages[0].rows[0].sample_hash)) == 40
@@ -303,14 +378,23 @@ def test_the_columns_of_many_evaluations_are_read_once(tmp_path: Path, monkeypat
     ],
 )  # fmt: skip
 def test_many_pages_are_the_pages_of_each_scope(chosen: dict[str, Any], tmp_path: Path) -> None:
-    scores = [(n, k, m, (n + k + ord(m)) % 3 / (1 + n % 2)) for n in range(12) for k in range(3) for m in "abc"]
-    corpus = small.make_corpus(tmp_path, (small.answer(f"exam {n}", f"asked {k}", m, s) for n, k, m, s in scores))
+    scores = [
+        (n, k, m, (n + k + ord(m)) % 3 / (1 + n % 2))
+        for n in range(12)
+        for k in range(3)
+        for m in "abc"
+    ]
+    corpus = small.make_corpus(
+        tmp_path, (small.answer(f"exam {n}", f"asked {k}", m, s) for n, k, m, s in scores)
+    )
     index = open_index(corpus)
     queries = [Query(evaluation_name=f"exam {n}", **chosen) for n in range(12)]
     assert list(index.pages(queries, limit=2)) == [index.page(query, limit=2) for query in queries]
 
 
 def test_the_work_per_listed_question_does_not_grow_with_their_number(tmp_path: Path) -> None:
-    corpus = small.make_corpus(tmp_path, (small.answer("exam", f"asked {n}", "m", 1.0) for n in range(4_000)))
+    corpus = small.make_corpus(
+        tmp_path, (small.answer("exam", f"asked {n}", "m", 1.0) for n in range(4_000))
+    )
     index = open_index(corpus)
     assert grows_linearly(lambda size: index.page(Query(evaluation_name="exam"), limit=size), 500)

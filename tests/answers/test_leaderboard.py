@@ -29,10 +29,15 @@ MODELS = ["m1", "m2", "m3", "m4"]
 
 
 def values_of() -> dict[str, Any]:
-    """Values by evaluation, questions × models. m4 lacks C; A is binary, B is graded, C has a gap."""
+    """Values by evaluation, questions × models. m4 lacks C.
+
+    A is binary, B is graded, C has a gap.
+    """
     random = np.random.default_rng(7)
     skill = np.array([0.8, 0.7, 0.3, 0.5])
-    values = {name: (random.uniform(size=(n, 4)) < skill).astype(float) for name, n in QUESTIONS.items()}
+    values = {
+        name: (random.uniform(size=(n, 4)) < skill).astype(float) for name, n in QUESTIONS.items()
+    }
     values["B"] = np.round(0.5 * values["B"] + random.uniform(0, 0.5, values["B"].shape), 3)
     values["C"][:, 3] = np.nan
     values["C"][:7, 0] = np.nan
@@ -42,7 +47,9 @@ def values_of() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [
-        record(model, number, float(row[at]), evaluation_name=name, metadata={"half": str(number % 2)})
+        record(
+            model, number, float(row[at]), evaluation_name=name, metadata={"half": str(number % 2)}
+        )
         for name, table in values_of().items()
         for number, row in enumerate(table)
         for at, model in enumerate(MODELS)
@@ -79,22 +86,35 @@ def test_all_numbers_are_those_of_numpy(corpus):
         for cell, name in zip(rows[model].cells, QUESTIONS, strict=True):
             if cell:
                 assert cell.value == pytest.approx(np.nanmean(tables[name][:, at]))
-                assert (cell.low, cell.high) == pytest.approx(np.percentile(draws[name][:, at], [2.5, 97.5]))
+                assert (cell.low, cell.high) == pytest.approx(
+                    np.percentile(draws[name][:, at], [2.5, 97.5])
+                )
     group = MODELS[:3]
     means = np.mean([np.nanmean(table[:, :3], axis=0) for table in tables.values()], axis=0)
     drawn = np.mean([table[:, :3] for table in draws.values()], axis=0)
-    ranks = np.mean([scipy_stats.rankdata(-np.nanmean(table[:, :3], axis=0)) for table in tables.values()], axis=0)
-    drawn_ranks = np.mean([scipy_stats.rankdata(-table[:, :3], axis=1) for table in draws.values()], axis=0)
+    ranks = np.mean(
+        [scipy_stats.rankdata(-np.nanmean(table[:, :3], axis=0)) for table in tables.values()],
+        axis=0,
+    )
+    drawn_ranks = np.mean(
+        [scipy_stats.rankdata(-table[:, :3], axis=1) for table in draws.values()], axis=0
+    )
     for at, model in enumerate(group):
         row = rows[model]
         assert row.mean.value == pytest.approx(means[at])
-        assert (row.mean.low, row.mean.high) == pytest.approx(np.percentile(drawn[:, at], [2.5, 97.5]))
+        assert (row.mean.low, row.mean.high) == pytest.approx(
+            np.percentile(drawn[:, at], [2.5, 97.5])
+        )
         assert row.mean_rank.value == pytest.approx(ranks[at])
         ends = np.percentile(drawn_ranks[:, at], [2.5, 97.5])
         assert (row.mean_rank.low, row.mean_rank.high) == pytest.approx(ends)
         assert row.win_share.value == pytest.approx((3 - ranks[at]) / 2)
-    assert [(rows[model].rank_best, rows[model].rank_worst) for model in group] == naive_ranks_by_mean(tables)
-    assert rows["m4"].mean.value == pytest.approx(np.mean([tables[name][:, 3].mean() for name in "AB"]))
+    assert [
+        (rows[model].rank_best, rows[model].rank_worst) for model in group
+    ] == naive_ranks_by_mean(tables)
+    assert rows["m4"].mean.value == pytest.approx(
+        np.mean([tables[name][:, 3].mean() for name in "AB"])
+    )
 
 
 def naive_ranks_by_mean(tables: dict[str, Any]) -> list[tuple[int, int]]:
@@ -104,9 +124,13 @@ def naive_ranks_by_mean(tables: dict[str, Any]) -> list[tuple[int, int]]:
         parts = [table[:, first] - table[:, second] for table in tables.values()]
         parts = [part[~np.isnan(part)] for part in parts]
         variances = [part.var(ddof=1) / len(part) / 9 for part in parts]
-        degrees = sum(variances) ** 2 / sum(v**2 / (len(part) - 1) for v, part in zip(variances, parts, strict=True))
+        degrees = sum(variances) ** 2 / sum(
+            v**2 / (len(part) - 1) for v, part in zip(variances, parts, strict=True)
+        )
         mean = sum(part.mean() for part in parts) / 3
-        tests.append((2 * scipy_stats.t.sf(abs(mean) / sum(variances) ** 0.5, degrees), first, second, mean))
+        tests.append(
+            (2 * scipy_stats.t.sf(abs(mean) / sum(variances) ** 0.5, degrees), first, second, mean)
+        )
     better = np.zeros((3, 3), dtype=bool)
     for done, (p, first, second, mean) in enumerate(sorted(tests)):
         if p > 0.05 / (3 - done):
@@ -117,9 +141,15 @@ def naive_ranks_by_mean(tables: dict[str, Any]) -> list[tuple[int, int]]:
 
 def test_cells_have_the_ranks_of_stats(corpus):
     board = fastrec.leaderboard(corpus)
-    ranks = {model.model_id: (model.cells[0].rank_best, model.cells[0].rank_worst) for model in board.models}
+    ranks = {
+        model.model_id: (model.cells[0].rank_best, model.cells[0].rank_worst)
+        for model in board.models
+    }
     assert [ranks[model] for model in MODELS] == naive_ranges(values_of()["A"], lower=False)
-    of_stats = {one.model_id: (one.rank_best, one.rank_worst) for one in fastrec.stats(corpus).evaluations[0].by_model}
+    of_stats = {
+        one.model_id: (one.rank_best, one.rank_worst)
+        for one in fastrec.stats(corpus).evaluations[0].by_model
+    }
     assert ranks == of_stats
 
 
@@ -127,7 +157,9 @@ def test_the_draws_do_not_depend_on_jobs_or_on_other_evaluations(corpus):
     board = fastrec.leaderboard(corpus, jobs=2)
     assert board == fastrec.leaderboard(corpus) == fastrec.open(corpus).leaderboard()
     alone = fastrec.leaderboard(corpus, evaluation="A")
-    assert {one.model_id: one.cells[0] for one in alone.models} == {one.model_id: one.cells[0] for one in board.models}
+    assert {one.model_id: one.cells[0] for one in alone.models} == {
+        one.model_id: one.cells[0] for one in board.models
+    }
 
 
 def test_many_questions_are_drawn_in_bundles(corpus, monkeypatch):
@@ -147,7 +179,9 @@ def test_weights(corpus, tmp_path):
     cells = board.models[0].cells
     assert board.models[0].mean.value == pytest.approx((2 * cells[0].value + cells[1].value) / 3)
     by_size = fastrec.leaderboard(corpus, weight_by="questions").models[0]
-    assert by_size.mean.value == pytest.approx(np.average([cell.value for cell in by_size.cells], weights=[60, 25, 40]))
+    assert by_size.mean.value == pytest.approx(
+        np.average([cell.value for cell in by_size.cells], weights=[60, 25, 40])
+    )
     assert fastrec.leaderboard(corpus, weights={"A": 2, "C": 0}) == board
 
 
@@ -155,8 +189,14 @@ def test_weights(corpus, tmp_path):
     ("options", "message"),
     [
         ({"weights": {"Z": 1}}, "there is no evaluation 'Z' to weight; evaluations: A, B, C"),
-        ({"weights": {"A": -1}}, "weights: the weight of 'A' must be a number of at least 0, not -1"),
-        ({"weights": "nowhere.toml"}, "nowhere.toml: the weights cannot be read: No such file or directory"),
+        (
+            {"weights": {"A": -1}},
+            "weights: the weight of 'A' must be a number of at least 0, not -1",
+        ),
+        (
+            {"weights": "nowhere.toml"},
+            "nowhere.toml: the weights cannot be read: No such file or directory",
+        ),
         ({"weights": {}, "weight_by": "questions"}, "--weights and --weight-by cannot be combined"),
         ({"weight_by": "models"}, "weight_by must be questions, not 'models'"),
         ({"primary": "A=f1"}, "--primary 'A=f1' is no EVALUATION=METRIC of this corpus"),
@@ -172,20 +212,28 @@ def test_wrong_arguments(corpus, options, message):
 def test_the_primary_metric(tmp_path, monkeypatch):
     """Records name it; a setting names another one."""
     said = {"metric_kind": "judgement", "primary_metric": "true"}
-    records = [record("m", 1, 1.0, evaluation_result_id="f1"), record("m", 1, 0.0, evaluation_result_id="acc")]
+    records = [
+        record("m", 1, 1.0, evaluation_result_id="f1"),
+        record("m", 1, 0.0, evaluation_result_id="acc"),
+    ]
     records += [record("m", 1, 0.5, evaluation_result_id="bleu", metadata=said)]
     corpus = make_corpus(tmp_path, records)
     assert fastrec.leaderboard(corpus).evaluations[0].title == "E · bleu"
     assert fastrec.leaderboard(corpus, metric=["f1", "acc"]).evaluations[0].metric == "acc"
     monkeypatch.chdir(tmp_path)
     Path("fastrec.toml").write_text('[leaderboard]\nprimary = ["E=f*"]\n')
-    document = json.loads(CliRunner().invoke(cli, ["leaderboard", "corpus", "--format", "json"]).stdout)
+    document = json.loads(
+        CliRunner().invoke(cli, ["leaderboard", "corpus", "--format", "json"]).stdout
+    )
     assert document["evaluations"][0]["metric"] == "f1"
 
 
 def test_scores_of_another_scale_or_direction_are_not_in_the_mean(tmp_path):
     records = [record("m", n, 1.0) for n in range(3)]
-    records += [record("m", n, 0.4, evaluation_name="L", metadata={"lower_is_better": "true"}) for n in range(3)]
+    records += [
+        record("m", n, 0.4, evaluation_name="L", metadata={"lower_is_better": "true"})
+        for n in range(3)
+    ]
     records += [record("m", n, 7.0, evaluation_name="R") for n in range(3)]
     board = fastrec.leaderboard(make_corpus(tmp_path, records))
     assert [one.weight for one in board.evaluations] == [1, 0, 0]
@@ -198,7 +246,10 @@ def test_evaluations_of_one_question_prove_nothing(tmp_path):
     names = [(model, score, f"E{n}") for model, score in models.items() for n in range(8)]
     records = [record(model, 1, score, evaluation_name=name) for model, score, name in names]
     board = fastrec.leaderboard(make_corpus(tmp_path, records))
-    assert [(one.model_id, one.rank_best, one.rank_worst) for one in board.models] == [("good", 1, 2), ("bad", 1, 2)]
+    assert [(one.model_id, one.rank_best, one.rank_worst) for one in board.models] == [
+        ("good", 1, 2),
+        ("bad", 1, 2),
+    ]
 
 
 def test_few_answers_do_not_count(tmp_path):
@@ -213,7 +264,10 @@ def test_few_answers_do_not_count(tmp_path):
 
 def test_groups_are_columns(corpus):
     board = fastrec.leaderboard(corpus, group_by="metadata.half", evaluation="A")
-    assert [one.title for one in board.evaluations] == ["A [metadata.half: 0]", "A [metadata.half: 1]"]
+    assert [one.title for one in board.evaluations] == [
+        "A [metadata.half: 0]",
+        "A [metadata.half: 1]",
+    ]
     assert [one.questions for one in board.evaluations] == [30, 30]
     assert board.models[0].cells[0].value == pytest.approx(values_of()["A"][::2, 0].mean())
 
@@ -232,7 +286,9 @@ def test_formats(corpus):
     assert "\\%" in latex
     rows = list(csv.DictReader(io.StringIO(run("csv"))))
     document = json.loads(run("json"))
-    assert [float(row["A.low"]) for row in rows] == [model["cells"][0]["low"] for model in document["models"]]
+    assert [float(row["A.low"]) for row in rows] == [
+        model["cells"][0]["low"] for model in document["models"]
+    ]
     assert rows[3]["C"] == ""
     page = run("html")
     assert page.startswith("<!doctype html>")
@@ -243,14 +299,23 @@ def test_a_limit_keeps_the_largest_evaluations(corpus):
     """The first page of the viewer and the report show only so many; the others are counted."""
     index = open_index(corpus)
     boards = [implementation.make_leaderboard(index, most=most) for most in (None, 2)]
-    assert [[one.title for one in board.evaluations] for board in boards] == [["A", "B", "C"], ["A", "C"]]
+    assert [[one.title for one in board.evaluations] for board in boards] == [
+        ["A", "B", "C"],
+        ["A", "C"],
+    ]
     assert [board.left_out for board in boards] == [0, 1]
-    assert "1 evaluation with fewer questions left out; `fastrec leaderboard` has all." in boards[1].notes()
+    assert (
+        "1 evaluation with fewer questions left out; `fastrec leaderboard` has all."
+        in boards[1].notes()
+    )
     assert not any("left out" in line for line in boards[0].notes())
 
 
 def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
-    scores = {"large": {"m1": 8.5, "m2": 12.25, "m3": 100.0}, "small": {"m1": 0.5, "m2": 0.25, "m3": 1.0}}
+    scores = {
+        "large": {"m1": 8.5, "m2": 12.25, "m3": 100.0},
+        "small": {"m1": 0.5, "m2": 0.25, "m3": 1.0},
+    }
     records = [
         record(model, number, value, evaluation_name=name)
         for name, by_model in scores.items()
@@ -265,7 +330,10 @@ def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
 
 
 def test_only_the_first_models_of_a_large_table_are_tested(corpus):
-    """Cells and means with their intervals are the same; what compares all models of a table is left out."""
+    """Cells and means with their intervals are the same.
+
+    What compares all models of a table is left out.
+    """
     rows = fastrec.leaderboard(corpus).rows()
     with use_limits(Limits(compared_models=2)):
         limited = fastrec.leaderboard(corpus)
@@ -282,7 +350,10 @@ def test_only_the_first_models_of_a_large_table_are_tested(corpus):
 
 
 def test_tables_that_are_not_in_memory_at_the_same_time_are_the_same(corpus):
-    """The tables have 3 and 1 models. Evaluations that more models have answered have no ranks of cells."""
+    """The tables have 3 and 1 models.
+
+    Evaluations that more models have answered have no ranks of cells.
+    """
     board = fastrec.leaderboard(corpus)
     with use_limits(Limits(compared_models=3)):
         limited = fastrec.leaderboard(corpus)
@@ -290,7 +361,11 @@ def test_tables_that_are_not_in_memory_at_the_same_time_are_the_same(corpus):
         assert found == pytest.approx(row)
     for one, other in zip(limited.models[:3], board.models[:3], strict=True):
         ranks = [(cell.rank_best, cell.rank_worst) for cell in one.cells]
-        assert ranks == [(None, None), (None, None), (other.cells[2].rank_best, other.cells[2].rank_worst)]
+        assert ranks == [
+            (None, None),
+            (None, None),
+            (other.cells[2].rank_best, other.cells[2].rank_worst),
+        ]
     assert limited.models[0].cells[2].rank_best
 
 
@@ -298,7 +373,8 @@ def test_too_many_evaluations_are_refused(corpus):
     with use_limits(Limits(board_columns=2)), pytest.raises(fastrec.UsageError) as caught:
         fastrec.leaderboard(corpus)
     assert str(caught.value) == (
-        "3 evaluations of 4 models are too many for a leaderboard: it has up to 2 evaluations, and 1,000,000 cells. "
+        "3 evaluations of 4 models are too many for a leaderboard: it has up to 2 evaluations, "
+        "and 1,000,000 cells. "
         "Choose some with --evaluation and --model, or group by a field with fewer values"
     )
     index = open_index(corpus)

@@ -39,7 +39,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "word " * 20_000
     records = [
         answer("plain", f"{long} Die GROSSE Frage", "org/a", 1.0),
-        answer("plain", "short", "org/a", 1.0, output={"raw": ["one", f"{long}eine große Antwort"]}),
+        answer(
+            "plain", "short", "org/a", 1.0, output={"raw": ["one", f"{long}eine große Antwort"]}
+        ),
         answer("plain", "short", "org/b", 0.0),
         answer("plain", "neither", "org/b", 0.0, metadata={"grosse": "große"}),
         conversation(
@@ -71,17 +73,26 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"where": "response.characters<50"}, {"Die": (True, 0), "asked": (False, 1)}),
     ],
 )
-def test_the_place_is_named(corpus: Path, options: dict[str, str], expected: dict[str, tuple[bool, int]]) -> None:
-    """Long texts, lists and turns count; metadata, and what others than the assistant said, do not."""
+def test_the_place_is_named(
+    corpus: Path, options: dict[str, str], expected: dict[str, tuple[bool, int]]
+) -> None:
+    """Long texts, lists and turns count.
+
+    Metadata, and what others than the assistant said, do not.
+    """
     found = fastrec.questions(corpus, text="GROßE", **options)  # type: ignore[arg-type]
     rows = [one for table in found.evaluations for one in table.questions]
     names = ["Die" if one.input_chars > 50 else one.excerpt for one in rows]
-    assert dict(zip(names, [(one.in_input, one.in_answers) for one in rows], strict=True)) == expected
+    assert (
+        dict(zip(names, [(one.in_input, one.in_answers) for one in rows], strict=True)) == expected
+    )
 
 
 def test_without_a_text_nothing_is_said_about_it(corpus: Path) -> None:
     found = fastrec.questions(corpus)
-    assert {(one.in_input, one.in_answers) for table in found.evaluations for one in table.questions} == {(None, None)}
+    assert {
+        (one.in_input, one.in_answers) for table in found.evaluations for one in table.questions
+    } == {(None, None)}
     assert not any(table.total for table in fastrec.questions(corpus, text="\udc80").evaluations)
     with pytest.raises(UsageError, match="in_ must be one of both, input, answers"):
         fastrec.questions(corpus, text="x", in_="output")  # type: ignore[arg-type]

@@ -15,7 +15,9 @@ from tests.samples import sample_of
 
 
 @pytest.mark.parametrize("unit", [1e-170, 1e200, 1e307])
-def test_the_leaderboard_has_the_ranks_of_large_and_small_scores(unit: float, tmp_path: Path) -> None:
+def test_the_leaderboard_has_the_ranks_of_large_and_small_scores(
+    unit: float, tmp_path: Path
+) -> None:
     scores = [0.0, 0.25, 0.5]  # of each model, and its noise: each is better than the one before
     records = [
         record(f"org/{model}", question, unit * (score + (question * (model + 3)) % 7 / 100))
@@ -30,7 +32,9 @@ def test_the_leaderboard_has_the_ranks_of_large_and_small_scores(unit: float, tm
         ("org/0", "3"),
     ]
     board = fastrec.leaderboard(corpus)
-    assert {(model.model_id, cell.rank_best) for model in board.models for cell in model.cells if cell} == {
+    assert {
+        (model.model_id, cell.rank_best) for model in board.models for cell in model.cells if cell
+    } == {
         ("org/0", 3),
         ("org/1", 2),
         ("org/2", 1),
@@ -55,7 +59,9 @@ def record(model: str, question: int, score: float, **changes: Any) -> dict[str,
         evaluation={"score": score, "is_correct": score == 1},
         sample_hash=None,
     )
-    return {key: value for key, value in (made | {"error": None} | changes).items() if value is not None}
+    return {
+        key: value for key, value in (made | {"error": None} | changes).items() if value is not None
+    }
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +96,9 @@ def test_all_formats_have_the_same_ranks(corpus):
         ["3", "3", ""],
         ["", "", "2.5% of the questions"],
     ]
-    document = json.loads(CliRunner().invoke(cli, ["stats", str(corpus), "--format", "json"]).stdout)
+    document = json.loads(
+        CliRunner().invoke(cli, ["stats", str(corpus), "--format", "json"]).stdout
+    )
     assert [one["rank_worst"] for one in document["evaluations"][0]["by_model"]] == [2, 2, 3, None]
 
 
@@ -98,7 +106,9 @@ def test_min_coverage_and_no_ranks(corpus):
     everyone = fastrec.stats(corpus, min_coverage=0).evaluations[0].by_model
     assert (everyone[0].model_id, everyone[0].rank) == ("lucky", "1–4")
     assert not any(one.rank for one in fastrec.stats(corpus, no_ranks=True).evaluations[0].by_model)
-    assert [one.rank for one in fastrec.stats(corpus, common=True).evaluations[0].by_model] == ["1–4"] * 4
+    assert [one.rank for one in fastrec.stats(corpus, common=True).evaluations[0].by_model] == [
+        "1–4"
+    ] * 4
     with pytest.raises(fastrec.UsageError, match="min_coverage must be between 0 and 100, not 101"):
         fastrec.stats(corpus, min_coverage=101)
 

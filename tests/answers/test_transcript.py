@@ -31,7 +31,9 @@ def test_a_single_turn_is_one_output_without_the_question(version: str) -> None:
 @pytest.mark.parametrize("version", TARGETS)
 def test_a_call_has_its_result_and_the_turn_of_the_result_stays(version: str) -> None:
     found = transcript_of(decoded(sample_of(version, "agentic"), version))
-    call = Call(id="call-1", name="multiply", arguments={"a": "6", "b": "7"}, result="42", result_turn=1)
+    call = Call(
+        id="call-1", name="multiply", arguments={"a": "6", "b": "7"}, result="42", result_turn=1
+    )
     assert found.turns == [
         Turn(number=0, role="assistant", text="let me see", calls=[call]),
         Turn(number=1, role="tool", text="42", answers_call="call-1", is_result=True),
@@ -45,8 +47,13 @@ def test_a_struct_and_its_decoded_line_are_the_same_conversation() -> None:
 
 
 def test_several_outputs_are_several_turns_with_their_reasoning() -> None:
-    record = sample_of("0.3.0", output={"raw": ["a", "", "c"], "reasoning_trace": ["x", "y", "z", "more"]})
-    assert [(turn.number, turn.text, turn.reasoning) for turn in transcript_of(decoded(record, "0.3.0")).turns] == [
+    record = sample_of(
+        "0.3.0", output={"raw": ["a", "", "c"], "reasoning_trace": ["x", "y", "z", "more"]}
+    )
+    assert [
+        (turn.number, turn.text, turn.reasoning)
+        for turn in transcript_of(decoded(record, "0.3.0")).turns
+    ] == [
         (0, "a", "x"),
         (1, "", "y"),
         (2, "c", "z"),
@@ -70,9 +77,15 @@ def conversation(*turns: str) -> Transcript:
     """A conversation in short: `a?` calls a tool with the id a, `a!` is a result of it, `!` one without an id."""
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(turns):
-        message: dict[str, Any] = {"turn_idx": number, "role": "assistant", "content": f"{turn} {number}"}
+        message: dict[str, Any] = {
+            "turn_idx": number,
+            "role": "assistant",
+            "content": f"{turn} {number}",
+        }
         if turn.endswith("?"):
-            message["tool_calls"] = [{"id": one.strip(), "name": "f"} for one in turn[:-1].split(",")]
+            message["tool_calls"] = [
+                {"id": one.strip(), "name": "f"} for one in turn[:-1].split(",")
+            ]
         elif turn.endswith("!"):
             ids = [one for one in turn[:-1].split(",") if one]
             message |= {"role": "tool"} | ({"tool_call_id": ids} if ids else {})
@@ -97,19 +110,31 @@ def conversation(*turns: str) -> Transcript:
         (["!", "a?"], [None]),
     ],
 )
-def test_results_find_their_calls_by_id_then_by_order(turns: list[str], results: list[int | None]) -> None:
+def test_results_find_their_calls_by_id_then_by_order(
+    turns: list[str], results: list[int | None]
+) -> None:
     found = conversation(*turns)
     calls = [call for turn in found.turns for call in turn.calls]
     assert [call.result_turn for call in calls] == results
-    assert all(call.result == found.turns[call.result_turn].text for call in calls if call.result_turn is not None)
+    assert all(
+        call.result == found.turns[call.result_turn].text
+        for call in calls
+        if call.result_turn is not None
+    )
     matched = {call.result_turn for call in calls} - {None}
     assert {number for number, turn in enumerate(found.turns) if turn.is_result} == matched
 
 
-@given(st.lists(st.sampled_from(["a?", "b?", "a,b?", "a!", "b!", "!", "x!", "a,b!", "so"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["a?", "b?", "a,b?", "a!", "b!", "!", "x!", "a,b!", "so"]), max_size=12
+    )
+)
 def test_every_turn_stays_and_a_result_comes_after_its_call(turns: list[str]) -> None:
     found = conversation(*turns)
-    assert [turn.text for turn in found.turns] == [f"{turn} {number}" for number, turn in enumerate(turns)]
+    assert [turn.text for turn in found.turns] == [
+        f"{turn} {number}" for number, turn in enumerate(turns)
+    ]
     for position, turn in enumerate(found.turns):
         for call in turn.calls:
             if call.result_turn is not None:

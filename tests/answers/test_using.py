@@ -60,7 +60,9 @@ def leave_home(monkeypatch: pytest.MonkeyPatch) -> None:
         Path("~").expanduser()
 
 
-def test_commands_work_without_a_home(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_work_without_a_home(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Commands work without a list of published corpora; they leave no temporary file."""
     leave_home(monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -129,9 +131,27 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with hashes that begin alike, huge numbers, and several ids of a question."""
     huge = 10**5000
     found = [
-        answer(1, "org/a", sample_hash="ab", sample_id=5, evaluation={"score": 10**400, "is_correct": True}),
-        answer(1, "org/b", sample_hash="ab", sample_id="five", evaluation={"score": -(10**400), "is_correct": False}),
-        answer(2, "org/a", sample_hash="abc", sample_id="5", evaluation={"score": True, "is_correct": True}),
+        answer(
+            1,
+            "org/a",
+            sample_hash="ab",
+            sample_id=5,
+            evaluation={"score": 10**400, "is_correct": True},
+        ),
+        answer(
+            1,
+            "org/b",
+            sample_hash="ab",
+            sample_id="five",
+            evaluation={"score": -(10**400), "is_correct": False},
+        ),
+        answer(
+            2,
+            "org/a",
+            sample_hash="abc",
+            sample_id="5",
+            evaluation={"score": True, "is_correct": True},
+        ),
         answer(2, "org/a", sample_hash="abc", sample_id="5", error="again"),
         answer(3, "org/a", sample_hash="b\U0010ffff1", sample_id=10**30, error="broken"),
         answer(4, "org/a", sample_hash="b", sample_id=0),
@@ -184,7 +204,9 @@ def test_questions_are_found_by_hash_or_else_by_id(text: str, hashes: list[str],
         ("five5", 4, "five5"),  # another question has the sample_id `five`
     ],
 )
-def test_a_prefix_finds_one_question(sample_hash: str, shortest: int, prefix: str, odd: Path) -> None:
+def test_a_prefix_finds_one_question(
+    sample_hash: str, shortest: int, prefix: str, odd: Path
+) -> None:
     index = open_index(odd)
     assert index.prefixes_of([sample_hash], shortest) == {sample_hash: prefix}
     assert [row.sample_hash for row in index.find(prefix)] == [sample_hash]
@@ -204,7 +226,9 @@ def test_numbers_of_any_size(odd: Path) -> None:
     assert rows["ab"].disagreement == 1.0
     assert rows["abc"].mean_score == 1.0
     assert rows["abc"].errors == 0
-    assert index.page(Query(evaluation_name="arithmetic", right=("org/a",), which="errors")).total == 1
+    assert (
+        index.page(Query(evaluation_name="arithmetic", right=("org/a",), which="errors")).total == 1
+    )
     assert [str(answer.sample_id) for answer in index.answers(rows["c"])] == ["1" + "0" * 5000]
     assert [answer.score for answer in index.answers(rows["ab"])] == [10**400, -(10**400)]
     assert index.page(Query(evaluation_name="arithmetic", sample_ids=("1000*",))).total == 2
@@ -235,7 +259,9 @@ def test_a_corpus_in_a_store(corpus: Path) -> None:
         there = open_index("memory://answers")
         rows = there.page(QUERY).rows
         assert rows == here.page(QUERY).rows
-        assert [one.line for one in there.answers(rows[7])] == [one.line for one in here.answers(rows[7])]
+        assert [one.line for one in there.answers(rows[7])] == [
+            one.line for one in here.answers(rows[7])
+        ]
     finally:
         files.rm("/answers", recursive=True)
 
@@ -252,4 +278,6 @@ def test_groups_are_found_whatever_the_order_of_their_names(tmp_path: Path) -> N
     made = publish(tmp_path, found, part_size=4 << 10)
     groups = open_index(made, groups=parse_groups("metadata.level"))
     assert sum(one.records for one in groups.evaluations) == len(found)
-    assert all(len(groups.table(query_of(scope)).number) == 10 * len(MODELS) for scope in groups.scopes)
+    assert all(
+        len(groups.table(query_of(scope)).number) == 10 * len(MODELS) for scope in groups.scopes
+    )

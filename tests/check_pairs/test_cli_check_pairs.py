@@ -31,7 +31,13 @@ def printed(done: object) -> str:
 def test_no_findings(tree: Tree) -> None:
     """Exit 0, and one line for scores and one for the verdict."""
     tree.add()
-    tree.add(None, result(), result(0.5, "elo", metric_name="elo"), uuid=UUIDS[1], stated={"checksum": ...})
+    tree.add(
+        None,
+        result(),
+        result(0.5, "elo", metric_name="elo"),
+        uuid=UUIDS[1],
+        stated={"checksum": ...},
+    )
     tree.write(aggregate(), UUIDS[2])
     (tree.root / "manifest.json").write_text("{}")
     done = check(".")
@@ -54,21 +60,27 @@ def test_nothing_to_check(tree: Tree) -> None:
 
 
 def test_findings_as_text(tree: Tree) -> None:
-    """Groups with a count, the first message and the first locations, as `validate` prints them; exit 1."""
+    """Groups with a count, the first message and the first locations, as `validate` prints them.
+
+    Exit 1.
+    """
     tree.add([*rows(1, 0, model_id="other"), {}], result(1.0), stated={"total_rows": 7})
     done = check("data")
     assert done.returncode == 1
     assert printed(done) == (
         "error pair.model_id  2 ×\n"
         '    $.model_id: expected "org/model", found "other"\n'
-        f"    data/gsm8k/org/model/{UUID}_samples.jsonl:1, data/gsm8k/org/model/{UUID}_samples.jsonl:2\n"
+        f"    data/gsm8k/org/model/{UUID}_samples.jsonl:1, "
+        f"data/gsm8k/org/model/{UUID}_samples.jsonl:2\n"
         "error pair.invalid_row  1 ×\n"
         "    $.answer_attribution: the required field is missing [schema.required]\n"
         f"    data/gsm8k/org/model/{UUID}_samples.jsonl:3\n"
         "error pair.total_rows  1 ×\n"
-        "    $.detailed_evaluation_results.total_rows: expected 7, as the aggregate states, found 3 rows\n"
+        "    $.detailed_evaluation_results.total_rows: expected 7, as the aggregate states, found "
+        "3 rows\n"
         f"    data/gsm8k/org/model/{UUID}.json:1\n"
-        "scores of 1 result: 0 reproduced by the rows, 0 different, 1 not compared (1 invalid rows)\n"
+        "scores of 1 result: 0 reproduced by the rows, 0 different, 1 not compared (1 invalid "
+        "rows)\n"
         "not OK: 4 findings; 1 pair, 1 aggregate, 1 samples file, 3 rows"
     )
     assert done.stderr == b"note: `fastrec validate` lists all errors of rows\n"
@@ -79,7 +91,8 @@ def test_findings_as_json(tree: Tree) -> None:
     tree.add(rows(1, 0, evaluation_id="other"))
     done = check("data", "--format", "json", "--jobs", "2")
     assert done.returncode == 1
-    found, expected = json.loads(done.stdout), fastrec.check_pairs("data")
+    found = json.loads(done.stdout)
+    expected = fastrec.check_pairs("data")
     assert found.pop("seconds") > 0
     assert found.pop("groups") == [
         {
@@ -104,7 +117,9 @@ def test_findings_as_annotations(tree: Tree) -> None:
     first = done.stdout.decode().splitlines()[0]
     where = path.relative_to(tree.root)
     assert first == (
-        f"::error file={where},line=1,title=pair.file_path::$.detailed_evaluation_results.file_path: expected "
+        "::error "
+        f"file={where},line=1,title=pair.file_path::$.detailed_evaluation_results.file_path: "
+        "expected "
         f'data/gsm8k/org/model/{UUID}_samples.jsonl, found "100%25\\n, a:b" [pair.file_path]'
     )
 
@@ -125,12 +140,17 @@ def test_a_file_that_cannot_be_read(tree: Tree) -> None:
     assert done.returncode == 3
     name = f"data/gsm8k/org/model/{UUIDS[1]}_samples.jsonl"
     assert done.stderr.decode() == f"error: {name}: cannot be found: No such file or directory\n"
-    assert printed(done).endswith("not OK: 1 pair, 1 aggregate, 1 samples file, 4 rows, 1 file unreadable")
+    assert printed(done).endswith(
+        "not OK: 1 pair, 1 aggregate, 1 samples file, 4 rows, 1 file unreadable"
+    )
 
 
 def test_many_kinds_of_findings(tree: Tree) -> None:
     """Twenty groups are printed; the rest is counted."""
-    lines = [b'{"key%d": 1, "key%d": 2, %s' % (number, number, text_of([row(0)])[1:]) for number in range(30)]
+    lines = [
+        b'{"key%d": 1, "key%d": 2, %s' % (number, number, text_of([row(0)])[1:])
+        for number in range(30)
+    ]
     tree.add(b"".join(lines))
     done = check("data")
     assert done.returncode == 1
@@ -161,10 +181,15 @@ def test_a_store_is_checked_like_a_directory(tree: Tree) -> None:
     store.put(str(tree.root / "data"), "memory://pairs/data", recursive=True)
     try:
         for where in ("data", "data/gsm8k"):
-            found, expected = fastrec.check_pairs(f"memory://pairs/{where}", jobs=2), fastrec.check_pairs(where)
+            found = fastrec.check_pairs(f"memory://pairs/{where}", jobs=2)
+            expected = fastrec.check_pairs(where)
             assert expected.codes["pair.score"] == 1
             assert found.codes == expected.codes
-            assert (found.pairs, found.rows, found.reproduced) == (expected.pairs, expected.rows, expected.reproduced)
+            assert (found.pairs, found.rows, found.reproduced) == (
+                expected.pairs,
+                expected.rows,
+                expected.reproduced,
+            )
             for mine, other in zip(found.groups, expected.groups, strict=True):
                 assert mine.message == other.message
                 assert [f"memory://pairs/{one.source}" for one in other.locations] == [

@@ -25,7 +25,16 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)
         some = rng.choice(
-            [rng.randbytes(rng.randrange(1, 5)), b"\n", b'"', b"{", b"}", b"\0", b"0", data[at : at + 50]]
+            [
+                rng.randbytes(rng.randrange(1, 5)),
+                b"\n",
+                b'"',
+                b"{",
+                b"}",
+                b"\0",
+                b"0",
+                data[at : at + 50],
+            ]
         )
         data = rng.choice(
             [
@@ -39,7 +48,9 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @given(dice, st.sampled_from(list(SUFFIXES)))
-@settings(max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> None:
     """Whatever is in the files, there is a result; a changed samples file is always noticed."""
     tree = Tree(tmp_path)
@@ -59,7 +70,11 @@ def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> N
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text(max_size=5),
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
@@ -103,12 +118,25 @@ def test_wrong_values_in_aggregates(key: str, value: Any) -> None:
 def test_hostile_names_in_an_aggregate(tmp_path: Path) -> None:
     """Texts of any length, with any characters, in every place that ends up in a message."""
     tree = Tree(tmp_path)
-    for text in ("x" * 200_000, "\x1b]0;\x07", "a/b/../..", "\u2028\u202e", "%s{}", "data/" * 1_000):
-        tree.add(rows(1.0, result=text[::-1]), result(0.5, text, text, metric_name=text), evaluation_id=text)
+    for text in (
+        "x" * 200_000,
+        "\x1b]0;\x07",
+        "a/b/../..",
+        "\u2028\u202e",
+        "%s{}",
+        "data/" * 1_000,
+    ):
+        tree.add(
+            rows(1.0, result=text[::-1]),
+            result(0.5, text, text, metric_name=text),
+            evaluation_id=text,
+        )
         found = tree.check()
         assert found.bad_files == []
         assert all(len(group.message) < 1_000 for group in found.groups)
-        tree.add(stated={"file_path": text, "format": text, "hash_algorithm": text, "checksum": text})
+        tree.add(
+            stated={"file_path": text, "format": text, "hash_algorithm": text, "checksum": text}
+        )
         assert tree.codes() == {"pair.file_path": 1, "pair.format": 1, "pair.hash_algorithm": 1}
 
 
@@ -129,11 +157,17 @@ def test_a_very_long_row_is_held_once(tmp_path: Path) -> None:
     ],
 )
 def test_real_rows(real: Path, tmp_path: Path, name: str) -> None:
-    """An aggregate that is computed from real records in another way is reproduced; one that is off is not."""
+    """An aggregate that is computed from real records in another way is reproduced.
+
+    One that is off is not.
+    """
     text = b"".join(shard_at(str(real / name)).read_text())
     records = [json.loads(line) for line in text.decode().split("\n") if line]
     mean = sum(float(record["evaluation"]["score"]) for record in records) / len(records)
-    (ids,) = {(record["evaluation_id"], record["model_id"], record["evaluation_name"]) for record in records}
+    (ids,) = {
+        (record["evaluation_id"], record["model_id"], record["evaluation_name"])
+        for record in records
+    }
     format_ = next(one for one, suffix in reversed(SUFFIXES.items()) if name.endswith(suffix))
     document = {"evaluation_id": ids[0], "model_info": {"id": ids[1]}}
     tree = Tree(tmp_path)

@@ -76,7 +76,9 @@ def test_folder_names_are_portable(tmp_path: Path, name: str) -> None:
     assert tree.codes() == {"name.portable": 1}
 
 
-@pytest.mark.parametrize("name", ["model-1.5_b", "Größe", "…", "a b", "console", "com", "lpt10", "nul-l", "~", "#1"])
+@pytest.mark.parametrize(
+    "name", ["model-1.5_b", "Größe", "…", "a b", "console", "com", "lpt10", "nul-l", "~", "#1"]
+)
 def test_other_folder_names_are_allowed(tmp_path: Path, name: str) -> None:
     tree = Tree(tmp_path, "data", "gsm8k", "org", name)
     tree.add(stated={"file_path": f"data/gsm8k/org/{name}/{UUID}_samples.jsonl"})
@@ -89,7 +91,9 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     tree.add()
     found = tree.check()
     assert found.codes == {"name.portable": 1, "pair.file_path": 1}
-    assert all(group.locations[0].source.encode() and group.message.encode() for group in found.groups)
+    assert all(
+        group.locations[0].source.encode() and group.message.encode() for group in found.groups
+    )
 
 
 def test_no_folder_is_called_data(tmp_path: Path) -> None:
@@ -99,7 +103,9 @@ def test_no_folder_is_called_data(tmp_path: Path) -> None:
     assert tree.codes("data") == {"name.data": 1}
 
 
-@pytest.mark.parametrize("folders", [(), ("gsm8k",), ("gsm8k", "org"), ("gsm8k", "org", "model", "v1")])
+@pytest.mark.parametrize(
+    "folders", [(), ("gsm8k",), ("gsm8k", "org"), ("gsm8k", "org", "model", "v1")]
+)
 def test_five_components(tmp_path: Path, folders: tuple[str, ...]) -> None:
     """Exactly three folders are below data."""
     tree = Tree(tmp_path, "data", *folders)
@@ -131,7 +137,9 @@ def test_other_folders_called_data_do_not_matter(tmp_path: Path) -> None:
         (("a", "b", "c", "gsm8k", "org", "model"), "a", {}),
     ],
 )
-def test_copies_of_a_part(tmp_path: Path, folders: tuple[str, ...], where: str, codes: dict[str, int]) -> None:
+def test_copies_of_a_part(
+    tmp_path: Path, folders: tuple[str, ...], where: str, codes: dict[str, int]
+) -> None:
     """Outside of data, only the names below the checked folder are compared with `file_path`."""
     tree = Tree(tmp_path, *folders)
     tree.add()
@@ -142,7 +150,13 @@ def test_the_flat_layout(tmp_path: Path) -> None:
     """`file_path` says where the file is in data, whose folders are not known here."""
     tree = Tree(tmp_path, "flat", "objects", UUID[:2], UUID[2:4])
     tree.add()
-    for where in (".", "flat", "flat/objects", f"flat/objects/{UUID[:2]}", f"flat/objects/{UUID[:2]}/{UUID[2:4]}"):
+    for where in (
+        ".",
+        "flat",
+        "flat/objects",
+        f"flat/objects/{UUID[:2]}",
+        f"flat/objects/{UUID[:2]}/{UUID[2:4]}",
+    ):
         assert tree.codes(where) == {}
     tree.add(stated={"file_path": f"data/gsm8k/model/{UUID}_samples.jsonl"})
     assert tree.codes() == {"pair.file_path": 1}
@@ -158,7 +172,8 @@ def test_a_copy_of_the_flat_layout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folders", [(), (UUID[:2],), ("ff", UUID[2:4]), (UUID[2:4], UUID[:2]), (UUID[:2], UUID[2:4], "a")]
+    "folders",
+    [(), (UUID[:2],), ("ff", UUID[2:4]), (UUID[2:4], UUID[:2]), (UUID[:2], UUID[2:4], "a")],
 )
 def test_the_wrong_folder_of_the_flat_layout(tmp_path: Path, folders: tuple[str, ...]) -> None:
     tree = Tree(tmp_path, "flat", "objects", *folders)

@@ -24,7 +24,9 @@ ACCURACY = Metric(metric_name="accuracy", min_score=0, max_score=1)
 PERCENT = Metric(metric_name="accuracy", min_score=0, max_score=100)
 
 
-def compared(score: str, tally: Tally, metric: Metric = ACCURACY, failed: Tally | None = None, **more: Any) -> str:
+def compared(
+    score: str, tally: Tally, metric: Metric = ACCURACY, failed: Tally | None = None, **more: Any
+) -> str:
     """`same`, `different`, or why a score is not compared."""
     result = Result("gsm8k", ScoreDetails(Raw(score.encode())), metric, more.get("id"))
     found = compare_score(result, 0, tally, failed or Tally())
@@ -80,7 +82,10 @@ TWO_THIRDS = of(1, 1, 0)
     ],
 )
 def test_rounding(score: str, tally: Tally, verdict: str) -> None:
-    """A score has as many decimals as are written, one out of 1 at least two; whole numbers are exact."""
+    """A score has as many decimals as are written, one out of 1 at least two.
+
+    Whole numbers are exact.
+    """
     assert compared(score, tally) == verdict
 
 
@@ -109,7 +114,8 @@ def test_scores_below_one_of_a_wider_range() -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "metric", [PERCENT, Metric(metric_unit="percent"), Metric(metric_unit="%", max_score="Infinity")]
+    "metric",
+    [PERCENT, Metric(metric_unit="percent"), Metric(metric_unit="%", max_score="Infinity")],
 )
 def test_percentages(score: str, tally: Tally, verdict: str, metric: Metric) -> None:
     """The range or the unit says that a score is one; rows may be out of 1 or out of 100."""
@@ -124,7 +130,8 @@ def test_a_percentage_that_is_not_stated(tmp_path: Path) -> None:
     assert (group.code, out_of_bounds.code) == ("pair.score", "pair.out_of_bounds")
     assert group.path == out_of_bounds.path == "$.evaluation_results[0].score_details.score"
     assert group.message == (
-        "expected the mean of 4 rows, 0.75, found 75.0; it is 100 times the mean, but max_score is not 100"
+        "expected the mean of 4 rows, 0.75, found 75.0; it is 100 times the mean, but max_score "
+        "is not 100"
     )
 
 
@@ -133,7 +140,8 @@ def test_a_percentage_that_is_not_stated(tmp_path: Path) -> None:
 )
 def test_rows_with_errors(score: str, verdict: str) -> None:
     """They count as their score, as 0, or not at all: harnesses differ."""
-    tally, failed = Tally(8, 4.0, 4), Tally(2, 2.0, 0)
+    tally = Tally(8, 4.0, 4)
+    failed = Tally(2, 2.0, 0)
     assert compared(score, tally, failed=failed) == verdict
 
 
@@ -163,15 +171,21 @@ def test_correct_answers_count_for_metrics_like_accuracy(metric: Metric, verdict
     "name",
     re.findall(
         r"\S+",
-        "bleu BLEU-4 corpus_bleu chrf++ ter f1 macro_f1 f1-score ROUGE-L rougeLsum rouge1 word_perplexity mcc std "
-        "bits_per_byte matthews_corrcoef pearson-r Spearman stderr acc_stderr pass@5 pass@10 pass_at_k pass^3 maj@64 "
-        "elo_rating median_score auroc length_controlled_lc exact_match@5 brier_max weighted-accuracy",
+        "bleu BLEU-4 corpus_bleu chrf++ ter f1 macro_f1 f1-score ROUGE-L rougeLsum rouge1 "
+        "word_perplexity mcc std "
+        "bits_per_byte matthews_corrcoef pearson-r Spearman stderr acc_stderr pass@5 pass@10 "
+        "pass_at_k pass^3 maj@64 "
+        "elo_rating median_score auroc length_controlled_lc exact_match@5 brier_max "
+        "weighted-accuracy",
     ),
 )
 def test_metrics_that_are_no_means(name: str) -> None:
     """They are not compared if they differ, and count as reproduced if they do not."""
     assert compared("0.9", TWO_THIRDS, Metric(metric_name=name)) == "not a mean"
-    assert compared("0.9", TWO_THIRDS, Metric(evaluation_description=f"the {name} of GSM8K")) == "not a mean"
+    assert (
+        compared("0.9", TWO_THIRDS, Metric(evaluation_description=f"the {name} of GSM8K"))
+        == "not a mean"
+    )
     assert compared("0.9", TWO_THIRDS, Metric(), id=f"gsm8k#{name}") == "not a mean"
     assert compared("0.667", TWO_THIRDS, Metric(metric_name=name)) == "same"
 
@@ -180,8 +194,10 @@ def test_metrics_that_are_no_means(name: str) -> None:
     "name",
     re.findall(
         r"\S+",
-        "accuracy acc acc_norm exact_match em pass@1 pass_rate mean mean_score win_rate quasi_exact_match math_equiv "
-        "reward score ifeval_strict_accuracy mrr ndcg harmlessness normalized-accuracy llm_judge brier_score",
+        "accuracy acc acc_norm exact_match em pass@1 pass_rate mean mean_score win_rate "
+        "quasi_exact_match math_equiv "
+        "reward score ifeval_strict_accuracy mrr ndcg harmlessness normalized-accuracy llm_judge "
+        "brier_score",
     ),
 )
 def test_metrics_that_are_means(name: str) -> None:
@@ -214,7 +230,12 @@ def test_results_are_compared_one_by_one(tmp_path: Path) -> None:
     found = tree.check()
     assert found.codes == {"pair.score": 1}
     assert found.groups[0].path == "$.evaluation_results[2].score_details.score"
-    assert (found.results, found.reproduced, found.different, found.not_compared) == (5, 2, 1, {"no rows": 2})
+    assert (found.results, found.reproduced, found.different, found.not_compared) == (
+        5,
+        2,
+        1,
+        {"no rows": 2},
+    )
 
 
 def test_scores_that_no_double_can_hold(tmp_path: Path) -> None:
@@ -239,7 +260,9 @@ def test_a_rounded_mean_agrees(scores: list[float], decimals: int) -> None:
         "different" if round(mean, decimals) in (0, 1) else "",
     )
     assert compared(repr(mean), of(*scores)) == "same"
-    assert compared(f"{mean + 2.5 * 10.0**-decimals + 2e-6:.{decimals}f}", of(*scores)) == "different"
+    assert (
+        compared(f"{mean + 2.5 * 10.0**-decimals + 2e-6:.{decimals}f}", of(*scores)) == "different"
+    )
 
 
 ERROR_OF_ROWS = statistics.stdev(SCORES) / 2
@@ -259,7 +282,11 @@ ERROR_OF_ALL = statistics.stdev([*SCORES, 0.0]) / math.sqrt(5)
         ({"value": 0.0}, {}, True),
         ({"value": -ERROR_OF_ROWS}, {}, True),
         ({"value": 0.9, "method": "bootstrap"}, {}, False),  # depends on random numbers
-        ({"value": 0.9}, {"num_samples": 2}, False),  # repeats: the errors of their means are something else
+        (
+            {"value": 0.9},
+            {"num_samples": 2},
+            False,
+        ),  # repeats: the errors of their means are something else
         ({"value": "0.9"}, {}, False),
         ({"value": None}, {}, False),
         (0.9, {}, False),
@@ -291,10 +318,14 @@ def test_standard_errors(tmp_path: Path, stated: Any, more: dict[str, Any], is_w
         ([1.0], 7.0, False),
     ],
 )
-def test_standard_errors_of_other_scores(tmp_path: Path, scores: list[float], value: float, is_wrong: bool) -> None:
+def test_standard_errors_of_other_scores(
+    tmp_path: Path, scores: list[float], value: float, is_wrong: bool
+) -> None:
     """Percentages, scores that are all the same or far from 0, and those that cannot be compared."""
     tree = Tree(tmp_path)
-    of_rows = result(statistics.fmean(scores), max_score="Infinity", metric_name="score", metric_unit="percent")
+    of_rows = result(
+        statistics.fmean(scores), max_score="Infinity", metric_name="score", metric_unit="percent"
+    )
     of_rows["score_details"]["uncertainty"] = {"standard_error": {"value": value}}
     tree.add(rows(*scores), of_rows)
     assert tree.codes() == ({"pair.standard_error": 1} if is_wrong else {})

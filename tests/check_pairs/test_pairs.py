@@ -20,7 +20,18 @@ from fastrec.errors import UsageError
 from fastrec.judge.findings import PAIRS, FindingGroup
 from fastrec.limits import Limits, use_limits
 from fastrec.sources.formats import Format
-from tests.check_pairs.trees import MODEL_ID, SUFFIXES, UUID, UUIDS, Tree, aggregate, result, row, rows, text_of
+from tests.check_pairs.trees import (
+    MODEL_ID,
+    SUFFIXES,
+    UUID,
+    UUIDS,
+    Tree,
+    aggregate,
+    result,
+    row,
+    rows,
+    text_of,
+)
 from tests.samples import sample, sample_of
 from tests.sources.compressing import compressed
 
@@ -60,7 +71,9 @@ def test_an_aggregate_without_samples_is_fine(tree: Tree) -> None:
 def test_md5_and_upper_case_checksums(tree: Tree) -> None:
     """The schema allows MD5, and hexadecimal digits have no case."""
     text = text_of(rows())
-    tree.add(text, stated={"hash_algorithm": "md5", "checksum": hashlib.md5(text).hexdigest().upper()})
+    tree.add(
+        text, stated={"hash_algorithm": "md5", "checksum": hashlib.md5(text).hexdigest().upper()}
+    )
     assert tree.codes() == {}
 
 
@@ -76,7 +89,8 @@ def test_line_separators_inside_of_texts_are_no_line_ends(tree: Tree) -> None:
     """U+2028, U+2029 and U+0085, which other tools split lines at; also \\r."""
     odd = "a\u2028b\u2029c\u0085d\x0b\x0c\x1c"
     lines = [
-        row(number, 1.0, input={"raw": odd, "reference": [odd]}, sample_id=f"{odd}{number}") for number in range(3)
+        row(number, 1.0, input={"raw": odd, "reference": [odd]}, sample_id=f"{odd}{number}")
+        for number in range(3)
     ]
     text = text_of(lines)
     assert "\u2028".encode() in text
@@ -101,7 +115,10 @@ def test_rows_of_all_versions(tree: Tree) -> None:
     """Earlier versions have no `evaluation_result_id`: their rows are joined by name."""
     common = {"evaluation_id": "e", "model_id": "m", "evaluation_name": "n"}
     for uuid, version in zip(UUIDS, ("0.2.0", "0.2.0-released", "0.2.1"), strict=False):
-        lines = [sample_of(version, **common, evaluation={"score": score, "is_correct": True}) for score in (0.5, 0.7)]
+        lines = [
+            sample_of(version, **common, evaluation={"score": score, "is_correct": True})
+            for score in (0.5, 0.7)
+        ]
         for line in lines:
             del line["sample_hash"]
         info = {"name": "m", "id": "m"}
@@ -137,7 +154,14 @@ def test_other_files_are_ignored_and_counted(tree: Tree) -> None:
 def test_any_folder_of_the_tree_can_be_checked(tree: Tree) -> None:
     """From the root down to the folder of a model, by absolute and relative paths, and twice."""
     tree.add()
-    for where in (".", "data", "data/gsm8k", "data/gsm8k/org", "data/gsm8k/org/model", "data/gsm8k/org/model/"):
+    for where in (
+        ".",
+        "data",
+        "data/gsm8k",
+        "data/gsm8k/org",
+        "data/gsm8k/org/model",
+        "data/gsm8k/org/model/",
+    ):
         assert tree.check(where).pairs == 1
         assert tree.codes(where) == {}
     before = Path.cwd()
@@ -306,7 +330,12 @@ def test_ids_of_rows(tree: Tree) -> None:
 
 def test_results_of_rows(tree: Tree) -> None:
     """An unknown id is a finding, even if the name fits."""
-    lines = [*rows(1, 1), *rows(1, result="gsm8k#f1"), *rows(1, result=""), *rows(1, 1, result=None)]
+    lines = [
+        *rows(1, 1),
+        *rows(1, result="gsm8k#f1"),
+        *rows(1, result=""),
+        *rows(1, 1, result=None),
+    ]
     tree.add(lines, result(1.0))
     found = tree.check()
     assert found.codes == {"pair.unknown_result": 2}
@@ -316,11 +345,16 @@ def test_results_of_rows(tree: Tree) -> None:
 
 def test_rows_are_joined_by_id_then_name_then_if_there_is_one_result(tree: Tree) -> None:
     """The score tells which result a row was joined with."""
-    first, second = result(1.0, "a", "gsm8k"), result(0.0, "b", "mmlu")
+    first = result(1.0, "a", "gsm8k")
+    second = result(0.0, "b", "mmlu")
     by_id = [*rows(1, result="a"), *rows(0, result="b")]
     by_name = [*rows(1, result=None), *rows(0, result=None, evaluation_name="mmlu")]
     tree.add([*by_id, *by_name], first, second)
-    tree.add(rows(1, result=None, evaluation_name="other name"), result(1.0, None, "a sentence"), uuid=UUIDS[1])
+    tree.add(
+        rows(1, result=None, evaluation_name="other name"),
+        result(1.0, None, "a sentence"),
+        uuid=UUIDS[1],
+    )
     found = tree.check()
     assert found.ok
     assert found.reproduced == 3
@@ -328,7 +362,14 @@ def test_rows_are_joined_by_id_then_name_then_if_there_is_one_result(tree: Tree)
 
 def test_rows_that_fit_several_results_or_none(tree: Tree) -> None:
     several = [result(1.0, "a"), result(1.0, "b")]
-    tree.add([*rows(1, result="a"), *rows(1, 1, result=None), *rows(1, result=None, evaluation_name="?")], *several)
+    tree.add(
+        [
+            *rows(1, result="a"),
+            *rows(1, 1, result=None),
+            *rows(1, result=None, evaluation_name="?"),
+        ],
+        *several,
+    )
     found = tree.check()
     assert found.codes == {"pair.several_results": 2, "pair.no_result": 1}
     assert {group.code: group.severity for group in found.groups} == {
@@ -342,9 +383,14 @@ def test_result_ids_in_records_of_earlier_versions(tree: Tree) -> None:
     results = result(1.0, "a", "n"), result(1.0, None, "n"), result(0.0, "c", "n")
     common = {"evaluation_id": "e", "model_id": "m", "evaluation_name": "n"}
     lines = []
-    for number, more in enumerate([{"evaluation_result_id": "a"}, {"evaluation_result_id": "c"}, {}] * 4):
+    for number, more in enumerate(
+        [{"evaluation_result_id": "a"}, {"evaluation_result_id": "c"}, {}] * 4
+    ):
         score = 0 if more == {"evaluation_result_id": "c"} else 1
-        lines.append(sample(**common, sample_id=number, evaluation={"score": score, "is_correct": True}) | more)
+        lines.append(
+            sample(**common, sample_id=number, evaluation={"score": score, "is_correct": True})
+            | more
+        )
     lines += [sample(**common, evaluation_result_id=odd) for odd in (None, [1], {"a": 1}, 7)]
     lines += [sample(**common, evaluation_result_id=f"unknown {number}") for number in range(3)]
     for line in lines:
@@ -358,7 +404,8 @@ def test_result_ids_in_records_of_earlier_versions(tree: Tree) -> None:
 
 def test_rows_with_and_without_a_metric(tree: Tree) -> None:
     """Rows without an id belong to the only result of their name that has none, or else to several."""
-    with_id, without_id = result(1.0, "a"), result(0.0, None)
+    with_id = result(1.0, "a")
+    without_id = result(0.0, None)
     lines = [*rows(1, 1, result="a"), *rows(0, 0, result=None)]
     tree.add(lines, with_id, without_id)
     found = tree.check()
@@ -424,7 +471,10 @@ def test_scores_are_within_their_bounds(
     [
         ({"deployment_type": "unknown", "model_availability": "open_weights"}, []),
         ({"deployment_type": "cloud"}, ["deployment_type"]),
-        ({"deployment_type": None, "model_availability": "Open"}, ["deployment_type", "model_availability"]),
+        (
+            {"deployment_type": None, "model_availability": "Open"},
+            ["deployment_type", "model_availability"],
+        ),
         ({"deployment_type": ["unknown"]}, ["deployment_type"]),
         ({"other": "cloud"}, []),
         (None, []),
@@ -493,7 +543,9 @@ def test_a_huge_json_file_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("format_", [Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ], ids=lambda one: one.value)
+@pytest.mark.parametrize(
+    "format_", [Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ], ids=lambda one: one.value
+)
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
 def test_a_damaged_samples_file(tree: Tree, format_: Format, cut: float) -> None:
     """It is named with the reason; the others are checked. None of its rows count."""
@@ -524,14 +576,17 @@ def test_links_to_nowhere_and_pipes(tree: Tree) -> None:
 # Work in parallel
 
 
-def test_results_do_not_depend_on_jobs_and_slices(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_jobs_and_slices(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Slices of a large samples file add up, with the right line numbers."""
     scores = [number % 7 / 7 for number in range(400)]
     lines = rows(*scores, result="a")
     for number in (3, 250, 399):
         lines[number]["model_id"] = "other"
     lines[300] = {}
-    wrong, right = result(0.9, "a"), result(sum(scores) / 400, "a")
+    wrong = result(0.9, "a")
+    right = result(sum(scores) / 400, "a")
     tree.add(lines, wrong)
     tree.add(rows(*scores, result="a"), right, uuid=UUIDS[1])
     tree.add(rows(*scores, result="a"), wrong, uuid=UUIDS[2], format_=Format.ZSTD)
@@ -539,7 +594,9 @@ def test_results_do_not_depend_on_jobs_and_slices(tree: Tree, monkeypatch: pytes
     assert expected.codes == {"pair.model_id": 3, "pair.invalid_row": 1, "pair.score": 1}
     monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 4_000)
     for jobs in (1, 2):
-        found = use_limits(Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))(tree.check)(jobs=jobs)
+        found = use_limits(Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))(tree.check)(
+            jobs=jobs
+        )
         found.seconds = expected.seconds
         assert found == expected
     (models,) = [group for group in expected.groups if group.code == "pair.model_id"]
@@ -558,7 +615,8 @@ def test_findings_are_held_in_groups(tree: Tree) -> None:
 
 
 def test_tallies_add_up() -> None:
-    one, two = Tally(1, 0.5, 1), Tally(2, 1.0, 0)
+    one = Tally(1, 0.5, 1)
+    two = Tally(2, 1.0, 0)
     one += two
     assert one == Tally(3, 1.5, 1)
 
@@ -591,7 +649,10 @@ def test_the_examples_in_docstrings_are_right(module: ModuleType) -> None:
 def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:
     """Records of 0.2.0, as this project's default schema has them, join with the only result."""
     common = {"evaluation_id": "e", "model_id": "m"}
-    lines = [sample(**common, sample_id=number, evaluation={"score": True, "is_correct": True}) for number in range(3)]
+    lines = [
+        sample(**common, sample_id=number, evaluation={"score": True, "is_correct": True})
+        for number in range(3)
+    ]
     for line in lines:
         del line["error"], line["sample_hash"]
     tree.add(lines, result(1), evaluation_id="e", model_info={"id": "m"})
@@ -620,12 +681,20 @@ def test_rows_are_of_the_version_of_their_label(
 
 def test_an_integer_sample_id_labelled_as_newest_is_found(tree: Tree) -> None:
     """It is a valid record of 0.2.0, but others judge it by its label, and refuse it."""
-    old = sample(evaluation_id=row(0)["evaluation_id"], model_id=MODEL_ID, evaluation_name="gsm8k", sample_id=7)
+    old = sample(
+        evaluation_id=row(0)["evaluation_id"],
+        model_id=MODEL_ID,
+        evaluation_name="gsm8k",
+        sample_id=7,
+    )
     old |= {"evaluation": {"score": 1.0, "is_correct": True}, "schema_version": "0.3.0"}
     del old["error"], old["sample_hash"]
     tree.add([row(0), old], result(1.0))
     group = only_group(tree)
-    assert (group.code, group.message) == ("pair.version", "expected a record of 0.3.0, found one of 0.2.0")
+    assert (group.code, group.message) == (
+        "pair.version",
+        "expected a record of 0.3.0, found one of 0.2.0",
+    )
     assert group.locations[0].line == 2
 
 
@@ -642,7 +711,10 @@ def test_rows_that_are_there_twice_are_found(tree: Tree, small: bool) -> None:
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
 def test_wrong_sample_hashes_are_found(tree: Tree, version: str) -> None:
-    """One that some recipe gives is right. A hash of another row is wrong, although that row is right."""
+    """One that some recipe gives is right.
+
+    A hash of another row is wrong, although that row is right.
+    """
     make = {"0.2.0": sample, "0.3.0": lambda **fields: sample_of("0.3.0", **fields)}[version]
     ids = {"evaluation_id": "e", "model_id": MODEL_ID, "evaluation_name": "gsm8k"}
     scores = {"evaluation": {"score": 1.0, "is_correct": True}}

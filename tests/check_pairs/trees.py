@@ -14,12 +14,21 @@ from tests.sources.compressing import compressed
 
 UUIDS = [f"{number:02x}5b0c1e-9d5b-4b6e-8a3f-0123456789ab" for number in range(256)]
 UUID = UUIDS[0]
-EVALUATION_ID, MODEL_ID = "gsm8k/org_model/1717200000", "org/model"
-SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
+EVALUATION_ID = "gsm8k/org_model/1717200000"
+MODEL_ID = "org/model"
+SUFFIXES = {
+    Format.PLAIN: "",
+    Format.ZSTD: ".zst",
+    Format.GZIP: ".gz",
+    Format.BZ2: ".bz2",
+    Format.XZ: ".xz",
+}
 SCORES = (1.0, 0.0, 1.0, 1.0)
 
 
-def row(number: int, score: float = 1.0, result: str | None = "gsm8k#accuracy", **changes: Any) -> dict[str, Any]:
+def row(
+    number: int, score: float = 1.0, result: str | None = "gsm8k#accuracy", **changes: Any
+) -> dict[str, Any]:
     """One row of the pair that `pair` makes."""
     record = sample_of(
         "0.3.0",
@@ -41,12 +50,18 @@ def rows(*scores: float, **changes: Any) -> list[dict[str, Any]]:
     return [row(number, score, **changes) for number, score in enumerate(scores or SCORES)]
 
 
-def result(score: Any = 0.75, id_: str | None = "gsm8k#accuracy", name: str = "gsm8k", **metric: Any) -> dict[str, Any]:
+def result(
+    score: Any = 0.75, id_: str | None = "gsm8k#accuracy", name: str = "gsm8k", **metric: Any
+) -> dict[str, Any]:
     """One of the `evaluation_results`, by default that of `SCORES`."""
     config = {"lower_is_better": False, "score_type": "continuous", "min_score": 0, "max_score": 1}
     found = {
         "evaluation_name": name,
-        "source_data": {"dataset_name": "gsm8k", "source_type": "hf_dataset", "hf_repo": "openai/gsm8k"},
+        "source_data": {
+            "dataset_name": "gsm8k",
+            "source_type": "hf_dataset",
+            "hf_repo": "openai/gsm8k",
+        },
         "metric_config": {**config, "metric_name": "accuracy", **metric},
         "score_details": {"score": score},
     }
@@ -91,7 +106,10 @@ class Tree:
         stated: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
-        """Write a pair, and return the path of the aggregate; `stated` changes what it says about the samples."""
+        """Write a pair, and return the path of the aggregate.
+
+        `stated` changes what it says about the samples.
+        """
         text = lines if isinstance(lines, bytes) else text_of(rows() if lines is None else lines)
         data = compressed(format_, text)
         samples = self.folder / f"{uuid}_samples.jsonl{SUFFIXES[format_]}"

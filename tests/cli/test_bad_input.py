@@ -25,7 +25,8 @@ from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
-# Each command with its arguments, run in the directory of the `place` fixture; {} is replaced by the bad input.
+# Each command with its arguments, run in the directory of the `place` fixture; {} is replaced by
+# the bad input.
 OF_CORPORA = {
     "leaderboard": ["leaderboard", "{}"],
     "report": ["report", "{}", "-o", "page.html"],
@@ -57,7 +58,9 @@ OTHERS = {
     "completion": ["completion", "bash"],
 }
 WORKING = OF_CORPORA | OF_SHARDS | OTHERS
-SERVING = {"view": ["view", "{}", "--no-browser"]}  # with good input, it runs until it is interrupted
+SERVING = {
+    "view": ["view", "{}", "--no-browser"]
+}  # with good input, it runs until it is interrupted
 READING = OF_CORPORA | SERVING
 
 
@@ -100,15 +103,21 @@ def spoil(path: Path) -> None:
     path.write_bytes(data)
 
 
-def run(arguments: list[str], bad: str = "corpus", **options: object) -> subprocess.CompletedProcess[str]:
+def run(
+    arguments: list[str], bad: str = "corpus", **options: object
+) -> subprocess.CompletedProcess[str]:
     """Run the command, in a new process if there are options for it."""
     words = [argument.format(bad) for argument in arguments]
     if options:
         command = [sys.executable, "-m", "fastrec", *words]
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options)
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options
+        )
     done = run_here(*words)
-    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        words, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 def all_files() -> set[str]:
@@ -158,7 +167,13 @@ def test_good_input_works(command: str) -> None:
 @pytest.mark.parametrize("command", READING)
 def test_not_a_corpus(command: str, bad: str, why: str) -> None:
     """The error says why the path is not a corpus, and how to make one."""
-    assert_refused(READING[command], bad, 2, f"error: {bad} is not a corpus: {why}\n", "`fastrec normalize SHARDS -o")
+    assert_refused(
+        READING[command],
+        bad,
+        2,
+        f"error: {bad} is not a corpus: {why}\n",
+        "`fastrec normalize SHARDS -o",
+    )
 
 
 @pytest.mark.each_value
@@ -174,7 +189,9 @@ def test_not_a_corpus(command: str, bad: str, why: str) -> None:
 @pytest.mark.parametrize("command", OF_SHARDS)
 def test_not_a_shard(command: str, bad: str, why: str) -> None:
     """The error names the wrong path, and says what is searched for."""
-    assert_refused(OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names.")
+    assert_refused(
+        OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names."
+    )
 
 
 # Damaged files
@@ -188,7 +205,9 @@ def test_damaged_part(command: str) -> None:
     if command.startswith(("cat", "rejects", "export")):
         file = "rejects" if command.startswith("rejects") else "part-00000"
         said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt"
-    assert_refused(READING[command], "damaged", 3, said, "`fastrec verify damaged` lists all problems")
+    assert_refused(
+        READING[command], "damaged", 3, said, "`fastrec verify damaged` lists all problems"
+    )
 
 
 @pytest.mark.usefixtures("place")
@@ -203,7 +222,10 @@ def test_verify_finds_damaged_part() -> None:
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", ["normalize", "stats"])
 def test_damaged_shard(command: str) -> None:
-    """The error names the corrupt shard. Nothing is published; finished work stays for the next run."""
+    """The error names the corrupt shard.
+
+    Nothing is published; finished work stays for the next run.
+    """
     before = all_files()
     done = run(OF_SHARDS[command], "damaged-shards")
     assert done.returncode == 3
@@ -241,7 +263,8 @@ READERS = {
 
 def _make_fifo(path: Path) -> None:
     os.mkfifo(path)
-    # A command that waits for a writer would wait for ever: give it one, so that the test fails instead.
+    # A command that waits for a writer would wait for ever: give it one, so that the test fails
+    # instead.
     timer = threading.Timer(10, _write_nothing, [path.absolute()])
     timer.daemon = True
     timer.start()
@@ -253,7 +276,10 @@ def _write_nothing(path: Path) -> None:
 
 
 def _make_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one, contextlib.chdir(path.parent):  # such names are short
+    with (
+        socket.socket(socket.AF_UNIX) as one,
+        contextlib.chdir(path.parent),
+    ):  # such names are short
         one.bind(path.name)
 
 
@@ -261,7 +287,10 @@ IRREGULAR = {
     "a FIFO": (_make_fifo, "is a FIFO, not a regular file"),
     "a socket": (_make_socket, "is a socket, not a regular file"),
     "a directory": (Path.mkdir, "is a directory"),
-    "a link out": (lambda path: path.symlink_to(Path("other", path.name).absolute()), "a file outside the corpus"),
+    "a link out": (
+        lambda path: path.symlink_to(Path("other", path.name).absolute()),
+        "a file outside the corpus",
+    ),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "a file outside the corpus"),
 }
 
@@ -274,14 +303,19 @@ IRREGULAR = {
         *(
             (file, command, kind)
             for kind in list(IRREGULAR)[1:]
-            for file, command in [("part-00000.jsonl.zst", "cat"), ("part-00000.jsonl.zst", "normalize")]
+            for file, command in [
+                ("part-00000.jsonl.zst", "cat"),
+                ("part-00000.jsonl.zst", "normalize"),
+            ]
         ),
         ("rejects.jsonl.zst", "rejects", "a link out"),
         ("summary.json", "stats", "a device"),
         ("manifest.json", "verify", "a socket"),
     ],
 )
-def test_a_corpus_file_that_is_no_regular_file_is_refused_at_once(file: str, command: str, kind: str) -> None:
+def test_a_corpus_file_that_is_no_regular_file_is_refused_at_once(
+    file: str, command: str, kind: str
+) -> None:
     """No command waits for a FIFO, reads a device, or follows a link out of the corpus."""
     make, said = IRREGULAR[kind]
     Path("corpus", file).unlink()
@@ -340,7 +374,10 @@ def _edit(old: str, new: str) -> None:
 
 
 DAMAGES = {
-    "a part is missing": (lambda part: part.unlink(), "part-00000.jsonl.zst: this part of a corpus cannot be found"),
+    "a part is missing": (
+        lambda part: part.unlink(),
+        "part-00000.jsonl.zst: this part of a corpus cannot be found",
+    ),
     "a part is another file": (
         lambda part: shutil.copy("other/part-00000.jsonl.zst", part),
         "is not the part that its manifest lists",
@@ -349,17 +386,38 @@ DAMAGES = {
         lambda _: _edit('"sha256": "', '"sha256": "0'),
         "is not the part that its manifest lists: SHA-256",
     ),
-    "a wrong size": (lambda _: _edit('"bytes": ', '"bytes": 1'), "is not the part that its manifest lists: bytes"),
+    "a wrong size": (
+        lambda _: _edit('"bytes": ', '"bytes": 1'),
+        "is not the part that its manifest lists: bytes",
+    ),
     "a wrong number of records": (
         lambda _: [_edit(f'"records": {records}', '"records":7') for records in (56, 56)],
         "is not the part that its manifest lists: records",
     ),
-    "a part that is not listed": (lambda _: _edit('"records": ', '"records": 1'), "records, but its parts have"),
-    "garbage": (lambda _: Path("corpus/manifest.json").write_text("garbage"), "manifest.json: is not a manifest"),
-    "an empty manifest": (lambda _: Path("corpus/manifest.json").write_text(""), "manifest.json: is not a manifest"),
-    "an empty object": (lambda _: Path("corpus/manifest.json").write_text("{}"), "manifest.json: is not a manifest"),
-    "a later format": (lambda _: _edit('"format": 4', '"format": 5'), "manifest.json: its format is 5"),
-    "a part elsewhere": (lambda _: _edit('"file": "', '"file": "../other/'), "names a file outside the corpus"),
+    "a part that is not listed": (
+        lambda _: _edit('"records": ', '"records": 1'),
+        "records, but its parts have",
+    ),
+    "garbage": (
+        lambda _: Path("corpus/manifest.json").write_text("garbage"),
+        "manifest.json: is not a manifest",
+    ),
+    "an empty manifest": (
+        lambda _: Path("corpus/manifest.json").write_text(""),
+        "manifest.json: is not a manifest",
+    ),
+    "an empty object": (
+        lambda _: Path("corpus/manifest.json").write_text("{}"),
+        "manifest.json: is not a manifest",
+    ),
+    "a later format": (
+        lambda _: _edit('"format": 4', '"format": 5'),
+        "manifest.json: its format is 5",
+    ),
+    "a part elsewhere": (
+        lambda _: _edit('"file": "', '"file": "../other/'),
+        "names a file outside the corpus",
+    ),
 }
 
 
@@ -372,7 +430,9 @@ def test_a_corpus_as_input_is_checked_against_its_manifest(command: str, damage:
     make, said = DAMAGES[damage]
     make(Path("corpus/part-00000.jsonl.zst"))
     Path("inputs").mkdir()
-    Path("corpus").rename("inputs/corpus")  # `stats` reads the summary of a corpus, and the shards of other directories
+    Path("corpus").rename(
+        "inputs/corpus"
+    )  # `stats` reads the summary of a corpus, and the shards of other directories
     done = run(OF_SHARDS[command], "inputs")
     assert done.returncode == 3, done.stderr
     assert said in done.stderr
@@ -386,7 +446,10 @@ def test_files_that_a_manifest_does_not_name_are_not_read() -> None:
     shutil.copytree("more", "corpus/below")
     done = run(["normalize", "corpus", "-o", "new"])
     assert done.returncode == 0
-    assert "corpus is a corpus: 3 files in it that its manifest.json does not name are not read" in done.stderr
+    assert (
+        "corpus is a corpus: 3 files in it that its manifest.json does not name are not read"
+        in done.stderr
+    )
     assert fastrec.verify("new").records == fastrec.verify("corpus").records
     Path("more/manifest.json").write_text('{"files": ["shard-00000.jsonl.zst"]}')
     assert "60 lines: " in run(["normalize", "more", "-o", "all"]).stderr
@@ -400,7 +463,10 @@ def test_files_that_a_manifest_does_not_name_are_not_read() -> None:
 def test_normalize_refuses_a_table_before_it_does_anything(options: list[str]) -> None:
     """The error says what the file is, and the command that reads it, even if it is the last of many."""
     Path("table.csv").write_text("id,score\n1,0\n2,1\n")
-    said = "error: table.csv: is CSV, not JSON Lines: duckdb -c \"COPY (FROM 'table.csv') TO 'records.jsonl'"
+    said = (
+        "error: table.csv: is CSV, not JSON Lines: duckdb -c \"COPY (FROM 'table.csv') TO "
+        "'records.jsonl'"
+    )
     assert_refused(["normalize", "more", "{}", "-o", "new", *options], "table.csv", 3, said)
 
 
@@ -437,45 +503,95 @@ def test_a_directory_of_parquet_is_not_taken_for_logs() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_option(command: str) -> None:
     """An unknown option is answered with the usage and a pointer to the help."""
-    usage = f"Usage: python -m fastrec {command} ", f"Try 'python -m fastrec {command} --help' for help."
-    assert_refused([command, "--no-such-option"], "", 2, *usage, "error: No such option '--no-such-option'")
+    usage = (
+        f"Usage: python -m fastrec {command} ",
+        f"Try 'python -m fastrec {command} --help' for help.",
+    )
+    assert_refused(
+        [command, "--no-such-option"], "", 2, *usage, "error: No such option '--no-such-option'"
+    )
 
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["normalize", "shards", "-o", "new", "--level", "high"], "'--level': 'high' is not a valid integer"),
-        (["normalize", "shards", "-o", "new", "--max-rejects", "few"], "'few' is neither a number of lines nor"),
-        (["normalize", "shards", "-o", "corpus"], "corpus exists: give another output, or --overwrite"),
+        (
+            ["normalize", "shards", "-o", "new", "--level", "high"],
+            "'--level': 'high' is not a valid integer",
+        ),
+        (
+            ["normalize", "shards", "-o", "new", "--max-rejects", "few"],
+            "'few' is neither a number of lines nor",
+        ),
+        (
+            ["normalize", "shards", "-o", "corpus"],
+            "corpus exists: give another output, or --overwrite",
+        ),
         (["normalize", "shards", "-o", "a-file", "--overwrite"], "a-file is not a directory"),
-        (["normalize", "shards", "-o", "shards/new"], "the output shards/new lies in the input shards"),
+        (
+            ["normalize", "shards", "-o", "shards/new"],
+            "the output shards/new lies in the input shards",
+        ),
         (["normalize", "shards"], "Missing option '-o' / '--output'"),
         (["stats", "corpus", "--by", "beauty"], "'beauty' is not one of 'accuracy', 'score'"),
-        (["report", "corpus", "-o", "a-file"], "a-file exists; choose another file, or add --overwrite"),
-        (["diff", "corpus", "other", "--by", "colour"], "by 'colour'; the fields are evaluation_name,"),
+        (
+            ["report", "corpus", "-o", "a-file"],
+            "a-file exists; choose another file, or add --overwrite",
+        ),
+        (
+            ["diff", "corpus", "other", "--by", "colour"],
+            "by 'colour'; the fields are evaluation_name,",
+        ),
         (["diff", "corpus"], "Missing argument 'NEW'"),
-        (["questions", "corpus", "--sort", "colour"], "'colour' is not one of 'hardest', 'disagreement'"),
-        (["questions", "corpus", "--split", "org-0/*", "no"], "no model matches 'no'; available: org-0/"),
+        (
+            ["questions", "corpus", "--sort", "colour"],
+            "'colour' is not one of 'hardest', 'disagreement'",
+        ),
+        (
+            ["questions", "corpus", "--split", "org-0/*", "no"],
+            "no model matches 'no'; available: org-0/",
+        ),
         (["show", "corpus"], "Missing argument 'QUESTION'"),
-        (["show", "corpus", "no"], "no question of this corpus has the sample_id 'no', or a sample_hash that begins"),
-        (["compare", "corpus", "org-0/*"], "name two models, A and B, or two metrics with --metrics"),
+        (
+            ["show", "corpus", "no"],
+            "no question of this corpus has the sample_id 'no', or a sample_hash that begins",
+        ),
+        (
+            ["compare", "corpus", "org-0/*"],
+            "name two models, A and B, or two metrics with --metrics",
+        ),
         (["compare", "corpus", "org-0/*", "org-*"], "'org-*' matches"),
         (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),
-        (["export", "corpus", "-o", "tables", "--format", "xls"], "'xls' is not one of 'parquet', 'csv', 'matrix'"),
-        (["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"], "holds something else than an export"),
+        (
+            ["export", "corpus", "-o", "tables", "--format", "xls"],
+            "'xls' is not one of 'parquet', 'csv', 'matrix'",
+        ),
+        (
+            ["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"],
+            "holds something else than an export",
+        ),
         (["verify", "corpus", "--jobs", "0"], "'--jobs'"),
         (["verify"], "Missing argument 'CORPUS'"),
         (["view", "corpus", "--port", "http"], "'--port': 'http' is not a valid integer"),
-        (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
+        (
+            ["rejects", "corpus", "--code", "bad"],
+            "there is no code 'bad'; the codes are line.too_long",
+        ),
         (["rejects", "corpus", "--extract", "a-file"], "a-file exists; choose a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
         (["check-pairs"], "Missing argument 'DIR...'"),
         (["check-pairs", "missing"], "missing: there is no such directory"),
         (["check-pairs", "a-file"], "a-file: is a file: name its directory"),
-        (["check-pairs", "empty"], "empty: the directory has no *.json and no *_samples.jsonl* files"),
+        (
+            ["check-pairs", "empty"],
+            "empty: the directory has no *.json and no *_samples.jsonl* files",
+        ),
         (["schema", "corpus"], "there is no schema version 'corpus'; the versions are 0.2.0"),
-        (["generate", "-o", "shards"], "shards is not empty, and its files would mix with the new shards; choose"),
+        (
+            ["generate", "-o", "shards"],
+            "shards is not empty, and its files would mix with the new shards; choose",
+        ),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )
@@ -484,7 +600,11 @@ def test_wrong_value(arguments: list[str], said: str) -> None:
     assert_refused(arguments, "", 2, said)
 
 
-DEEP = {"arrays": f"a = {'[' * 5_000}{']' * 5_000}", "keys": f"a{'.a' * 5_000} = 1", "tables": f"[a{'.a' * 5_000}]"}
+DEEP = {
+    "arrays": f"a = {'[' * 5_000}{']' * 5_000}",
+    "keys": f"a{'.a' * 5_000} = 1",
+    "tables": f"[a{'.a' * 5_000}]",
+}
 
 
 @pytest.mark.each_value
@@ -514,7 +634,9 @@ def test_toml_that_is_nested_deeply(
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("command", [*few_of(WORKING, 3, "test_closed_pipe"), "--help", "--version", "cat --help"])
+@pytest.mark.parametrize(
+    "command", [*few_of(WORKING, 3, "test_closed_pipe"), "--help", "--version", "cat --help"]
+)
 def test_closed_pipe(command: str) -> None:
     """A closed pipe prints no error and does not change the exit code."""
     reader, writer = os.pipe()
@@ -545,7 +667,9 @@ def test_stdin_is_a_terminal(command: str) -> None:
     """With `-` at a terminal, a notice says that the command waits for input; Ctrl-D ends it."""
     arguments = " ".join(argument.format("-") for argument in OF_SHARDS[command])
     line = f"{sys.executable} -m fastrec {arguments}"
-    done = subprocess.run(in_terminal(line), input=b"\x04", capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        in_terminal(line), input=b"\x04", capture_output=True, timeout=60, check=False
+    )
     # Nothing has no statistics, and without a record nothing is published.
     assert done.returncode == {"stats": 1, "normalize": 3}.get(command, 0)
     assert b"reading from this terminal: type or paste lines, and end with Ctrl-D" in done.stdout

@@ -33,7 +33,8 @@ WARNED = json.dumps(sample()).encode()
 BAD = b'{"nonsense": true}'
 LINES = {"good": [GOOD], "warned": [GOOD, WARNED], "bad": [GOOD, BAD, BAD], "empty": []}
 
-# Characters that control a terminal: an ANSI sequence, a C1 control (CSI), a right-to-left override.
+# Characters that control a terminal: an ANSI sequence, a C1 control (CSI), a right-to-left
+# override.
 STEERING = "\x1b[31m", "\x9b31m", "\u202e"
 
 
@@ -56,11 +57,18 @@ def run(
     *arguments: Any, stdin: bytes = b"", cwd: Path | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the command, in a new process if there are options for it, and check that it prints no traceback."""
-    return run_command(*arguments, **options) if options else run_here(*arguments, stdin=stdin, cwd=cwd)
+    return (
+        run_command(*arguments, **options)
+        if options
+        else run_here(*arguments, stdin=stdin, cwd=cwd)
+    )
 
 
 def invoke(*arguments: Any, **options: Any) -> Result:
-    """Run the command in this process. Faster, but without `main`, which turns errors into exit codes."""
+    """Run the command in this process.
+
+    Faster, but without `main`, which turns errors into exit codes.
+    """
     return CliRunner().invoke(cli, list(map(str, arguments)), **options)
 
 
@@ -84,7 +92,10 @@ def invoke(*arguments: Any, **options: Any) -> Result:
     ],
 )
 def test_validate_exit_codes(arguments: list[str], code: int) -> None:
-    """0: all valid; 1: invalid lines (or warnings, if strict); 3: a shard could not be read completely."""
+    """0: all valid; 1: invalid lines (or warnings, if strict).
+
+    3: a shard could not be read completely.
+    """
     assert invoke("validate", *arguments).exit_code == code
 
 
@@ -94,7 +105,11 @@ def test_validate_exit_codes(arguments: list[str], code: int) -> None:
     [
         (["validate", "good.jsonl"], 0, ""),
         (["validate", "bad.jsonl"], 1, ""),
-        (["validate", "truncated.jsonl.zst"], 3, "error: truncated.jsonl.zst: ends inside the zstd frame"),
+        (
+            ["validate", "truncated.jsonl.zst"],
+            3,
+            "error: truncated.jsonl.zst: ends inside the zstd frame",
+        ),
         (["validate", "missing.jsonl"], 2, "missing.jsonl: cannot be found"),
         (["validate"], 2, "no input: name files"),
         (["validate", "good.jsonl", "--max-eror", "3"], 2, "--max-errors"),
@@ -102,7 +117,11 @@ def test_validate_exit_codes(arguments: list[str], code: int) -> None:
         (["validate", "good.jsonl", "--jobs", "0"], 2, "--jobs"),
         (["validate", "good.jsonl", "--max-errors", "0"], 2, "--max-errors"),
         (["validate", "good.jsonl", "--max-line-bytes", "1 parsec"], 2, "512M, 2GiB"),
-        (["validate", "good.jsonl", "--json-log", "missing/log"], 3, "the log missing/log cannot be written: No such"),
+        (
+            ["validate", "good.jsonl", "--json-log", "missing/log"],
+            3,
+            "the log missing/log cannot be written: No such",
+        ),
         pytest.param(
             ["validate", "bad.jsonl", "--json-log", "/dev/full"],
             3,
@@ -120,7 +139,11 @@ def test_validate_exit_codes(arguments: list[str], code: int) -> None:
         (["generate", "-n", "1", "-o", "good.jsonl"], 2, "good.jsonl is not a directory"),
         (["generate", "-n", "1", "-o", "good.jsonl/x"], 3, "good.jsonl/x: "),
         (["generate", "-n", "1", "-o", "out", "--rejects", "1.5"], 2, "--rejects"),
-        (["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"], 2, "add up to more than 1"),
+        (
+            ["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"],
+            2,
+            "add up to more than 1",
+        ),
         (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "must not be negative"),
     ],
 )
@@ -148,7 +171,10 @@ def test_disk_error_names_the_file(tmp_path: Path) -> None:
 
 
 def test_text_output_groups_findings(corpus: Path) -> None:
-    """Equal findings are one entry with a count and the first locations; the last line is the verdict."""
+    """Equal findings are one entry with a count and the first locations.
+
+    The last line is the verdict.
+    """
     write(corpus / "more.jsonl", [BAD] * 5 + [WARNED, b""])
     done = run("validate", "bad.jsonl", "more.jsonl")
     lines = done.stdout.decode().splitlines()
@@ -157,7 +183,9 @@ def test_text_output_groups_findings(corpus: Path) -> None:
     assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
     assert "warning warn.sample_hash  1 ×" in lines
     verdict = lines[-1]
-    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank, schema 0.2.0 (")
+    assert verdict.startswith(
+        "not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank, schema 0.2.0 ("
+    )
     assert verdict.endswith(" MB/s)")
     assert done.stderr == b""
 
@@ -167,10 +195,22 @@ def test_text_output_groups_findings(corpus: Path) -> None:
     ("arguments", "start", "end"),
     [
         (["good.jsonl"], "valid: 1 line, 1 valid, 0 invalid, 0 warnings, schema 0.2.0 (", "MB/s)"),
-        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (", "MB/s)"),
-        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (", "MB/s)"),
+        (
+            ["warned.jsonl"],
+            "valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (",
+            "MB/s)",
+        ),
+        (
+            ["warned.jsonl", "--strict"],
+            "not valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (",
+            "MB/s)",
+        ),
         (["good.jsonl", "truncated.jsonl.zst"], "not valid: 1 line, 1 valid", "MB/s)"),
-        (["bad.jsonl", "--max-errors", "1"], "not valid: 3 lines", "MB/s); stopped at --max-errors"),
+        (
+            ["bad.jsonl", "--max-errors", "1"],
+            "not valid: 3 lines",
+            "MB/s); stopped at --max-errors",
+        ),
     ],
 )
 def test_verdict_matches_exit_code(arguments: list[str], start: str, end: str) -> None:
@@ -184,7 +224,10 @@ def test_verdict_matches_exit_code(arguments: list[str], start: str, end: str) -
 
 
 def test_json_output_equals_the_result(corpus: Path) -> None:
-    """`--format json` prints the result of the Python function as one document; notices go to stderr."""
+    """`--format json` prints the result of the Python function as one document.
+
+    Notices go to stderr.
+    """
     (corpus / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD)
     names = ["bad.jsonl", "warned.jsonl", "bom.jsonl", "truncated.jsonl.zst", "bad.jsonl"]
     done = run("validate", *names, "--format", "json")
@@ -209,7 +252,8 @@ def test_github_annotations_are_escaped(tmp_path: Path, monkeypatch: pytest.Monk
     done = invoke("validate", ".", "--format", "github")
     annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
     assert annotations[0].startswith(
-        "::error file=./50%25%2C a%3Ab%0A%3A%3Aerror%3A%3Ax.jsonl,line=2,title=schema.enum::$.interaction_type: "
+        "::error file=./50%25%2C "
+        "a%3Ab%0A%3A%3Aerror%3A%3Ax.jsonl,line=2,title=schema.enum::$.interaction_type: "
     )
     assert r"100%25\n::warning::y" in annotations[0]
     assert annotations[0].endswith("[schema.enum] (and 1 more)")
@@ -246,13 +290,25 @@ def test_files_from(corpus: Path) -> None:
     (corpus / "list").write_text("good.jsonl\n\nbad.jsonl\n")
     assert "4 lines" in invoke("validate", "--files-from", "list").stdout
     assert "6 lines" in invoke("validate", "warned.jsonl", "--files-from", "list").stdout
-    assert "4 lines" in run("validate", "--files-from", "-", stdin=b"good.jsonl\nbad.jsonl").stdout.decode()
+    assert (
+        "4 lines"
+        in run("validate", "--files-from", "-", stdin=b"good.jsonl\nbad.jsonl").stdout.decode()
+    )
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("output_format", ["text", "json", "github"])
 @pytest.mark.parametrize(
-    "name", [b"with space", b"new\nline", b"\xff\xfe", b"\x1b[31mred", b"\xc2\x9b31m", "\u202egnp".encode(), b"-dash"]
+    "name",
+    [
+        b"with space",
+        b"new\nline",
+        b"\xff\xfe",
+        b"\x1b[31mred",
+        b"\xc2\x9b31m",
+        "\u202egnp".encode(),
+        b"-dash",
+    ],
 )
 def test_any_file_name_works(tmp_path: Path, name: bytes, output_format: str) -> None:
     """File names with spaces, line breaks, non-UTF-8 bytes and escape sequences work, and are printed escaped."""
@@ -305,7 +361,9 @@ def test_record_text_is_escaped(tmp_path: Path, steering: str, output_format: st
         assert any(steering.lstrip("\x1b") in message for message in messages)
 
 
-@pytest.mark.parametrize("argument", ["--\x1b[31mred", "--max-errors=\x1b[31m", "--format=\x9b31m", "--\udcff"])
+@pytest.mark.parametrize(
+    "argument", ["--\x1b[31mred", "--max-errors=\x1b[31m", "--format=\x9b31m", "--\udcff"]
+)
 def test_argument_text_is_escaped(argument: str) -> None:
     """Errors about the command line print its arguments escaped."""
     done = run("validate", argument)
@@ -319,7 +377,10 @@ def test_argument_text_is_escaped(argument: str) -> None:
         ("plain × text …", "plain × text …"),
         ("\x1b[31m\n\t\x00", r"\x1b[31m\n\t\x00"),
         ("\x9b\x7f\x85", r"\x9b\x7f\x85"),
-        ("\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041", r"\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041"),
+        (
+            "\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041",
+            r"\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041",
+        ),
         ("\udcff", r"\udcff"),
     ],
 )
@@ -391,7 +452,10 @@ def test_max_line_bytes() -> None:
 @pytest.mark.parametrize("both", ["", "2>&1"])
 def test_closed_pipe(corpus: Path, command: str, code: int, both: str) -> None:
     """A closed pipe prints no error and does not change the exit code."""
-    write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
+    write(
+        corpus / "many.jsonl",
+        [json.dumps(sample(model_id=number)).encode() for number in range(999)],
+    )
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -410,7 +474,10 @@ def test_closed_pipe(corpus: Path, command: str, code: int, both: str) -> None:
 
 def test_pipe_to_head(corpus: Path) -> None:
     """`fastrec validate … | head -1` prints one line and no error."""
-    many = [json.dumps(sample(metadata={f"k{number:03}": float("nan")})).encode() for number in range(999)]
+    many = [
+        json.dumps(sample(metadata={f"k{number:03}": float("nan")})).encode()
+        for number in range(999)
+    ]
     write(corpus / "many.jsonl", many)
     done = subprocess.run(
         f"{sys.executable} -m fastrec validate many.jsonl --format github | head -1",
@@ -419,28 +486,39 @@ def test_pipe_to_head(corpus: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert done.stdout.startswith(b"::error file=many.jsonl,line=1,title=json.number::$.metadata.k000: expected")
+    assert done.stdout.startswith(
+        b"::error file=many.jsonl,line=1,title=json.number::$.metadata.k000: expected"
+    )
     assert done.stdout.count(b"\n") == 1
     assert done.stderr == b""
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")]
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")],
 )
 def test_signals(tmp_path: Path, number: int, code: int, said: str) -> None:
     """Exit 130 if interrupted, 143 if terminated; no traceback and no temporary files."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "fastrec", "validate", "-", "--json-log", tmp_path / "log"]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
     )
     deadline = time.monotonic() + 30
-    while not (tmp_path / "log").exists() and time.monotonic() < deadline:  # then it waits for input
+    while (
+        not (tmp_path / "log").exists() and time.monotonic() < deadline
+    ):  # then it waits for input
         time.sleep(0.01)
     process.send_signal(number)
     try:
         process.wait(10)  # its input is still open: only the signal can end it
-    except subprocess.TimeoutExpired:  # it came just before `read` began to wait, where Python cannot see it
+    except (
+        subprocess.TimeoutExpired
+    ):  # it came just before `read` began to wait, where Python cannot see it
         process.send_signal(number)
     assert process.wait(30) == code
     output, errors = process.communicate()
@@ -468,7 +546,9 @@ sys.argv = ["fastrec", "--version"]
 from {module} import {function}
 {function}()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
@@ -487,7 +567,10 @@ from {module} import {function}
     ],
 )
 def test_closed_streams(command: str, closed: str, code: int, said: bytes) -> None:
-    """A command that needs no output works without it; a result that cannot be printed is an error."""
+    """A command that needs no output works without it.
+
+    A result that cannot be printed is an error.
+    """
     line = f"exec {sys.executable} -m fastrec {command} {closed}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=False)
     assert done.returncode == code
@@ -500,7 +583,10 @@ def test_closed_streams(command: str, closed: str, code: int, said: bytes) -> No
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_is_not_lost_if_a_library_drops_its_exception(name: str, code: int) -> None:
-    """msgspec drops every exception that is raised while it builds a decoder; the command must end all the same."""
+    """msgspec drops every exception that is raised while it builds a decoder.
+
+    The command must end all the same.
+    """
     script = f"""
 import signal, sys, time
 import click
@@ -524,7 +610,9 @@ fastrec.cli.cli = drop
 sys.argv = ["fastrec"]
 fastrec.cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stdout) == (code, b""), done.stderr.decode()
     assert done.stderr.decode().strip() in ("error: interrupted", "error: terminated")
 
@@ -560,21 +648,33 @@ def test_schema_list_has_every_version() -> None:
     lines = run("schema", "--list").stdout.decode().splitlines()
     assert lines[::4] == list(SCHEMAS)
     assert [line.strip() for line in lines[1::4]] == [schema.about for schema in SCHEMAS.values()]
-    assert [set(line.split(": ")[1].split(", ")) for line in lines[2::4]] == [one.labels for one in SCHEMAS.values()]
-    assert [line.startswith("    corpus: yes") for line in lines[3::4]] == [name in TARGETS for name in SCHEMAS]
+    assert [set(line.split(": ")[1].split(", ")) for line in lines[2::4]] == [
+        one.labels for one in SCHEMAS.values()
+    ]
+    assert [line.startswith("    corpus: yes") for line in lines[3::4]] == [
+        name in TARGETS for name in SCHEMAS
+    ]
 
 
 def test_schema_of_an_unknown_version() -> None:
     """The error lists the versions."""
     done = run("schema", "0.9")
     assert done.returncode == 2
-    assert b"there is no schema version '0.9'; the versions are 0.2.0, 0.2.0-released, 0.2.1, 0.3.0" in done.stderr
+    assert (
+        b"there is no schema version '0.9'; the versions are 0.2.0, 0.2.0-released, 0.2.1, 0.3.0"
+        in done.stderr
+    )
 
 
 def test_generated_shards_validate(tmp_path: Path) -> None:
-    """`validate` finds what `generate` was told to make; a second `generate` refuses the directory."""
+    """`validate` finds what `generate` was told to make.
+
+    A second `generate` refuses the directory.
+    """
     out = tmp_path / "corpus"
-    made = run("generate", "-n", "50", "--seed", "3", "-o", out, "--shards", "3", "--compression", "mixed")
+    made = run(
+        "generate", "-n", "50", "--seed", "3", "-o", out, "--shards", "3", "--compression", "mixed"
+    )
     assert (made.returncode, made.stdout) == (0, b"")
     assert made.stderr.startswith(b"50 lines in 3 shards: ")
     assert sorted(path.name for path in out.iterdir()) == [
@@ -591,7 +691,8 @@ def test_generated_shards_validate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-h"], ["validate", "-h"], ["diff", "-h"], ["generate", "--help"], ["schema", "--help"]]
+    "arguments",
+    [["-h"], ["validate", "-h"], ["diff", "-h"], ["generate", "--help"], ["schema", "--help"]],
 )
 def test_help_fits_100_columns(arguments: list[str]) -> None:
     """Help fits into 100 columns and goes to stdout."""

@@ -52,9 +52,16 @@ run = partial(run_command, "diff")
         (
             ["old", "new"],
             0,
-            "compared: 1 worse and 0 better with adjusted p < 0.05; 2 models compared, 0 missing, 0 incomplete",
+            (
+                "compared: 1 worse and 0 better with adjusted p < 0.05; 2 models compared, 0 missing, "
+                "0 incomplete"
+            ),
         ),
-        (["old", "new", "--fail-on", "0.5", "--p", "0.01"], 1, "regression: org/m on arithmetic lost more than 0.5"),
+        (
+            ["old", "new", "--fail-on", "0.5", "--p", "0.01"],
+            1,
+            "regression: org/m on arithmetic lost more than 0.5",
+        ),
         (
             ["old", "new", "--fail-on", "1", "--p", "0.004", "--p-adjust", "none"],
             1,
@@ -63,18 +70,32 @@ run = partial(run_command, "diff")
         (
             ["old", "new", "--fail-on", "30"],
             0,
-            "no regression: no model lost more than 30 points with adjusted p < 0.05; 2 models compared, 0 missing",
+            (
+                "no regression: no model lost more than 30 points with adjusted p < 0.05; 2 models "
+                "compared, 0 missing"
+            ),
         ),
         (["old", "old", "--fail-on", "0"], 0, "no regression"),
         (["new", "old", "--fail-on", "0"], 0, "no regression"),
         (
             ["old", "less", "--fail-on", "0"],
             1,
-            "missing: org/n on arithmetic is missing in NEW; org/m on arithmetic was compared on 30 of 40 questions",
+            (
+                "missing: org/n on arithmetic is missing in NEW; org/m on arithmetic was compared on "
+                "30 of 40 questions"
+            ),
         ),
         (["old", "less"], 0, "0 models compared, 1 missing, 1 incomplete (counted per evaluation)"),
-        (["old", "less", "--fail-on", "0", "--allow-missing", "org/n", "--min-compared", "75%"], 0, "no regression"),
-        (["old", "by-model"], 2, "fastrec normalize by-model -o NEW --sort-by evaluation_name,sample_hash"),
+        (
+            ["old", "less", "--fail-on", "0", "--allow-missing", "org/n", "--min-compared", "75%"],
+            0,
+            "no regression",
+        ),
+        (
+            ["old", "by-model"],
+            2,
+            "fastrec normalize by-model -o NEW --sort-by evaluation_name,sample_hash",
+        ),
         (["old", "missing"], 2, "missing is not a corpus: there is no such directory"),
         (["nothing", "new"], 2, "nothing is not a corpus: it holds no manifest.json"),
         (["old"], 2, "Missing argument 'NEW'"),
@@ -91,7 +112,10 @@ run = partial(run_command, "diff")
     ],
 )
 def test_exit_codes(arguments: list[str], code: int, said: str) -> None:
-    """0: no regression; 1: a regression; 2: the command line is wrong, or the corpora cannot be compared."""
+    """0: no regression; 1: a regression.
+
+    2: the command line is wrong, or the corpora cannot be compared.
+    """
     if code < 2:
         result = invoke(*arguments)
         assert result.exit_code == code
@@ -116,10 +140,33 @@ def test_table_output() -> None:
     """Models per evaluation, the worst first; then changed fields, counts and the verdict."""
     lines = invoke("old", "new", "--fail-on", "1").stdout.splitlines()
     assert lines[0] == "arithmetic: 2 models"
-    assert lines[1].split() == ["model", "questions", "old", "new", "points", "worse", "better", "p", "adjusted", "p"]
-    assert lines[2].split() == ["org/m", "40", "65.0%", "42.5%", "-22.50", "9", "0", "0.0039", "0.0078", "regressed"]
+    assert lines[1].split() == [
+        "model",
+        "questions",
+        "old",
+        "new",
+        "points",
+        "worse",
+        "better",
+        "p",
+        "adjusted",
+        "p",
+    ]
+    assert lines[2].split() == [
+        "org/m",
+        "40",
+        "65.0%",
+        "42.5%",
+        "-22.50",
+        "9",
+        "0",
+        "0.0039",
+        "0.0078",
+        "regressed",
+    ]
     assert lines[3].split()[4:] == ["0.00", "0", "0", "1", "1"]
-    # The other model did not change, so nothing is known about its discordance: it is that of the difference itself.
+    # The other model did not change, so nothing is known about its discordance: it is that of the
+    # difference itself.
     assert lines[4].split(";") == [
         "  detects 20.8 to 21.6 points with 80% power at p < 0.05",
         " to detect 22.5 takes 37 questions",
@@ -129,7 +176,8 @@ def test_table_output() -> None:
     assert ["$.evaluation.score", "9"] in [line.split() for line in lines]
     assert lines[-2].startswith("80 pairs: 71 unchanged, 9 changed; 0 added, 0 removed (")
     assert lines[-1] == (
-        "regression: org/m on arithmetic lost more than 1 points with adjusted p < 0.05; 2 models compared, 0 missing, "
+        "regression: org/m on arithmetic lost more than 1 points with adjusted p < 0.05; 2 models "
+        "compared, 0 missing, "
         "0 incomplete"
     )
 
@@ -138,7 +186,20 @@ def test_missing_and_incomplete_models_are_named() -> None:
     """Without numbers that look like a result."""
     lines = invoke("old", "less").stdout.splitlines()
     assert lines[2].split() == ["org/n", *["–"] * 8, "missing"]
-    assert lines[3].split() == ["org/m", "30", "of", "40", "70.0%", "70.0%", "0.00", "0", "0", "1", "1", "incomplete"]
+    assert lines[3].split() == [
+        "org/m",
+        "30",
+        "of",
+        "40",
+        "70.0%",
+        "70.0%",
+        "0.00",
+        "0",
+        "0",
+        "1",
+        "1",
+        "incomplete",
+    ]
     new = invoke("less", "old", "--format", "markdown").stdout
     assert f"| `arithmetic` | `org/n` |{' – |' * 8} **new** |" in new.splitlines()
 
@@ -147,7 +208,9 @@ def test_models_without_answers_in_old_are_counted_apart(tmp_path: Path) -> None
     """A corpus with errors compared with itself does not fail, and the output says what was not compared."""
     corpus = corpus_of([*records_of("n", 4), *trials("!!")], tmp_path / "old")
     lines = invoke(tmp_path / "old", corpus, "--fail-on", "0").stdout.splitlines()
-    assert lines[-1].endswith("; 1 model compared, 0 missing, 0 incomplete, 1 without answers in OLD")
+    assert lines[-1].endswith(
+        "; 1 model compared, 0 missing, 0 incomplete, 1 without answers in OLD"
+    )
     assert [line for line in lines if line.endswith("  no answers in OLD")]
 
 
@@ -155,7 +218,10 @@ def test_models_without_answers_in_old_are_counted_apart(tmp_path: Path) -> None
 def test_the_reason_of_a_failure_is_on_stderr_too(form: str) -> None:
     """The output of a nightly job goes to a file, and its log must say why it stopped."""
     result = invoke("old", "less", "--fail-on", "0", "--format", form)
-    assert (result.exit_code, result.stderr.count("missing: org/n on arithmetic is missing in NEW; ")) == (1, 1)
+    assert (
+        result.exit_code,
+        result.stderr.count("missing: org/n on arithmetic is missing in NEW; "),
+    ) == (1, 1)
     assert invoke("old", "old", "--fail-on", "0", "--format", form).stderr == ""
 
 
@@ -165,7 +231,11 @@ def test_several_missing_models_with_errors(tmp_path: Path) -> None:
     corpus_of(records_of("o", 4), tmp_path / "new")
     lines = invoke(tmp_path / "old", tmp_path / "new", "--fail-on", "0").stdout.splitlines()
     assert " are missing in NEW; 0 models compared" in lines[-1]
-    errors = {line.split()[0]: line.split()[-4:-1] for line in lines if line.endswith(("  missing", "  new"))}
+    errors = {
+        line.split()[0]: line.split()[-4:-1]
+        for line in lines
+        if line.endswith(("  missing", "  new"))
+    }
     assert sorted(errors.values()) == [["0", "→", "–"], ["2", "→", "–"], ["–", "→", "0"]]
 
 
@@ -180,14 +250,18 @@ def test_repeats_and_errors_are_explained(tmp_path: Path) -> None:
     assert "errors" not in invoke("old", "new").stdout
     assert lines[5].endswith("; a record with an error is no answer")
     assert lines[6].startswith("p: exact McNemar test. adjusted p")
-    assert lines[-2].startswith("1 pair: 0 unchanged, 1 changed; 0 added, 0 removed; 8 of OLD and 8 of NEW are repeats")
+    assert lines[-2].startswith(
+        "1 pair: 0 unchanged, 1 changed; 0 added, 0 removed; 8 of OLD and 8 of NEW are repeats"
+    )
     lines = invoke(tmp_path / "old", tmp_path / "new", "--errors-as-wrong").stdout.splitlines()
     assert lines[5].endswith("; a record with an error is a wrong answer")
     assert lines[2].split()[1:7] == ["5", "80.0%", "40.0%", "-40.00", "4", "0"]
     corpus_of([*trials("+-", "new", 0), *trials("--", "new", 1)], tmp_path / "newer")
     lines = invoke(tmp_path / "old", tmp_path / "newer").stdout.splitlines()
     reason = "because some have several answers"
-    assert any(line.startswith(f"p: paired t-test over questions, {reason}. adjusted p") for line in lines)
+    assert any(
+        line.startswith(f"p: paired t-test over questions, {reason}. adjusted p") for line in lines
+    )
 
 
 def test_examples() -> None:
@@ -207,10 +281,17 @@ def test_json_output() -> None:
     assert len(document.models[0].flips) == 9
     plain = json.loads(done.stdout)
     assert list(plain) == list(Difference.__struct_fields__)
-    assert [plain["models"][0][name] for name in ("test", "p", "p_adjusted")] == ["mcnemar", 2 / 512, 4 / 512]
+    assert [plain["models"][0][name] for name in ("test", "p", "p_adjusted")] == [
+        "mcnemar",
+        2 / 512,
+        4 / 512,
+    ]
     assert plain["format"] == 3
     assert [failure["reason"] for failure in plain["failures"]] == ["regressed"]
-    assert plain["examples"]["changed"][0]["fields"] == ["$.evaluation.score", "$.evaluation.is_correct"]
+    assert plain["examples"]["changed"][0]["fields"] == [
+        "$.evaluation.score",
+        "$.evaluation.is_correct",
+    ]
 
 
 def test_markdown_output() -> None:
@@ -220,7 +301,10 @@ def test_markdown_output() -> None:
     assert lines[0].startswith(
         "**regression**: `org/m` on `arithmetic` lost more than 1 points with adjusted p < 0.05;"
     )
-    assert "| `arithmetic` | `org/m` | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | 0.0078 | **regressed** |" in lines
+    assert (
+        "| `arithmetic` | `org/m` | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | 0.0078 | "
+        "**regressed** |" in lines
+    )
     assert "p: exact McNemar test. adjusted p: for 2 models, by Benjamini and Hochberg" in lines
     assert "<details><summary>worse or better</summary>" in lines
     for index, line in enumerate(lines):

@@ -46,7 +46,10 @@ run = partial(run_command, "normalize")
 
 
 def invoke(*arguments: Any) -> Result:
-    """Run the command in this process. Faster, but without `main`, which turns errors into exit codes."""
+    """Run the command in this process.
+
+    Faster, but without `main`, which turns errors into exit codes.
+    """
     return CliRunner().invoke(cli, ["normalize", *map(str, arguments)])
 
 
@@ -56,7 +59,14 @@ def invoke(*arguments: Any) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 contradictions, 0 repeats; 1 part"),
+        (
+            ["good.jsonl"],
+            0,
+            (
+                "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 contradictions, 0 repeats; 1 "
+                "part"
+            ),
+        ),
         (["bad.jsonl"], 1, "10 lines: 8 kept, 0 duplicates, 2 rejected"),
         (
             ["truncated.jsonl.zst", "good.jsonl"],
@@ -66,7 +76,10 @@ def invoke(*arguments: Any) -> Result:
         (
             ["truncated.jsonl.zst", "good.jsonl", "--skip-bad-shards"],
             0,
-            "\nincomplete: 1 shard could not be read and was skipped:\n  truncated.jsonl.zst: ends inside",
+            (
+                "\nincomplete: 1 shard could not be read and was skipped:\n  truncated.jsonl.zst: "
+                "ends inside"
+            ),
         ),
         (["missing.jsonl"], 2, "missing.jsonl: cannot be found"),
         ([], 2, "no input: name files"),
@@ -74,7 +87,10 @@ def invoke(*arguments: Any) -> Result:
     ],
 )
 def test_exit_codes(arguments: list[str], code: int, said: str) -> None:
-    """0: done; 1: lines were rejected; 2: the command line is wrong; 3: failed. Messages go to stderr."""
+    """0: done; 1: lines were rejected; 2: the command line is wrong; 3: failed.
+
+    Messages go to stderr.
+    """
     done = run(*arguments, "-o", "out")
     assert done.returncode == code
     assert said in done.stderr.decode()
@@ -95,7 +111,17 @@ def test_existing_output_needs_overwrite() -> None:
 
 @pytest.mark.parametrize(
     ("most", "code"),
-    [("0", 1), ("1", 1), ("2", 0), ("100", 0), ("0%", 1), ("19.9%", 1), ("20%", 0), ("100%", 0), ("2e0", 0)],
+    [
+        ("0", 1),
+        ("1", 1),
+        ("2", 0),
+        ("100", 0),
+        ("0%", 1),
+        ("19.9%", 1),
+        ("20%", 0),
+        ("100%", 0),
+        ("2e0", 0),
+    ],
 )
 def test_max_rejects(most: str, code: int) -> None:
     """Exit 1 only if more lines are rejected than this number or percentage."""
@@ -145,7 +171,10 @@ def test_output_is_required() -> None:
 )
 def test_sizes(part_size: str, memory: str) -> None:
     """Bytes, K, M, G and T, with or without iB, in any case."""
-    assert invoke("good.jsonl", "-o", "out", "--part-size", part_size, "--memory", memory).exit_code == 0
+    assert (
+        invoke("good.jsonl", "-o", "out", "--part-size", part_size, "--memory", memory).exit_code
+        == 0
+    )
     assert json.loads(Path("out/manifest.json").read_bytes())["options"]["part_size"] == 4_096
 
 
@@ -157,7 +186,9 @@ def test_json_output() -> None:
     done = run("bad.jsonl", "-o", "out", "--json", "-v")
     report = msgspec.json.decode(done.stdout, type=NormalizeResult)
     assert (report.output, report.parts, report.shards, report.skipped) == ("out", 1, 1, [])
-    assert report.summary == msgspec.json.decode(Path("out/summary.json").read_bytes(), type=Summary)
+    assert report.summary == msgspec.json.decode(
+        Path("out/summary.json").read_bytes(), type=Summary
+    )
     assert report.text_bytes == report.input_bytes == Path("bad.jsonl").stat().st_size
     assert done.stderr.startswith(b"10 lines: ")
     assert done.returncode == 1
@@ -180,7 +211,9 @@ def test_closing_line() -> None:
     write(Path("more.jsonl"), [GOOD[0].replace(b'"error": null', b'"error": "other"'), b""])
     result = invoke("good.jsonl", "more.jsonl", "-o", "out")
     (line,) = result.stderr.splitlines()
-    expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 contradiction, 0 repeats; 1 part, "
+    expected = (
+        "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 contradiction, 0 repeats; 1 part, "
+    )
     assert line.startswith(expected)
     sizes, seconds, speed = line.removeprefix(expected).replace(" in ", ", ").split(", ")
     assert " kB → " in sizes
@@ -214,7 +247,11 @@ def test_record_text_is_escaped() -> None:
     for character in ("\x1b[31m", "\x9b31m", "\u202e"):
         write(
             Path("steer.jsonl"),
-            [json.dumps(sample(model_id=f"m{character}", evaluation_name=f"e{character}")).encode()],
+            [
+                json.dumps(
+                    sample(model_id=f"m{character}", evaluation_name=f"e{character}")
+                ).encode()
+            ],
         )
         for option in ("-v", "--json"):
             result = invoke("steer.jsonl", "-o", "out", "--overwrite", option)
@@ -228,7 +265,9 @@ def test_record_text_is_escaped() -> None:
 def test_dry_run(as_json: bool) -> None:
     """It lists the shards and the expected tasks and parts, and writes nothing."""
     before = sorted(Path().iterdir())
-    result = invoke("good.jsonl", "bad.jsonl", "-o", "out", "--dry-run", *(["--json"] if as_json else []))
+    result = invoke(
+        "good.jsonl", "bad.jsonl", "-o", "out", "--dry-run", *(["--json"] if as_json else [])
+    )
     assert result.exit_code == 0
     assert sorted(Path().iterdir()) == before
     if as_json:
@@ -247,7 +286,11 @@ def test_files_from_and_stdin() -> None:
     done = run("-", "--files-from", "list", "-o", "out", "-j", "1", input=GOOD[0] + b"\n" + BAD)
     assert done.returncode == 1
     corpus = audited(Path("out"))
-    assert [entry["path"] for entry in corpus.manifest["inputs"]] == ["-", "good.jsonl", "empty.jsonl"]
+    assert [entry["path"] for entry in corpus.manifest["inputs"]] == [
+        "-",
+        "good.jsonl",
+        "empty.jsonl",
+    ]
     assert (corpus.line_counts["kept"], corpus.line_counts["duplicates"]) == (8, 2)
     assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
 
@@ -264,7 +307,13 @@ def test_options_are_in_the_manifest() -> None:
     options += ["--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
     assert invoke("good.jsonl", "-o", "out", *options).exit_code == 0
     manifest = audited(Path("out")).manifest
-    assert manifest["sort_fields"] == ["model_id", "sample_id", "evaluation_name", "sample_hash", "evaluation_id"]
+    assert manifest["sort_fields"] == [
+        "model_id",
+        "sample_id",
+        "evaluation_name",
+        "sample_hash",
+        "evaluation_id",
+    ]
     assert manifest["options"] == {
         "hash": "xxh3_128",
         "sample_hash": "fill",
@@ -297,7 +346,9 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
     """Run the command with a terminal as stderr; return its exit code and the terminal output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "fastrec", "normalize", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL
+    ) as process:
         os.close(theirs)
         drawn = b""
         while True:

@@ -30,7 +30,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     done = run_here(*arguments, environment=environment)
-    return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        arguments, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 def level(name: str = "out") -> int:
@@ -39,9 +41,13 @@ def level(name: str = "out") -> int:
 
 
 def test_settings_file() -> None:
-    """A table is for one command; keys before all tables are for every command that has the option."""
+    """A table is for one command.
+
+    Keys before all tables are for every command that has the option.
+    """
     Path("fastrec.toml").write_text(
-        'jobs = 1\n[normalize]\nlevel = 5\nmax-rejects = "100%"\nquiet = true\nsort-by = ["model_id", "sample_id"]\n'
+        'jobs = 1\n[normalize]\nlevel = 5\nmax-rejects = "100%"\nquiet = true\nsort-by = '
+        '["model_id", "sample_id"]\n'
     )
     done = fastrec("normalize", "in", "-o", "out")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -68,7 +74,9 @@ def test_precedence() -> None:
     Path("fastrec.toml").write_text('[normalize]\nwork-dir = "in/a.jsonl"\n')
     assert "in/a.jsonl" in fastrec("normalize", "in", "-o", "out").stderr
     assert fastrec("normalize", "in", "-o", "out", FASTREC_WORK_DIR="work").returncode == 1
-    done = fastrec("normalize", "in", "-o", "out2", "--work-dir", "work", FASTREC_WORK_DIR="in/a.jsonl")
+    done = fastrec(
+        "normalize", "in", "-o", "out2", "--work-dir", "work", FASTREC_WORK_DIR="in/a.jsonl"
+    )
     assert done.returncode == 1
 
 
@@ -95,15 +103,27 @@ def test_config_option() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[normalize]\nlevle = 5\n", "`fastrec normalize` has no option 'levle'; did you mean 'level'?"),
+        (
+            "[normalize]\nlevle = 5\n",
+            "`fastrec normalize` has no option 'levle'; did you mean 'level'?",
+        ),
         ("jbos = 5\n", "no command has an option 'jbos'; did you mean 'jobs'?"),
         ("[normalise]\nlevel = 5\n", "there is no command 'normalise'; did you mean 'normalize'?"),
         ("[normalize\n", "the settings are not TOML"),
-        ("[normalize]\nlevel = 'high'\n", "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n"),
+        (
+            "[normalize]\nlevel = 'high'\n",
+            "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n",
+        ),
         ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
         ("jobs = true\n", "fastrec.toml: jobs: expected a string or a number, found True\n"),
-        ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a string or a number, found {'a': 1}\n"),
-        ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),
+        (
+            "[stats]\nmodel = {a = 1}\n",
+            "fastrec.toml: [stats]: model: expected a string or a number, found {'a': 1}\n",
+        ),
+        (
+            "[normalize]\nquiet = 'no'\n",
+            "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n",
+        ),
     ],
 )
 def test_wrong_settings(text: str, said: str) -> None:
@@ -118,7 +138,11 @@ def test_wrong_settings(text: str, said: str) -> None:
 @pytest.mark.parametrize("setting", ['scheduler = "tcp://localhost:1"', 'engine = "dask"'])
 @pytest.mark.parametrize(
     ("file", "table"),
-    [("fastrec.toml", ""), ("fastrec.toml", "[normalize]"), ("pyproject.toml", "[tool.fastrec.normalize]")],
+    [
+        ("fastrec.toml", ""),
+        ("fastrec.toml", "[normalize]"),
+        ("pyproject.toml", "[tool.fastrec.normalize]"),
+    ],
 )
 def test_a_directory_cannot_choose_where_work_is_done(setting: str, file: str, table: str) -> None:
     """Whoever runs fastrec in the directory of somebody else does not connect to a scheduler of that person."""
@@ -126,14 +150,20 @@ def test_a_directory_cannot_choose_where_work_is_done(setting: str, file: str, t
     done = fastrec("normalize", "in", "-o", "out")
     assert done.returncode == 2
     name = setting.split(maxsplit=1)[0]
-    assert f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}" in done.stderr
+    assert (
+        f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}"
+        in done.stderr
+    )
     assert not Path("out").exists()
 
 
 def test_a_named_file_may_choose_where_work_is_done() -> None:
     Path("own.toml").write_text('[normalize]\nengine = "pool"\nscheduler = "tcp://localhost:1"\n')
     done = fastrec("--config", "own.toml", "normalize", "in", "-o", "out")
-    assert (done.returncode, done.stderr) == (2, "error: a scheduler needs the engine dask: give --engine dask\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: a scheduler needs the engine dask: give --engine dask\n",
+    )
 
 
 def test_missing_settings_file() -> None:
@@ -181,7 +211,8 @@ def test_completion(shell: str) -> None:
 def test_unexpected_error() -> None:
     """A bug ends in a message and exit code 3; -vv adds a traceback."""
     script = (
-        "import sys; from fastrec.normalize import run as module; module.run = None; sys.argv[0] = 'fastrec'; "
+        "import sys; from fastrec.normalize import run as module; module.run = None; sys.argv[0] "
+        "= 'fastrec'; "
         "from fastrec.cli import main; main()"
     )
     command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
@@ -189,7 +220,9 @@ def test_unexpected_error() -> None:
     assert plain.returncode == 3
     assert "unexpected error: TypeError" in plain.stderr
     assert "Traceback" not in plain.stderr
-    detailed = subprocess.run([*command, "-vv"], capture_output=True, text=True, timeout=60, check=False)
+    detailed = subprocess.run(
+        [*command, "-vv"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert "Traceback" in detailed.stderr
 
 
@@ -197,7 +230,10 @@ def test_unexpected_error() -> None:
 def test_no_color_and_no_progress() -> None:
     """On a terminal NO_COLOR disables colours and FASTREC_NO_PROGRESS disables progress."""
     command = f"{sys.executable} -m fastrec normalize in -o out --overwrite"
-    for environment, has_escape in (({}, True), ({"NO_COLOR": "1", "FASTREC_NO_PROGRESS": "1"}, False)):
+    for environment, has_escape in (
+        ({}, True),
+        ({"NO_COLOR": "1", "FASTREC_NO_PROGRESS": "1"}, False),
+    ):
         done = subprocess.run(
             in_terminal(command),
             capture_output=True,
@@ -224,7 +260,10 @@ def test_interrupt_that_surfaces_as_another_error() -> None:
 
 
 def test_incremental_runs_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings and the command line reach the options of a run; a wrong value is reported with its place."""
+    """The settings and the command line reach the options of a run.
+
+    A wrong value is reported with its place.
+    """
     seen = []
     monkeypatch.setattr(dry_run, "plan", lambda _paths, _out, options, **_: seen.append(options))
     monkeypatch.setattr("fastrec.cli.normalize._print_plan", lambda *_, **__: None)

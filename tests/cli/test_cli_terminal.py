@@ -35,8 +35,13 @@ def shown(
 ) -> tuple[str, list[str]]:
     """Return the heading of the first table on a terminal, or the first line that begins so, and all lines."""
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
-    environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
-    done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        in_terminal(command), capture_output=True, env=environment, timeout=60, check=False
+    )
     lines = done.stdout.decode().split("\r\n")
     return next(line for line in lines if line.startswith(begins)), lines
 
@@ -46,10 +51,14 @@ def shown(
 def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
     """Columns that do not fit are hidden and named in a notice."""
     head, lines = shown(columns, "stats", corpus)
-    rows = [line for line in lines if line.startswith("  ") and not line.startswith("  not ranked: ")]
+    rows = [
+        line for line in lines if line.startswith("  ") and not line.startswith("  not ranked: ")
+    ]
     assert max(map(len, rows)) <= columns
     assert ("p99 ms" in head) is (columns == 119)
-    assert any("too narrow for these columns: tokens, p99 ms" in line for line in lines) is (columns < 119)
+    assert any("too narrow for these columns: tokens, p99 ms" in line for line in lines) is (
+        columns < 119
+    )
 
 
 @needs_script
@@ -74,7 +83,10 @@ def test_diff_fits_into_a_terminal(corpus: Path) -> None:
     _, lines = shown(60, "diff", corpus, corpus)
     heads = [line.split() for line in lines if line.startswith("  model")]
     assert ["model", "new", "points", "adjusted", "p", "errors"] in heads
-    assert any(line.endswith("too narrow for these columns: better, worse, old, p, questions") for line in lines)
+    assert any(
+        line.endswith("too narrow for these columns: better, worse, old, p, questions")
+        for line in lines
+    )
 
 
 UNSAFE = "a\x85\x9b31mb\u202ec\u2066d\u2028e\U000e0041f\u200b\x7f"
@@ -82,16 +94,24 @@ UNSAFE = "a\x85\x9b31mb\u202ec\u2066d\u2028e\U000e0041f\u200b\x7f"
 
 @needs_script
 def test_records_cannot_control_a_terminal(tmp_path: Path) -> None:
-    """`cat` and `rejects` escape C1 controls and bidi overrides on a terminal: the same JSON; a pipe gets the bytes."""
+    """`cat` and `rejects` escape C1 controls and bidi overrides on a terminal: the same JSON.
+
+    A pipe gets the bytes.
+    """
     record = sample(input={"raw": UNSAFE, "reference": "é", UNSAFE: 1})
     lines = [json.dumps(one, ensure_ascii=False) for one in (record, {**record, "model_id": 1})]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
-    for arguments in (("cat", tmp_path / "corpus"), ("rejects", tmp_path / "corpus", "--extract", "-")):
+    for arguments in (
+        ("cat", tmp_path / "corpus"),
+        ("rejects", tmp_path / "corpus", "--extract", "-"),
+    ):
         piped = run_here(*arguments)
         assert piped.stdout.decode().count(UNSAFE) == 2
         line, text = shown(80, *arguments, begins=("{",))
-        assert not re.search("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0041]", "".join(text))
+        assert not re.search(
+            "[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0041]", "".join(text)
+        )
         assert "\\u202e" in line
         assert "é" in line
         assert json.loads(line) == json.loads(piped.stdout)

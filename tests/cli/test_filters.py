@@ -19,7 +19,17 @@ from tests.normalize.normalizing import write
 from tests.running import run_here
 from tests.samples import sample_of
 
-MODELS = ["org/a", "org/b", "lab/c d", "lab/$(rm x)", "it's", "star*", "new\nline", "-dash", "é\u202e"]
+MODELS = [
+    "org/a",
+    "org/b",
+    "lab/c d",
+    "lab/$(rm x)",
+    "it's",
+    "star*",
+    "new\nline",
+    "-dash",
+    "é\u202e",
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +37,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("completion")
     names = [(model, evaluation) for model in MODELS for evaluation in ("mmlu", "math", "gsm8k")]
     records = [
-        sample_of("0.3.0", model_id=model, evaluation_name=name, evaluation_result_id="acc") for model, name in names
+        sample_of("0.3.0", model_id=model, evaluation_name=name, evaluation_result_id="acc")
+        for model, name in names
     ]
     write(folder / "in.jsonl", [json.dumps(record).encode() for record in records])
     fastrec.normalize(folder / "in.jsonl", folder / "corpus")
@@ -67,7 +78,9 @@ def complete(monkeypatch: pytest.MonkeyPatch, *words: str, shell: str = "bash") 
         (["cat", "CORPUS", "--sample-id", ""], []),
     ],
 )
-def test_names_complete(words: list[str], expected: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_complete(
+    words: list[str], expected: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = complete(monkeypatch, *(word.replace("CORPUS", str(corpus)) for word in words))
     assert found == [f"plain,{name}" for name in expected]
 
@@ -80,8 +93,12 @@ def test_names_never_become_commands(corpus: Path, monkeypatch: pytest.MonkeyPat
     assert not [line for line in in_fish if "new" in line or "dash" in line]
 
 
-@pytest.mark.parametrize("summary", [b"", b"{", b"[]", b"\xff", b'{"evaluations": [1]}', b"[" * 5_000])
-def test_a_damaged_summary_completes_nothing(summary: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "summary", [b"", b"{", b"[]", b"\xff", b'{"evaluations": [1]}', b"[" * 5_000]
+)
+def test_a_damaged_summary_completes_nothing(
+    summary: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "summary.json").write_bytes(summary)
     assert complete(monkeypatch, "cat", str(tmp_path), "--model", "") == []
 
@@ -101,7 +118,9 @@ def test_completion_in_bash(corpus: Path) -> None:
     """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=60, env=environment)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, check=False, timeout=60, env=environment
+    )
     if b"command not found" in done.stderr:
         pytest.skip("fastrec is not installed")
     assert (done.stdout.decode().split(), done.stderr) == (["org/a", "org/b"], b"")
@@ -131,7 +150,10 @@ def test_all_commands_have_the_same_filters() -> None:
 def test_filters_are_spelled_as_options() -> None:
     """As they can be typed in a shell."""
     filters = make_filters(model=["org/*", "it's"], sample_id=5, exclude_model="x y", wrong=True)
-    assert str(filters) == """--model 'org/*' --model 'it'"'"'s' --sample-id 5 --exclude-model 'x y' --wrong"""
+    assert (
+        str(filters)
+        == """--model 'org/*' --model 'it'"'"'s' --sample-id 5 --exclude-model 'x y' --wrong"""
+    )
     assert (str(Filters()), bool(Filters())) == ("", False)
 
 
@@ -146,15 +168,23 @@ def test_many_filters_are_cut_in_a_message() -> None:
 @pytest.mark.parametrize("command", ["stats", "cat", "questions", "diff", "export", "normalize"])
 @pytest.mark.parametrize("option", ["evaluation", "metric", "model"])
 def test_a_name_in_another_case_is_suggested(command: str, option: str, tmp_path: Path) -> None:
-    """A filter distinguishes upper and lower case; the message has the name that was meant, however many there are."""
+    """A filter distinguishes upper and lower case.
+
+    The message has the name that was meant, however many there are.
+    """
     names = {"evaluation": "GSM8K", "metric": "Exact_Match", "model": "Org/Zeta-7B"}
     records = [
-        sample_of("0.3.0", evaluation_name="GSM8K", evaluation_result_id="Exact_Match", model_id=model)
+        sample_of(
+            "0.3.0", evaluation_name="GSM8K", evaluation_result_id="Exact_Match", model_id=model
+        )
         for model in ("Org/Zeta-7B", *(f"org/{number:03d}" for number in range(20)))
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
-    paths: dict[str, list[str]] = {"diff": ["corpus", "corpus"], "normalize": ["a.jsonl", "-o", "out"]}
+    paths: dict[str, list[str]] = {
+        "diff": ["corpus", "corpus"],
+        "normalize": ["a.jsonl", "-o", "out"],
+    }
     paths["export"] = ["corpus", "-o", "out.csv", "--format", "csv"]
     wanted = names[option].swapcase()
     done = run_here(command, *paths.get(command, ["corpus"]), f"--{option}", wanted, cwd=tmp_path)
@@ -191,15 +221,24 @@ printf '%s\\n' "${COMPREPLY[@]}"
         (["--metric", " ", ""], ["--metric", ""], "f1:a=b@5"),
     ],
 )
-def test_bash_completes_names_that_it_splits(words: list[str], joined: list[str], offered: str, tmp_path: Path) -> None:
-    """bash splits words at `:`, `=` and `@`. They reach fastrec in one piece; readline gets the rest of the name."""
+def test_bash_completes_names_that_it_splits(
+    words: list[str], joined: list[str], offered: str, tmp_path: Path
+) -> None:
+    """bash splits words at `:`, `=` and `@`.
+
+    They reach fastrec in one piece; readline gets the rest of the name.
+    """
     script = run_here("completion", "bash").stdout
     assert b"_fastrec_completion_of_names fastrec\n" in script
     (tmp_path / "script").write_bytes(script)
     line = "fastrec " + "".join(words)
     split = ["fastrec", *(word for word in words if not word.isspace())]
     done = subprocess.run(
-        ["bash", "--norc", "-c", _SPLIT, "bash", line, *split], capture_output=True, text=True, cwd=tmp_path, check=True
+        ["bash", "--norc", "-c", _SPLIT, "bash", line, *split],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
     )
     assert (tmp_path / "words").read_text().split("\n") == ["fastrec", *joined]
     assert done.stdout.splitlines() == [offered, "other"]

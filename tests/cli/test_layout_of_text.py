@@ -31,7 +31,9 @@ def test_wrapped_lines_fit_and_keep_every_word(text: str, width: int) -> None:
 def test_clipped_text_fits_and_says_that_it_is_cut(text: str, width: int) -> None:
     cut = clip(text, width)
     assert width_of(cut) <= width
-    assert cut == text or (cut.endswith("…") and text.startswith(cut[:-1]) and width_of(text) > width)
+    assert cut == text or (
+        cut.endswith("…") and text.startswith(cut[:-1]) and width_of(text) > width
+    )
 
 
 @given(st.text(max_size=40))
@@ -58,10 +60,14 @@ def test_words_break_only_if_they_must() -> None:
     ],
 )
 def test_models_are_completed_from_the_corpus(
-    arguments: list[str], incomplete: str, found: list[str], tmp_path_factory: pytest.TempPathFactory
+    arguments: list[str],
+    incomplete: str,
+    found: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     corpus = make_corpus(
-        tmp_path_factory.mktemp("complete"), [answer("exam", "q", model, 1) for model in ("org/a", "org/b", "x")]
+        tmp_path_factory.mktemp("complete"),
+        [answer("exam", "q", model, 1) for model in ("org/a", "org/b", "x")],
     )
     complete = ShellComplete(cli, {}, "fastrec", "_FASTREC_COMPLETE")
     words = [word.format(corpus) for word in arguments]
@@ -70,7 +76,9 @@ def test_models_are_completed_from_the_corpus(
 
 def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
     def lines(size: int) -> list[str]:
-        return table_lines(Table(columns(["name", "number"]), [[f"row {n}", n] for n in range(size)]))[0]
+        return table_lines(
+            Table(columns(["name", "number"]), [[f"row {n}", n] for n in range(size)])
+        )[0]
 
     assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
     assert grows_linearly(lines, 2_000)

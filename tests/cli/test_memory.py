@@ -16,7 +16,10 @@ UNLIMITED_V1 = str(2**63 - 4096)
 
 def make(root: Path, groups: str, mounts: str | None, limits: dict[str, str]) -> Path:
     """Make a root directory with the files that the kernel would show."""
-    files = {"proc/self/cgroup": groups, **({} if mounts is None else {"proc/self/mountinfo": mounts})}
+    files = {
+        "proc/self/cgroup": groups,
+        **({} if mounts is None else {"proc/self/mountinfo": mounts}),
+    }
     files |= {f"sys/fs/cgroup/{name}": text for name, text in limits.items()}
     for name, text in files.items():
         path = root / name
@@ -32,19 +35,33 @@ def make(root: Path, groups: str, mounts: str | None, limits: dict[str, str]) ->
         pytest.param("0::/", V2, {"memory.max": "max"}, None, id="no limit"),
         pytest.param("0::/", V2, {}, None, id="root group"),
         pytest.param(
-            "0::/system.slice/job.service", V2, {"system.slice/job.service/memory.max": "700"}, 700, id="systemd"
+            "0::/system.slice/job.service",
+            V2,
+            {"system.slice/job.service/memory.max": "700"},
+            700,
+            id="systemd",
         ),
         pytest.param(
             "0::/slurm/job_7/step_0/task_0",
             V2,
-            {"slurm/job_7/step_0/task_0/memory.max": "max", "slurm/job_7/memory.max": "500", "slurm/memory.max": "900"},
+            {
+                "slurm/job_7/step_0/task_0/memory.max": "max",
+                "slurm/job_7/memory.max": "500",
+                "slurm/memory.max": "900",
+            },
             500,
             id="slurm: an ancestor has the limit",
         ),
         pytest.param(
-            "0::/a/b", V2, {"a/b/memory.max": "900", "a/memory.max": "max", "memory.max": "800"}, 800, id="top"
+            "0::/a/b",
+            V2,
+            {"a/b/memory.max": "900", "a/memory.max": "max", "memory.max": "800"},
+            800,
+            id="top",
         ),
-        pytest.param("0::/../../other", V2, {"memory.max": "600"}, 600, id="outside of the namespace"),
+        pytest.param(
+            "0::/../../other", V2, {"memory.max": "600"}, 600, id="outside of the namespace"
+        ),
         pytest.param(
             "0::/docker/1f",
             V2.replace(" / ", " /docker/1f ", 1),
@@ -56,7 +73,10 @@ def make(root: Path, groups: str, mounts: str | None, limits: dict[str, str]) ->
         pytest.param(
             "5:devices:/x\n4:cpu,memory:/slurm/job_7",
             V1,
-            {"memory/slurm/job_7/memory.limit_in_bytes": UNLIMITED_V1, "memory/slurm/memory.limit_in_bytes": "400"},
+            {
+                "memory/slurm/job_7/memory.limit_in_bytes": UNLIMITED_V1,
+                "memory/slurm/memory.limit_in_bytes": "400",
+            },
             400,
             id="version 1",
         ),
@@ -69,7 +89,11 @@ def make(root: Path, groups: str, mounts: str | None, limits: dict[str, str]) ->
         ),
         pytest.param("0::/job", None, {"job/memory.max": "200"}, 200, id="no mountinfo, version 2"),
         pytest.param(
-            "4:memory:/job", None, {"memory/job/memory.limit_in_bytes": "200"}, 200, id="no mountinfo, version 1"
+            "4:memory:/job",
+            None,
+            {"memory/job/memory.limit_in_bytes": "200"},
+            200,
+            id="no mountinfo, version 1",
         ),
         pytest.param("0::/a b", V2, {"a b/memory.max": "100"}, 100, id="space"),
     ],
@@ -84,7 +108,10 @@ def test_the_smallest_limit_counts(
 def test_a_mount_point_with_a_space(tmp_path: Path) -> None:
     """mountinfo escapes spaces."""
     make(
-        tmp_path, "0::/", r"1 2 0:3 / /sys/fs/cgroup/my\040groups rw - cgroup2 none rw", {"my groups/memory.max": "50"}
+        tmp_path,
+        "0::/",
+        r"1 2 0:3 / /sys/fs/cgroup/my\040groups rw - cgroup2 none rw",
+        {"my groups/memory.max": "50"},
     )
     assert cgroup_limit(tmp_path) == 50
 

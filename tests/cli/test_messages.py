@@ -25,7 +25,14 @@ from fastrec.commands.validate import validate
 from fastrec.commands.verify import verify
 from fastrec.corpus import lock, publish, rejects
 from fastrec.corpus.manifest import read_manifest
-from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError, is_out_of_memory
+from fastrec.errors import (
+    BadShardsError,
+    CorpusError,
+    FastrecError,
+    LockedError,
+    UsageError,
+    is_out_of_memory,
+)
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1
@@ -51,14 +58,22 @@ def shard(tmp_path: Path) -> Path:
 
 
 ARGUMENTS: dict[str, Deed] = {
-    r"compression must be one of .*, not 'rar'": lambda path: generate(path / "new", compression="rar"),
+    r"compression must be one of .*, not 'rar'": lambda path: generate(
+        path / "new", compression="rar"
+    ),
     r"is not empty, and its files would mix with the new shards": generate,
-    r"in\.jsonl is not a directory; choose another output": lambda path: generate(path / "in.jsonl"),
+    r"in\.jsonl is not a directory; choose another output": lambda path: generate(
+        path / "in.jsonl"
+    ),
     r"mix must be one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
-    r"text must be one of evaluation, words, not 'poems'": lambda path: generate(path / "new", text="poems"),
+    r"text must be one of evaluation, words, not 'poems'": lambda path: generate(
+        path / "new", text="poems"
+    ),
     r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
-    r"hash must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", hash="md5"),
+    r"hash must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(
+        path / "in.jsonl", hash="md5"
+    ),
 }
 
 
@@ -91,7 +106,9 @@ def test_wrong_manifests(key: str, value: object, said: str, shard: Path, tmp_pa
 
 def spoil(data: bytes) -> bytes:
     """Change a byte in the middle."""
-    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 0x55]) + data[len(data) // 2 + 1 :]
+    return (
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 0x55]) + data[len(data) // 2 + 1 :]
+    )
 
 
 @pytest.mark.each_value
@@ -102,7 +119,9 @@ def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:
     data = compressed(format_, b"".join(line + b"\n" for line in lines_of("a", 30)))
     path = tmp_path / "in.jsonl"
     path.write_bytes(spoil(data) if how == "spoilt" else data + b"something else")
-    said = r"is corrupt: |does not end with its last" if how == "spoilt" else r"is not .* should begin"
+    said = (
+        r"is corrupt: |does not end with its last" if how == "spoilt" else r"is not .* should begin"
+    )
     with pytest.raises(BadShardsError, match=said):
         normalize(path, tmp_path / "out")
 
@@ -127,9 +146,13 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Judge, "judge_chunk", judge_chunk)
     piece = Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
     options = Options()
-    task = pass1.SortTask(0, (piece,), str(tmp_path), options, options.target.name, run_bytes=1 << 20, most_fences=32)
+    task = pass1.SortTask(
+        0, (piece,), str(tmp_path), options, options.target.name, run_bytes=1 << 20, most_fences=32
+    )
     error = pass1.sort_pieces(task).pieces[0].error
-    assert str(error).startswith("original.jsonl.gz: one of its lines needs more memory than there is")
+    assert str(error).startswith(
+        "original.jsonl.gz: one of its lines needs more memory than there is"
+    )
     assert "--max-line-bytes" in str(error)
 
 
@@ -158,7 +181,9 @@ def test_command_out_of_memory(
         for number, handler in kept:
             signal.signal(number, handler)
     assert caught.value.code == 3
-    assert capsys.readouterr().err == "error: this needs more memory than there is: try fewer --jobs\n"
+    assert (
+        capsys.readouterr().err == "error: this needs more memory than there is: try fewer --jobs\n"
+    )
 
 
 @needs_memory_limit
@@ -166,12 +191,19 @@ def test_a_window_too_large_for_memory_is_no_damage(tmp_path: Path) -> None:
     """zstd has one class for all errors: lack of memory is not reported as a corrupt frame."""
     window = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
     frame = zstandard.ZstdCompressor(compression_params=window).compressobj()
-    (tmp_path / "a.jsonl.zst").write_bytes(frame.compress(json.dumps(sample()).encode() * 9) + frame.flush())
+    (tmp_path / "a.jsonl.zst").write_bytes(
+        frame.compress(json.dumps(sample()).encode() * 9) + frame.flush()
+    )
     limit = 100 << 20
     arguments = ("validate", tmp_path / "a.jsonl.zst", "--jobs", "1")
-    done = run_command(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = run_command(
+        *arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    )
     assert done.returncode == 3
-    assert b"a.jsonl.zst: decompressing it needs more memory than there is: try fewer --jobs" in done.stderr
+    assert (
+        b"a.jsonl.zst: decompressing it needs more memory than there is: try fewer --jobs"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,7 +243,9 @@ def test_no_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # The lock
 
 
-def test_file_system_without_locks(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file system without locks is not mistaken for another run."""
 
     def flock(*_: object) -> None:
@@ -236,7 +270,9 @@ time.sleep(60)
 def held(tmp_path: Path) -> Any:
     """Start a process that holds the lock."""
     path = tmp_path / ".out.fastrec-lock"
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout
         process.stdout.readline()
         yield process
@@ -246,13 +282,19 @@ def held(tmp_path: Path) -> Any:
 @pytest.mark.usefixtures("held")
 def test_lock_without_holder(shard: Path, tmp_path: Path) -> None:
     """Another run holds the lock but has not written its name yet."""
-    with pytest.raises(LockedError, match="by another run, which has only just begun: wait until it ends, or stop it"):
+    with pytest.raises(
+        LockedError,
+        match="by another run, which has only just begun: wait until it ends, or stop it",
+    ):
         normalize(shard, tmp_path / "out")
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path) -> None:
-    """The next run waits for workers of a killed run on this host; it cannot know about other hosts."""
+    """The next run waits for workers of a killed run on this host.
+
+    It cannot know about other hosts.
+    """
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
     name = os.uname().nodename if host == "here" else "elsewhere"
@@ -269,7 +311,9 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
     timer.join()
 
 
-def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_never_end(
+    held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The wait for them is limited."""
     monkeypatch.setattr(lock, "_is_running", lambda _: False)
     with pytest.raises(LockedError):
@@ -286,7 +330,10 @@ def test_failed_exchange(tmp_path: Path) -> None:
         pytest.skip("this file system cannot exchange directories")
     with pytest.raises(OSError, match="No such file or directory") as caught:
         publish.exchange(tmp_path / "a", tmp_path / "missing")
-    assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "a"), str(tmp_path / "missing"))
+    assert (caught.value.filename, caught.value.filename2) == (
+        str(tmp_path / "a"),
+        str(tmp_path / "missing"),
+    )
 
 
 def test_no_exchange_on_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

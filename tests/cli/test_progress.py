@@ -38,17 +38,24 @@ class Terminal(io.StringIO):
 class Simulated:
     """A command that takes a known time for each megabyte of each stage."""
 
-    def __init__(self, *stages: tuple[str, int, float], expected: tuple[str, ...], reused: int = 0) -> None:
+    def __init__(
+        self, *stages: tuple[str, int, float], expected: tuple[str, ...], reused: int = 0
+    ) -> None:
         self.now = 0.0
-        self.stages, self.reused = stages, reused
+        self.stages = stages
+        self.reused = reused
         self.line = ProgressLine(*expected, clock=lambda: self.now)
 
     def run(self) -> Iterator[tuple[float, float | None, float]]:
         """Yield the share, the estimated and the real remaining time after each megabyte."""
-        whole = sum(size * seconds for _, size, seconds in self.stages) - self.reused * self.stages[0][2]
+        whole = (
+            sum(size * seconds for _, size, seconds in self.stages)
+            - self.reused * self.stages[0][2]
+        )
         for stage, size, seconds in self.stages:
             self.line.start(stage, size * STEP)
-            done, self.reused = self.reused, 0
+            done = self.reused
+            self.reused = 0
             if done:
                 self.line.reuse(done * STEP)
             for _ in range(size - done):
@@ -66,10 +73,19 @@ class Simulated:
     [
         pytest.param({"sort": 200, "merge": 200}, ("sort", "merge"), 0, id="normalize"),
         pytest.param({"sort": 200, "merge": 150}, ("sort", "merge"), 0, id="duplicates"),
-        pytest.param({"sort": 200, "round": 200, "merge": 200}, ("sort", "merge"), 0, id="many runs"),
+        pytest.param(
+            {"sort": 200, "round": 200, "merge": 200}, ("sort", "merge"), 0, id="many runs"
+        ),
         pytest.param({"sort": 200, "merge": 200}, ("sort", "merge"), 180, id="resumed"),
-        pytest.param({"sort": 200, "merge": 200, "count": 200}, ("sort", "merge", "count"), 0, id="stats --common"),
-        pytest.param({"count": 200}, ("sort", "merge", "count"), 0, id="stats --common of a corpus"),
+        pytest.param(
+            {"sort": 200, "merge": 200, "count": 200},
+            ("sort", "merge", "count"),
+            0,
+            id="stats --common",
+        ),
+        pytest.param(
+            {"count": 200}, ("sort", "merge", "count"), 0, id="stats --common of a corpus"
+        ),
     ],
 )
 def test_one_estimate_for_the_whole_command(
@@ -78,17 +94,27 @@ def test_one_estimate_for_the_whole_command(
     """The percentage only grows, the remaining time is about right, and a new stage does not make it jump."""
     seconds = {"sort": 1.0, "round": 0.3, "merge": merge, "count": 0.5}
     simulated = Simulated(
-        *((name, size, seconds[name]) for name, size in sizes.items()), expected=expected, reused=reused
+        *((name, size, seconds[name]) for name, size in sizes.items()),
+        expected=expected,
+        reused=reused,
     )
     with redirect_stderr(Terminal()):
         found = list(simulated.run())
     shares = [share for share, _, _ in found]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
-    guesses = [(left, real) for share, left, real in found if share > 0.05 and left is not None and real > 5]
+    guesses = [
+        (left, real)
+        for share, left, real in found
+        if share > 0.05 and left is not None and real > 5
+    ]
     assert len(guesses) > len(found) / 2
     assert all(1 / 3 < left / real < 3 for left, real in guesses)
-    assert all(after < before * 1.5 + 1 for (before, _), (after, _) in pairwise(guesses) if "round" not in sizes)
+    assert all(
+        after < before * 1.5 + 1
+        for (before, _), (after, _) in pairwise(guesses)
+        if "round" not in sizes
+    )
 
 
 def test_the_last_seconds_of_the_first_pass_are_not_the_last() -> None:
@@ -141,14 +167,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_every_long_command_shows_its_progress(
-    arguments: list[str], stages: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    stages: list[str],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each stage is drawn, the line is erased at the end, and --no-progress draws nothing."""
     monkeypatch.chdir(corpus)
     for more in ([], ["--no-progress"]):
         out = str(tmp_path / f"out{len(more)}")
         with redirect_stderr(Terminal()) as terminal:
-            cli([out if word == "OUT" else word for word in arguments] + more, standalone_mode=False)
+            cli(
+                [out if word == "OUT" else word for word in arguments] + more, standalone_mode=False
+            )
         drawn = terminal.getvalue().split("\r\x1b[K")
         seen = [text.split()[0] for text in drawn if "records/s" in text]
         assert list(dict.fromkeys(seen)) == ([] if more else stages)
@@ -174,7 +206,9 @@ class Recorder(Progress):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expected_text_follows_what_was_read(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compressed shards expand more than usual here, and every record is there twice: the totals are corrected."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     for number in range(6):
@@ -188,7 +222,8 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
         assert len(steps) >= 6
         whole, expected = steps[-1]
         assert expected == pytest.approx(whole, rel=0.01)
-        # With two jobs, the driver has read these small shards before their first chunk: a rough estimate.
+        # With two jobs, the driver has read these small shards before their first chunk: a rough
+        # estimate.
         if stage == "sort" and jobs == 1:
             assert all(total == pytest.approx(whole, rel=0.01) for _, total in steps)
 
@@ -198,7 +233,9 @@ def test_validate_reports_a_large_shard_while_it_is_read(format_: Format, tmp_pa
     """A compressed shard is a single task, but the line does not stay at 0 %."""
     shard = write(tmp_path / "a.jsonl", [*mixed_lines()[:100], b"{"], format_)
     recorder = Recorder()
-    found = use_limits(Limits(chunk_bytes=10_000))(fastrec.validate)([shard, shard], progress=recorder)
+    found = use_limits(Limits(chunk_bytes=10_000))(fastrec.validate)(
+        [shard, shard], progress=recorder
+    )
     steps = recorder.stages["judge"]
     assert len(steps) > 20
     assert steps[-1] == (found.text_bytes, pytest.approx(found.text_bytes, rel=0.01))

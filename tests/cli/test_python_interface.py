@@ -38,9 +38,16 @@ NOT_IN_PYTHON = {
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
-NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "others"}  # others: `trend` has one argument for all corpora
+NOT_ON_THE_COMMAND_LINE = {
+    "progress",
+    "notice",
+    "others",
+}  # others: `trend` has one argument for all corpora
 MODELS = ("org-0/*", "org-1/*")  # of generated records
-WITHOUT_FUNCTION = {"completion", "sql"}  # `fastrec.connect` and `fastrec.table` are for SQL in Python
+WITHOUT_FUNCTION = {
+    "completion",
+    "sql",
+}  # `fastrec.connect` and `fastrec.table` are for SQL in Python
 COMMANDS = [name for name in cli.list_commands(None) if name not in WITHOUT_FUNCTION]  # type: ignore[arg-type]
 
 
@@ -52,18 +59,26 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
-    """The parameters of a function; `**options` of `normalize` have the names of `NormalizeArguments`."""
+    """The parameters of a function.
+
+    `**options` of `normalize` have the names of `NormalizeArguments`.
+    """
     found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
     keyword = inspect.Parameter.KEYWORD_ONLY
     if found.pop("options", None):
-        found |= {name: inspect.Parameter(name, keyword) for name in get_type_hints(NormalizeArguments)}
+        found |= {
+            name: inspect.Parameter(name, keyword) for name in get_type_hints(NormalizeArguments)
+        }
     if found.pop("table", None):
         found |= inspect.signature(TableColumns).parameters
     if found.pop("filters", None):
         found |= {
-            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in get_type_hints(FilterArguments)
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            for name in get_type_hints(FilterArguments)
         }
-    return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from
+    return {
+        key.removesuffix("_"): one for key, one in found.items()
+    }  # `from_` is the option --from
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -75,19 +90,30 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
 
 
 def test_normalize_takes_every_option() -> None:
-    """The typed arguments of `normalize` are the options and the filters; limits and the like are internal."""
+    """The typed arguments of `normalize` are the options and the filters.
+
+    Limits and the like are internal.
+    """
     internal = {"filters", "group_by"}
     filters = set(get_type_hints(FilterArguments))
-    assert set(get_type_hints(NormalizeArguments)) == set(Options.__struct_fields__) - internal | filters
+    assert (
+        set(get_type_hints(NormalizeArguments))
+        == set(Options.__struct_fields__) - internal | filters
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "schema"])
 def test_a_misspelled_argument_is_refused_at_the_call(name: str, tmp_path: Path) -> None:
-    """Functions that return an iterator refuse it before the first step, too; no signature shows internals."""
+    """Functions that return an iterator refuse it before the first step, too.
+
+    No signature shows internals.
+    """
     function = getattr(fastrec, python_name(name))
     assert "limits" not in inspect.signature(function).parameters
     positional = [
-        one for one in inspect.signature(function).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+        one
+        for one in inspect.signature(function).parameters.values()
+        if one.kind is one.POSITIONAL_OR_KEYWORD
     ]
     with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
         function(*[str(tmp_path / "none")] * len(positional), modell="org/m")
@@ -96,8 +122,14 @@ def test_a_misspelled_argument_is_refused_at_the_call(name: str, tmp_path: Path)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
     """Only the arguments of a command and its output are positional."""
-    positional = [key for key, one in parameters_of(name).items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    arguments = [key for key, one in options_of(name).items() if isinstance(one, click.Argument) or key == "output"]
+    positional = [
+        key for key, one in parameters_of(name).items() if one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    arguments = [
+        key
+        for key, one in options_of(name).items()
+        if isinstance(one, click.Argument) or key == "output"
+    ]
     assert positional == arguments
 
 
@@ -105,7 +137,9 @@ def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with metrics and rejected lines; read-only."""
     folder = tmp_path_factory.mktemp("interface")
-    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0", mix="single_turn")
+    fastrec.generate(
+        folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0", mix="single_turn"
+    )
     fastrec.normalize(folder / "in", folder / "corpus", schema="0.3.0")
     return folder / "corpus"
 
@@ -114,7 +148,9 @@ REPEATED = [
     (name, key)
     for name in COMMANDS
     for key, one in options_of(name).items()
-    if isinstance(one, click.Option) and (one.multiple or key in ("sort_by", "by")) and (name, key) != ("stats", "by")
+    if isinstance(one, click.Option)
+    and (one.multiple or key in ("sort_by", "by"))
+    and (name, key) != ("stats", "by")
 ]
 
 
@@ -143,28 +179,41 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
 
 @cache
 def _record(corpus: Path) -> dict[str, Any]:
-    return next(filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus))))
+    return next(
+        filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus)))
+    )
 
 
 @cache
 def value_for(key: str, corpus: Path) -> str:
     record = _record(corpus)
     (code, *_) = fastrec.rejects(corpus).codes
-    values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
+    values = {
+        "evaluation": record["evaluation_name"],
+        "model": record["model_id"],
+        "hash": record["sample_hash"],
+    }
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
     values |= {"trend": str(corpus)}
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
     values |= {"where": "input.raw?", "group_by": "model_id"}
     values |= {"wrong_by": record["model_id"], "right_by": "all"}
-    values |= {"lower_is_better": record["evaluation_name"], "primary": f"{record['evaluation_name']}=*"}
+    values |= {
+        "lower_is_better": record["evaluation_name"],
+        "primary": f"{record['evaluation_name']}=*",
+    }
     values |= {"exclude_evaluation": "none", "exclude_model": "none"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 
-COVERING = covering([{"name": hash(name), "key": hash(key)} for name, key in REPEATED], 1, "one or several")
+COVERING = covering(
+    [{"name": hash(name), "key": hash(key)} for name, key in REPEATED], 1, "one or several"
+)
 
 
-@pytest.mark.parametrize(("name", "key"), [one for number, one in enumerate(REPEATED) if LONG or number in COVERING])
+@pytest.mark.parametrize(
+    ("name", "key"), [one for number, one in enumerate(REPEATED) if LONG or number in COVERING]
+)
 def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
     """An option that can be repeated takes a string or a list of strings in Python.
 
@@ -183,13 +232,20 @@ def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path
 def test_neither_a_string_nor_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
     """Anything else is refused."""
     for wrong, shown in ((7.5, "7.5"), (["x", 7.5], "7.5"), (None, "None"), (b"x", "b'x'")):
-        with pytest.raises(UsageError, match=f"{key} must be a string or a list of strings, not {shown}"):
+        with pytest.raises(
+            UsageError, match=f"{key} must be a string or a list of strings, not {shown}"
+        ):
             call(name, key, wrong, corpus, tmp_path / "out")
 
 
 def test_repeated_options_are_covered() -> None:
     """The filters of all commands are known to the test above."""
-    assert {("cat", "model"), ("stats", "model"), ("rejects", "code"), ("diff", "allow_missing")} <= set(REPEATED)
+    assert {
+        ("cat", "model"),
+        ("stats", "model"),
+        ("rejects", "code"),
+        ("diff", "allow_missing"),
+    } <= set(REPEATED)
     assert ("normalize", "sort_by") in REPEATED
 
 
@@ -198,7 +254,9 @@ def test_report_and_rejects_are_functions(corpus: Path, tmp_path: Path) -> None:
     size = fastrec.report(corpus, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size == size
     found = fastrec.rejects(corpus, extract=tmp_path / "lines.jsonl")
-    assert found.lines == (tmp_path / "lines.jsonl").read_bytes().count(b"\n") + len(found.truncated)
+    assert found.lines == (tmp_path / "lines.jsonl").read_bytes().count(b"\n") + len(
+        found.truncated
+    )
     assert isinstance(found, fastrec.Rejects)
     with pytest.raises(UsageError, match="exists; choose a new file"):
         fastrec.rejects(corpus, extract=tmp_path / "lines.jsonl")

@@ -11,7 +11,17 @@ import pytest
 
 import fastrec
 
-HEAVY = {"joblib", "rich", "jsonschema_rs", "msgspec", "zstandard", "numpy", "stringzilla", "isal", "xxhash"}
+HEAVY = {
+    "joblib",
+    "rich",
+    "jsonschema_rs",
+    "msgspec",
+    "zstandard",
+    "numpy",
+    "stringzilla",
+    "isal",
+    "xxhash",
+}
 
 
 def modules_after(code: str) -> set[str]:
@@ -22,7 +32,9 @@ with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(Syste
     {code}
 json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modules}})], sys.stdout)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, timeout=60
+    )
     printed, modules = json.loads(done.stdout)
     assert done.stderr == b""
     assert printed or "import fastrec" in code  # it did run
@@ -32,7 +44,9 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
 COMMANDS = ("validate", "stats", "report", "generate", "schema", "cat", "export")
 
 
-@pytest.mark.parametrize("calls", [[["--version"]], [["--help"], *([name, "--help"] for name in COMMANDS)]])
+@pytest.mark.parametrize(
+    "calls", [[["--version"]], [["--help"], *([name, "--help"] for name in COMMANDS)]]
+)
 def test_help_imports_nothing_heavy(calls: list[list[str]]) -> None:
     """`--version` and `--help` import neither joblib, rich nor jsonschema-rs, nor the commands."""
     loaded = modules_after(
@@ -61,17 +75,27 @@ def test_judge_needs_no_joblib() -> None:
 
 def test_cat_needs_no_judge() -> None:
     """`fastrec.cat` imports neither the arbiter nor joblib, nor the dependencies of `export`."""
-    assert not modules_after("import fastrec; fastrec.cat") & {"joblib", "jsonschema_rs", "pyarrow", "numpy", "click"}
+    assert not modules_after("import fastrec; fastrec.cat") & {
+        "joblib",
+        "jsonschema_rs",
+        "pyarrow",
+        "numpy",
+        "click",
+    }
 
 
 def test_numpy_is_for_questions_only() -> None:
     """Commands that change corpora, and their workers, do not import it."""
-    assert "numpy" not in modules_after("import fastrec; fastrec.normalize, fastrec.validate, fastrec.verify")
+    assert "numpy" not in modules_after(
+        "import fastrec; fastrec.normalize, fastrec.validate, fastrec.verify"
+    )
 
 
 def test_version() -> None:
     """`python -m fastrec --version` prints the version of the package."""
-    done = subprocess.run([sys.executable, "-m", "fastrec", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "fastrec", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"fastrec, version {fastrec.__version__}\n"
 
 

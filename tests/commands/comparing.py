@@ -41,7 +41,9 @@ def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> 
 
 def spelled(line: bytes) -> Any:
     """Decode a record so that numbers compare as they are spelled: 1, 1.0 and true are three values."""
-    return json.loads(line, parse_int=lambda text: ("int", text), parse_float=lambda text: ("float", text))
+    return json.loads(
+        line, parse_int=lambda text: ("int", text), parse_float=lambda text: ("float", text)
+    )
 
 
 def differing(old: Any, new: Any, path: str = "$") -> set[str]:
@@ -49,14 +51,20 @@ def differing(old: Any, new: Any, path: str = "$") -> set[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         found = set()
         for key in old.keys() | new.keys():
-            step = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+            step = (
+                f"{path}.{key}"
+                if key.isidentifier()
+                else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+            )
             if key not in old or key not in new:
                 found.add(step)
             else:
                 found |= differing(old[key], new[key], step)
         return found
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        return set().union(*(differing(ours, theirs, f"{path}[*]") for ours, theirs in zip(old, new, strict=True)))
+        return set().union(
+            *(differing(ours, theirs, f"{path}[*]") for ours, theirs in zip(old, new, strict=True))
+        )
     return set() if old == new else {path}
 
 
@@ -67,7 +75,8 @@ def matched(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], li
         for old in list(olds):
             whole = [{key: old[key] for key in ("evaluation_id", "sample_id", "sample_hash")}]
             twins = [
-                [each for each in side if [{key: each[key] for key in whole[0]}] == whole] for side in (olds, news)
+                [each for each in side if [{key: each[key] for key in whole[0]}] == whole]
+                for side in (olds, news)
             ]
             if len(twins[0]) == len(twins[1]) == 1:
                 pairs.append((old, twins[1][0]))
@@ -82,7 +91,10 @@ def question_fields(sort_fields: Sequence[str], by: Sequence[str]) -> list[str]:
     """The first fields of the sort order that name an evaluation, a model, and a sample."""
     for end in range(1, len(sort_fields) + 1):
         fields = set(sort_fields[:end])
-        if {"evaluation_name", "model_id"} <= fields <= set(by) and fields & {"sample_hash", "sample_id"}:
+        if {"evaluation_name", "model_id"} <= fields <= set(by) and fields & {
+            "sample_hash",
+            "sample_id",
+        }:
             return list(sort_fields[:end])
     raise AssertionError
 
@@ -90,7 +102,9 @@ def question_fields(sort_fields: Sequence[str], by: Sequence[str]) -> list[str]:
 def mean(records: Sequence[Any], errors_as_wrong: bool, scored: bool) -> Fraction | None:
     """The share of right answers, or the mean score; None if there are no answers."""
     answers = [
-        score(record) if scored else Fraction(record["evaluation"]["is_correct"] and not record.get("error"))
+        score(record)
+        if scored
+        else Fraction(record["evaluation"]["is_correct"] and not record.get("error"))
         for record in records
         if errors_as_wrong or not record.get("error")
     ]
@@ -105,7 +119,11 @@ def score(record: Any) -> Fraction:
 
 def graded(records: Iterable[Any]) -> set[tuple[str, str | None]]:
     """The evaluations and metrics of which an answer has another score than 0 and 1."""
-    return {scope(record) for record in records if not record.get("error") and score(record) not in (0, 1)}
+    return {
+        scope(record)
+        for record in records
+        if not record.get("error") and score(record) not in (0, 1)
+    }
 
 
 def scope(record: Any) -> tuple[str, str | None]:
@@ -145,13 +163,20 @@ def adjusted(values: Mapping[Any, float]) -> dict[Any, float]:
 
 
 def reference(
-    old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: bool = False, accuracy: bool = False
+    old: Path,
+    new: Path,
+    by: Sequence[str] = BY,
+    *,
+    errors_as_wrong: bool = False,
+    accuracy: bool = False,
 ) -> dict[str, Any]:
     """The result of `diff`, in the form of `found`, computed from all records of both corpora."""
     corpora = Corpus(old), Corpus(new)
     if "evaluation_result_id" in corpora[0].manifest["sort_fields"]:
         by = [*by, "evaluation_result_id"]
-    scored = set() if accuracy else graded(spelled(line) for corpus in corpora for line in corpus.lines)
+    scored = (
+        set() if accuracy else graded(spelled(line) for corpus in corpora for line in corpus.lines)
+    )
     fields = question_fields(corpora[0].manifest["sort_fields"], by)
     same = set(corpora[0].lines) & set(corpora[1].lines)
     split = set().union(*(split_hashes(map(spelled, corpus.lines)) for corpus in corpora))
@@ -160,7 +185,10 @@ def reference(
         for line in corpus.lines:
             record = spelled(line) | {"line": line}
             metric = "evaluation_result_id"
-            question, group = (json.dumps([record.get(field) for field in some]) for some in ([*fields, metric], by))
+            question, group = (
+                json.dumps([record.get(field) for field in some])
+                for some in ([*fields, metric], by)
+            )
             if "sample_id" not in fields and hash_of(record) in split:
                 question += json.dumps(record["sample_id"])
             questions[question][group][side].append(record)
@@ -183,7 +211,10 @@ def reference(
             compared[1] += news
             equal = [(record, record) for record in olds if record["line"] in same]
             pairs, *left = matched(
-                *([record for record in side if record["line"] not in same] for side in (olds, news))
+                *(
+                    [record for record in side if record["line"] not in same]
+                    for side in (olds, news)
+                )
             )
             count.update({"repeats_old": len(left[0]), "repeats_new": len(left[1])})
             for one, other in equal + pairs:
@@ -210,7 +241,9 @@ def reference(
             | {
                 "test": tests[model][0] if means[model] else None,
                 "p": pytest.approx(ps[model], rel=1e-9) if means[model] else None,
-                "p_adjusted": pytest.approx(adjusted(ps)[model], rel=1e-9) if means[model] else None,
+                "p_adjusted": pytest.approx(adjusted(ps)[model], rel=1e-9)
+                if means[model]
+                else None,
                 "flips": sorted(flips[model]),
             }
             for model, count in counts.items()
@@ -236,7 +269,15 @@ def _statistics(means: Sequence[tuple[Fraction, Fraction]], measure: str) -> dic
     }
 
 
-FIGURES = ("old_records", "new_records", "old_errors", "new_errors", "old_questions", "new_questions", "old_answered")
+FIGURES = (
+    "old_records",
+    "new_records",
+    "old_errors",
+    "new_errors",
+    "old_questions",
+    "new_questions",
+    "old_answered",
+)
 MEANS = ("measure", "old_accuracy", "new_accuracy", "old_score", "new_score", "points")
 STATISTICS = ("questions", *MEANS, "worse", "better", "test", "p", "p_adjusted")
 

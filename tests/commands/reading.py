@@ -21,7 +21,9 @@ _FEW = {
     "evaluation": st.builds(
         lambda score, is_correct: {"score": score, "is_correct": is_correct},
         st.booleans()
-        | st.sampled_from([0, 1, 0.5, -0.0, 1e22, 10**22, 1e300, 10**400, -(10**400), 2**53 + 1, 1e-7])
+        | st.sampled_from(
+            [0, 1, 0.5, -0.0, 1e22, 10**22, 1e300, 10**400, -(10**400), 2**53 + 1, 1e-7]
+        )
         | strategies.floats,
         st.booleans(),
     ),
@@ -47,7 +49,8 @@ def question_names(records: Sequence[dict[str, Any]]) -> list[str]:
         samples[_scope(record)].append((run, json.dumps(record["sample_id"]).encode()))
     split = {scope for scope, some in samples.items() if is_split(some)}
     return [
-        record["sample_hash"] + (f"/{json.dumps(record['sample_id'], ensure_ascii=False)}" * (_scope(record) in split))
+        record["sample_hash"]
+        + (f"/{json.dumps(record['sample_id'], ensure_ascii=False)}" * (_scope(record) in split))
         for record in records
     ]
 
@@ -90,7 +93,12 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     trials: Counter[tuple[Any, ...]] = Counter()
     rows = []
     for record, question in zip(records, question_names(records), strict=True):
-        identity = record["evaluation_name"], record.get("evaluation_result_id"), question, record["model_id"]
+        identity = (
+            record["evaluation_name"],
+            record.get("evaluation_result_id"),
+            question,
+            record["model_id"],
+        )
         trials[identity] += 1
         turns = record.get("messages") or record.get("interactions") or []
         reference = record["input"]["reference"]
@@ -107,7 +115,9 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
                 "sample_id": str(record["sample_id"]),
                 "input": record["input"]["raw"],
                 "reference": reference if isinstance(reference, str) else "\n".join(reference),
-                "output": "\n".join([*([raw] if isinstance(raw, str) else raw), *filter(None, said)]),
+                "output": "\n".join(
+                    [*([raw] if isinstance(raw, str) else raw), *filter(None, said)]
+                ),
                 "correct": record["evaluation"]["is_correct"],
                 "score": double(record["evaluation"]["score"]),
                 "tokens_in": _count(usage.get("input_tokens")),
@@ -116,7 +126,9 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
                 "error": record.get("error") or None,
                 "turns": 1 if record["interaction_type"] == "single_turn" else len(turns),
                 "tool_calls": sum(len(turn.get("tool_calls") or ()) for turn in turns),
-                "metadata": [(name, _text(value)) for name, value in metadata.items()] if metadata else None,
+                "metadata": [(name, _text(value)) for name, value in metadata.items()]
+                if metadata
+                else None,
                 "trial": trials[identity],
             }
         )
@@ -127,13 +139,16 @@ def _count(value: int | None) -> int | None:
     return value if value is not None and value < 2**63 else None
 
 
-def matrix_of(lines: Sequence[bytes]) -> tuple[list[list[str]], dict[str, dict[str, tuple[str, str]]]]:
+def matrix_of(
+    lines: Sequence[bytes],
+) -> tuple[list[list[str]], dict[str, dict[str, tuple[str, str]]]]:
     """The rows of `samples.csv` of records without metrics, and by model and column: score and verdict."""
     records = [json.loads(line) for line in lines]
     columns: dict[tuple[str, str, str], list[str]] = {}
     cells: dict[str, dict[str, tuple[str, str]]] = {}
     for record, line, question in zip(records, lines, question_names(records), strict=True):
-        evaluation, sample_hash = record["evaluation_name"], record["sample_hash"]
+        evaluation = record["evaluation_name"]
+        sample_hash = record["sample_hash"]
         column = f"{evaluation}/{question}"
         row = [column, evaluation, sample_hash, str(record["sample_id"])]
         columns.setdefault((evaluation, sample_hash, question), row)

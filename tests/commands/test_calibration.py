@@ -27,11 +27,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         right = int(rng.random() < 0.3 + 0.5 * stated)
         common = {"sample_id": f"s{number}", "text": f"answer {number}"}
         fields = {"metadata": {"confidence": str(stated)}}
-        records.append(answer("e", f"q{number}", MODEL, right, evaluation_result_id="acc", **fields, **common))
-        records.append(answer("e", f"q{number}", MODEL, stated, evaluation_result_id="said", **common))
+        records.append(
+            answer("e", f"q{number}", MODEL, right, evaluation_result_id="acc", **fields, **common)
+        )
+        records.append(
+            answer("e", f"q{number}", MODEL, stated, evaluation_result_id="said", **common)
+        )
     odd = [{}, {"confidence": "85"}, {"confidence": "sure"}]
     for number, metadata in enumerate(odd):
-        records.append(answer("e", f"odd {number}", MODEL, 1, evaluation_result_id="acc", metadata=metadata))
+        records.append(
+            answer("e", f"odd {number}", MODEL, 1, evaluation_result_id="acc", metadata=metadata)
+        )
     failed = {"error": "timeout", "metadata": {"confidence": "0.5"}}
     records.append(answer("e", "failed", MODEL, 1, evaluation_result_id="acc", **failed))
     return make_corpus(tmp_path_factory.mktemp("calibration"), records)
@@ -47,9 +53,17 @@ def naive(corpus: Path) -> tuple[float, float]:
     assert len(found) == 120
     error = 0.0
     for low in range(10):
-        some = [one for one in found if low / 10 <= one[0] < (low + 1) / 10 or (low == 9 and one[0] == 1)]
+        some = [
+            one
+            for one in found
+            if low / 10 <= one[0] < (low + 1) / 10 or (low == 9 and one[0] == 1)
+        ]
         if some:
-            error += len(some) / 120 * abs(fmean(value for value, _ in some) - fmean(right for _, right in some))
+            error += (
+                len(some)
+                / 120
+                * abs(fmean(value for value, _ in some) - fmean(right for _, right in some))
+            )
     return error, fmean((value - right) ** 2 for value, right in found)
 
 
@@ -68,7 +82,9 @@ def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
     text = run_here(*arguments).stdout.decode()
     assert "left out: answers without a confidence from 0 to 1" in text
     lines = run_here(*arguments, "--format", "csv").stdout.decode().splitlines()
-    assert lines[0] == "evaluation_name,metric,model_id,answers,left_out,confidence,accuracy,ece,brier"
+    assert (
+        lines[0] == "evaluation_name,metric,model_id,answers,left_out,confidence,accuracy,ece,brier"
+    )
     assert lines[1].startswith(f"e,acc,{MODEL},120,3,")
     fastrec.report(corpus, tmp_path / "report.html", confidence="said", questions=0)
     page = (tmp_path / "report.html").read_text()
@@ -78,6 +94,8 @@ def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["metadata.none", "model_id"])
 def test_a_field_without_confidences(corpus: Path, field: str) -> None:
-    with pytest.raises(NoMatchError, match=f"no answer has the field or metric '{field}' with a number from 0 to 1"):
+    with pytest.raises(
+        NoMatchError, match=f"no answer has the field or metric '{field}' with a number from 0 to 1"
+    ):
         fastrec.stats(corpus, confidence=field)
     assert run_here("report", corpus, "-o", "-", "--confidence", field).returncode == 2

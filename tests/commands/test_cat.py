@@ -1,4 +1,7 @@
-"""`fastrec cat`: matching records in order, byte for byte; parts that cannot have one are not opened."""
+"""`fastrec cat`: matching records in order, byte for byte.
+
+Parts that cannot have one are not opened.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,23 @@ from tests.running import run_command
 from tests.samples import sample, sample_of
 from tests.sizes import examples, few_of
 
-FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
+FILTERS = {
+    "evaluation": "evaluation_name",
+    "model": "model_id",
+    "sample_id": "sample_id",
+    "hash": "sample_hash",
+}
 
 
-def reference(corpus: Corpus, *, limit: int | None = None, errors: bool = False, **asked: Any) -> list[bytes]:
+def reference(
+    corpus: Corpus, *, limit: int | None = None, errors: bool = False, **asked: Any
+) -> list[bytes]:
     """The matching lines of a corpus, found with the stdlib: every line decoded, every filter checked."""
     found = []
     for line, record in zip(corpus.lines, decoded(corpus), strict=True):
         matches = all(
-            str(record[FILTERS[name]]) in (map(str, value) if isinstance(value, list) else [str(value)])
+            str(record[FILTERS[name]])
+            in (map(str, value) if isinstance(value, list) else [str(value)])
             for name, value in asked.items()
         )
         if matches and (record.get("error") or not errors):
@@ -54,7 +65,10 @@ def decoded(corpus: Corpus) -> list[dict[str, Any]]:
 
 
 def records(count: int = 240) -> list[bytes]:
-    """Few evaluations, models and questions, so that many combinations exist; ids are integers and strings."""
+    """Few evaluations, models and questions, so that many combinations exist.
+
+    Ids are integers and strings.
+    """
     made = []
     for number in range(count):
         question = number % 12
@@ -67,10 +81,20 @@ def records(count: int = 240) -> list[bytes]:
             error=("", "timeout: 3 s", None)[number % 3],
             input={"raw": f"question {question}", "reference": "42"},
             # A search by bytes alone would take these for the record's own fields.
-            metadata={"model_id": "org/0", "evaluation_name": "sums", "sample_id": 5, "error": "no", "n": number},
+            metadata={
+                "model_id": "org/0",
+                "evaluation_name": "sums",
+                "sample_id": 5,
+                "error": "no",
+                "n": number,
+            },
         )
         if number % 2:
-            record["zz"] = {"a": {}, "error": "inner", "text": '"model_id":"org/1","evaluation_name":"z"},"error":"x"'}
+            record["zz"] = {
+                "a": {},
+                "error": "inner",
+                "text": '"model_id":"org/1","evaluation_name":"z"},"error":"x"',
+            }
         made.append(json.dumps(record).encode())
     return made
 
@@ -80,7 +104,9 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A corpus of many small parts, in the default sort order and in others; read only."""
     directory = tmp_path_factory.mktemp("cat")
     write(directory / "a.jsonl", records())
-    found = normalized(directory / "a.jsonl", directory / "corpus", part_size=20_000, sort_by=request.param)
+    found = normalized(
+        directory / "a.jsonl", directory / "corpus", part_size=20_000, sort_by=request.param
+    )
     assert len(found.parts) > 5
     return found
 
@@ -143,27 +169,44 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
             "model": one_or_several(["org/0", "org/1", "org/4", "org", "org/9"]),
             "sample_id": one_or_several([0, 5, "5", 11, "11", 12, "05", "-0", "5.0", -5]),
             "hash": one_or_several(
-                [fastrec.sample_hash(f"question {number}", "42") for number in (0, 3, 11, 99)] + ["0", "f" * 64]
+                [fastrec.sample_hash(f"question {number}", "42") for number in (0, 3, 11, 99)]
+                + ["0", "f" * 64]
             ),
             "errors": st.booleans(),
             "limit": st.integers(1, 40),
         },
     )
 )
-def test_any_filters_agree_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any]) -> None:
+def test_any_filters_agree_with_decoding_every_record(
+    corpus: Corpus, asked: dict[str, Any]
+) -> None:
     """For any combination of filters, with one value or several, and every sort order."""
     assert list(fastrec.cat(corpus.path, **asked)) == reference(corpus, **asked)
 
 
 def test_a_repeated_option_means_any_of_its_values(plain: Corpus) -> None:
     """The last one does not replace the others."""
-    arguments = ["--model", "org/0", "--model", "org/3", "--evaluation", "z", "--evaluation", "sums"]
+    arguments = [
+        "--model",
+        "org/0",
+        "--model",
+        "org/3",
+        "--evaluation",
+        "z",
+        "--evaluation",
+        "sums",
+    ]
     asked = {"model": ["org/0", "org/3"], "evaluation": ["z", "sums"]}
     done = invoke(plain.path, *arguments)
     assert done.stdout_bytes.splitlines() == reference(plain, **asked)
-    assert {record["model_id"] for record in map(json.loads, done.stdout_bytes.splitlines())} == {"org/0", "org/3"}
+    assert {record["model_id"] for record in map(json.loads, done.stdout_bytes.splitlines())} == {
+        "org/0",
+        "org/3",
+    }
     arguments = ["--sample-id", "5", "--sample-id", "6"]
-    assert invoke(plain.path, *arguments).stdout_bytes.splitlines() == reference(plain, sample_id=[5, 6])
+    assert invoke(plain.path, *arguments).stdout_bytes.splitlines() == reference(
+        plain, sample_id=[5, 6]
+    )
 
 
 @pytest.mark.each_value
@@ -177,7 +220,14 @@ def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpu
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(
-    "asked", [{"model": "org/1"}, {"sample_id": 5, "limit": 7}, {"errors": True}, {"model": "x"}, {"limit": 3}]
+    "asked",
+    [
+        {"model": "org/1"},
+        {"sample_id": 5, "limit": 7},
+        {"errors": True},
+        {"model": "x"},
+        {"limit": 3},
+    ],
 )
 def test_a_pool_prints_the_same_in_the_same_order(
     corpus: Corpus, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -196,7 +246,9 @@ def test_every_value_of_generated_records_is_found(tmp_path: Path) -> None:
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000)
     for name, field in FILTERS.items():
         for value in sorted({str(record[field]) for record in decoded(corpus)})[:25]:
-            assert list(fastrec.cat(corpus.path, **{name: value})) == reference(corpus, **{name: value})
+            assert list(fastrec.cat(corpus.path, **{name: value})) == reference(
+                corpus, **{name: value}
+            )
     assert list(fastrec.cat(corpus.path, errors=True)) == reference(corpus, errors=True)
 
 
@@ -216,7 +268,10 @@ def test_a_sample_id_matches_the_integer_and_the_string(tmp_path: Path) -> None:
     ids = [5, "5", "05", 10**30, str(10**30), -5, "-5", huge]
     write(tmp_path / "a.jsonl", [json.dumps(sample(sample_id=each)).encode() for each in ids])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
-    counts = [len(list(fastrec.cat(corpus.path, sample_id=each))) for each in ("5", "05", str(10**30), "-5", "6")]
+    counts = [
+        len(list(fastrec.cat(corpus.path, sample_id=each)))
+        for each in ("5", "05", str(10**30), "-5", "6")
+    ]
     assert counts == [2, 1, 2, 2, 0]
     assert len(list(fastrec.cat(corpus.path, evaluation="arithmetic"))) == len(ids)
 
@@ -224,7 +279,9 @@ def test_a_sample_id_matches_the_integer_and_the_string(tmp_path: Path) -> None:
 # Which parts are read
 
 
-def test_only_parts_that_may_match_are_opened(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_parts_that_may_match_are_opened(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first and last keys in the manifest decide, in every sort order."""
     order = corpus.manifest["sort_fields"]
     names = opened(monkeypatch)
@@ -232,11 +289,15 @@ def test_only_parts_that_may_match_are_opened(corpus: Corpus, monkeypatch: pytes
         for part, text in zip(corpus.parts, corpus.texts, strict=True):
             value = json.loads(text.split(b"\n")[0])[order[0]]
             names.clear()
-            assert list(fastrec.cat(corpus.path, **{name: value})) == reference(corpus, **{name: value})
+            assert list(fastrec.cat(corpus.path, **{name: value})) == reference(
+                corpus, **{name: value}
+            )
             holding = {
                 part.name
                 for part, text in zip(corpus.parts, corpus.texts, strict=True)
-                if any(str(json.loads(line)[order[0]]) == str(value) for line in text.split(b"\n")[:-1])
+                if any(
+                    str(json.loads(line)[order[0]]) == str(value) for line in text.split(b"\n")[:-1]
+                )
             }
             assert part.name in names
             # An id may be an integer or a string, so it has two positions in the sort order.
@@ -244,10 +305,14 @@ def test_only_parts_that_may_match_are_opened(corpus: Corpus, monkeypatch: pytes
             assert len(names) < len(corpus.parts)
 
 
-def test_nothing_is_opened_if_no_part_can_match(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_opened_if_no_part_can_match(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The value of the first sort field is after all parts."""
     names = opened(monkeypatch)
-    name = next(name for name, field in FILTERS.items() if field == corpus.manifest["sort_fields"][0])
+    name = next(
+        name for name, field in FILTERS.items() if field == corpus.manifest["sort_fields"][0]
+    )
     assert list(fastrec.cat(corpus.path, **{name: "\U0010ffff"})) == []
     assert names == []
 
@@ -255,7 +320,9 @@ def test_nothing_is_opened_if_no_part_can_match(corpus: Corpus, monkeypatch: pyt
 def test_reading_stops_where_no_match_can_follow(tmp_path: Path) -> None:
     """Damage after the last match is not noticed."""
     texts = [
-        json.dumps(sample(evaluation_name=name, sample_id=n, error="x" * 9_999)) for name in "ab" for n in range(200)
+        json.dumps(sample(evaluation_name=name, sample_id=n, error="x" * 9_999))
+        for name in "ab"
+        for n in range(200)
     ]
     write(tmp_path / "a.jsonl", [text.encode() for text in texts])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
@@ -276,16 +343,23 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
     assert names == [corpus.parts[0].name]
 
 
-positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
+positions = st.tuples(
+    st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)
+)
 
 
 @settings(max_examples=examples(24, 900))
 @given(
     ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
-    fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),
+    fixed=st.dictionaries(
+        st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3
+    ),
 )
 def test_no_range_with_a_match_is_left_out(ends: list[Any], fixed: dict[int, list[int]]) -> None:
-    """If a position between two others matches, they overlap; with filters on leading fields, only then."""
+    """If a position between two others matches, they overlap.
+
+    With filters on leading fields, only then.
+    """
     allowed = [fixed.get(depth) for depth in range(5)]
     between = [key for key in itertools.product(range(3), repeat=5) if ends[0] <= key <= ends[1]]
     matches = any(all(key[depth] in values for depth, values in fixed.items()) for key in between)
@@ -319,7 +393,10 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
     assert found(Selection(model=("org/1",)), line) == [line]
     assert found(Selection(model=("org/0",)), line) == []
     assert found(Selection(evaluation=("z",)), line) == []
-    silent = fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal + b"\n"
+    silent = (
+        fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal
+        + b"\n"
+    )
     assert b'"error":"inner"' in silent
     assert found(Selection(errors=True), silent) == []
 
@@ -346,7 +423,9 @@ def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
 
 def test_the_corpus_has_its_sort_order(corpus: Corpus) -> None:
     """The lines that these tests compare with are sorted as the manifest says."""
-    assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, corpus.manifest["sort_fields"]))
+    assert corpus.lines == sorted(
+        corpus.lines, key=lambda line: sort_position(line, corpus.manifest["sort_fields"])
+    )
 
 
 # Bad input
@@ -359,7 +438,9 @@ def test_wrong_usage_is_exit_code_2(plain: Corpus, tmp_path: Path) -> None:
     assert b"none is not a corpus: there is no such directory" in done.stderr
     done = run(tmp_path)
     assert done.returncode == 2
-    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
+    assert done.stderr.decode().startswith(
+        f"error: {tmp_path} is not a corpus: it holds no manifest.json\n"
+    )
     for options, message in (
         (["--limit", "0"], b"--limit"),
         (["--limit", "ten"], b"--limit"),
@@ -420,13 +501,22 @@ def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:
-    """Another size is always an error; a line that is not in normal form is one if it is decoded."""
+    """Another size is always an error.
+
+    A line that is not in normal form is one if it is decoded.
+    """
     write(tmp_path / "a.jsonl", records(12))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
-    for text in (b"".join(line + b"\n" for line in corpus.lines[:-1]), corpus.text[:-5], corpus.text * 2):
+    for text in (
+        b"".join(line + b"\n" for line in corpus.lines[:-1]),
+        corpus.text[:-5],
+        corpus.text * 2,
+    ):
         corpus.parts[0].write_bytes(text)
         for asked in ({}, {"evaluation": "sums"}, {"model": "org/1"}):
-            with pytest.raises(CorpusError, match=rf"has {len(text):,} bytes of text, but the manifest says"):
+            with pytest.raises(
+                CorpusError, match=rf"has {len(text):,} bytes of text, but the manifest says"
+            ):
                 list(fastrec.cat(corpus.path, **asked))
     corpus.parts[0].write_bytes(b'{"a": 1}\n' + b"\n" * (len(corpus.text) - 9))
     with pytest.raises(CorpusError, match="line that is not a record in normal form"):
@@ -471,7 +561,9 @@ def test_no_match_of_a_metric_names_the_metrics(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [json.dumps(one).encode() for one in made])
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     done = invoke(tmp_path / "corpus", "--metric", "no such")
-    assert done.stderr == "note: no record matches; evaluations in this corpus: e; metrics: acc, f1\n"
+    assert (
+        done.stderr == "note: no record matches; evaluations in this corpus: e; metrics: acc, f1\n"
+    )
 
 
 def test_an_empty_corpus_has_no_lines(tmp_path: Path) -> None:

@@ -42,13 +42,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def expected(corpus: Corpus, lines: list[bytes]) -> list[bytes]:
-    """The lines of `cat --source`, given those of `cat`; `normalized` has checked the sources by brute force."""
+    """The lines of `cat --source`, given those of `cat`.
+
+    `normalized` has checked the sources by brute force.
+    """
     sources = dict(zip(corpus.lines, corpus.sources, strict=True))
     begin = '{"source":%s,"line":%d,"record":'
     found = []
     for line in lines:
         source, number = sources[line]
-        found.append((begin % (json.dumps(source, ensure_ascii=False), number)).encode() + line + b"}")
+        found.append(
+            (begin % (json.dumps(source, ensure_ascii=False), number)).encode() + line + b"}"
+        )
     return found
 
 
@@ -76,7 +81,9 @@ def test_each_record_has_its_source(corpus: Corpus, choice: dict[str, Any]) -> N
 
 @settings(max_examples=examples(7, 80), deadline=None)
 @given(st.sampled_from(CHOICES), st.integers(1, 9_000), st.sampled_from([1, 1, 1, 2]))
-def test_sources_do_not_depend_on_buffers(corpus: Corpus, choice: dict[str, Any], size: int, jobs: int) -> None:
+def test_sources_do_not_depend_on_buffers(
+    corpus: Corpus, choice: dict[str, Any], size: int, jobs: int
+) -> None:
     """Nor on the number of processes."""
     limits = Limits(skim_bytes=size, small_input=0 if jobs > 1 else Limits().small_input)
     with use_limits(limits):
@@ -86,7 +93,8 @@ def test_sources_do_not_depend_on_buffers(corpus: Corpus, choice: dict[str, Any]
 
 def test_some_sources_of_a_part_can_be_read(corpus: Corpus) -> None:
     """By the numbers of the records."""
-    part, found = read_manifest(corpus.path).parts[0], [Source(*source) for source in corpus.sources]
+    part = read_manifest(corpus.path).parts[0]
+    found = [Source(*source) for source in corpus.sources]
     directory = str(corpus.path)
     assert list(read_sources(directory, part)) == found[: part.records]
     assert list(read_sources(directory, part, range(2, 5))) == found[2:5]
@@ -101,12 +109,16 @@ def test_some_sources_of_a_part_can_be_read(corpus: Corpus) -> None:
 
 def test_answers_have_their_sources(corpus: Corpus) -> None:
     """Those of all models, or of some."""
-    known = {line: Source(*source) for line, source in zip(corpus.lines, corpus.sources, strict=True)}
+    known = {
+        line: Source(*source) for line, source in zip(corpus.lines, corpus.sources, strict=True)
+    }
     index = open_index(corpus.path)
     answers = [
         answer
         for scope in index.scopes
-        for row in index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=99).rows
+        for row in index.page(
+            Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=99
+        ).rows
         for models in ((), scope.models[1:2])
         for answer in index.answers(row, models)
     ]
@@ -124,7 +136,10 @@ def test_answers_of_other_corpora_have_none(corpus: Corpus, tmp_path: Path) -> N
 
 
 def test_a_corpus_without_sources_says_how_to_get_them(corpus: Corpus, tmp_path: Path) -> None:
-    """Before anything is printed. A corpus made from one with sources has none of its own either."""
+    """Before anything is printed.
+
+    A corpus made from one with sources has none of its own either.
+    """
     summary = fastrec.normalize(corpus.path, tmp_path / "corpus")
     assert summary.line_counts.lines == len(corpus.lines)  # its sources were not read as shards
     with pytest.raises(UsageError, match="normalize --track-sources"):
@@ -141,9 +156,17 @@ def cut(path: Path) -> None:
 DAMAGE = {
     "missing": (Path.unlink, CorpusError, "is missing"),
     "cut": (cut, ShardError, "truncated|ends"),
-    "not compressed": (lambda path: path.write_bytes(b'{"source":"a","line":1}\n'), FastrecError, "fewer lines|zst"),
+    "not compressed": (
+        lambda path: path.write_bytes(b'{"source":"a","line":1}\n'),
+        FastrecError,
+        "fewer lines|zst",
+    ),
     "empty": (lambda path: path.write_bytes(b""), FastrecError, "fewer lines|empty"),
-    "nonsense": (lambda path: path.write_bytes(b"nonsense\n" * 400), FastrecError, "not the source|zst"),
+    "nonsense": (
+        lambda path: path.write_bytes(b"nonsense\n" * 400),
+        FastrecError,
+        "not the source|zst",
+    ),
 }
 
 

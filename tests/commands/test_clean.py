@@ -37,12 +37,16 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def interrupt(output: str = "out", stage: str = "sort", **options: Any) -> None:
     """Interrupt a run that has finished a task."""
     with pytest.raises(KeyboardInterrupt):
-        use_limits(A_TASK_EACH)(run)(["in"], output, Options(overwrite=True, **options), progress=StopAfter(1, stage))
+        use_limits(A_TASK_EACH)(run)(
+            ["in"], output, Options(overwrite=True, **options), progress=StopAfter(1, stage)
+        )
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     done = run_here("clean", *arguments, environment=environment)
-    return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        arguments, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 def contents(directory: str) -> dict[str, bytes]:
@@ -58,11 +62,16 @@ def test_work_of_an_interrupted_run(stage: str, is_there: bool) -> None:
         normalized("in", Path("out"))
         before = contents("out")
     interrupt(stage=stage)
-    left = {path.name: [file for file in path.rglob("*") if file.is_file()] for path in Path().glob(".out*")}
+    left = {
+        path.name: [file for file in path.rglob("*") if file.is_file()]
+        for path in Path().glob(".out*")
+    }
     assert set(left) == {".out.fastrec-work", ".out.fastrec-new"}
     found = fastrec.clean("out", dry_run=True)
     assert found.dry_run
-    assert {Path(one.path).name: one.files for one in found.removed} == {name: len(left[name]) for name in left}
+    assert {Path(one.path).name: one.files for one in found.removed} == {
+        name: len(left[name]) for name in left
+    }
     assert found.bytes == sum(file.stat().st_size for files in left.values() for file in files) > 0
     removed = fastrec.clean("out")
     assert (removed.removed, removed.bytes, removed.dry_run) == (found.removed, found.bytes, False)
@@ -133,7 +142,10 @@ def test_a_work_directory_in_a_store() -> None:
     pytest.importorskip("fsspec")
     interrupt(work_dir="memory://cleaned/work")
     found = fastrec.clean("out", work_dir="memory://cleaned/work").removed
-    assert [one.path.partition(":")[0] for one in found] == [str(Path(".out.fastrec-new").resolve()), "memory"]
+    assert [one.path.partition(":")[0] for one in found] == [
+        str(Path(".out.fastrec-new").resolve()),
+        "memory",
+    ]
     assert found[1].files > 1
     assert found[1].bytes > 1_000
     assert fastrec.clean("out", work_dir="memory://cleaned/work").removed == []
@@ -147,7 +159,10 @@ def test_a_run_is_not_disturbed() -> None:
         for arguments in (["out"], ["out", "--dry-run"]):
             done = command(*arguments)
             assert done.returncode == 3
-            assert f"{Path('out').resolve()} is being written by another run, process {os.getpid()}" in done.stderr
+            assert (
+                f"{Path('out').resolve()} is being written by another run, process {os.getpid()}"
+                in done.stderr
+            )
         with pytest.raises(LockedError):
             fastrec.clean("out")
     assert sorted(map(str, Path().rglob("*"))) == before

@@ -32,12 +32,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 better = 0.7 if model == A else 0.4
                 error = {"error": "timeout"} if rng.random() < 0.1 else {}
                 if rng.random() < 0.9:
-                    yield answer("binary", f"question {number}", model, int(rng.random() < better), **error)
+                    yield answer(
+                        "binary", f"question {number}", model, int(rng.random() < better), **error
+                    )
                 for trial in "12":
                     score = int(rng.random() < better)
-                    yield answer("repeats", f"question {number}", model, score, metadata={"trial": trial})
+                    yield answer(
+                        "repeats", f"question {number}", model, score, metadata={"trial": trial}
+                    )
                 score = round(rng.random() * better, 2)
-                yield answer("graded", f"question {number}", model, score, evaluation_result_id="f1")
+                yield answer(
+                    "graded", f"question {number}", model, score, evaluation_result_id="f1"
+                )
         yield answer("alone", "only A has answered", A, 1)
         yield answer("errors", "both have failed", A, 1, error="x")
         yield answer("errors", "both have failed", B, 1, error="x")
@@ -66,7 +72,8 @@ def scope_of(corpus: Path, evaluation: str, **options: Any) -> ComparedEvaluatio
 
 @pytest.mark.parametrize("evaluation", ["binary", "repeats", "graded"])
 def test_the_counts_are_those_of_a_naive_count(corpus: Path, evaluation: str) -> None:
-    found, pairs = scope_of(corpus, evaluation), pairs_of(corpus, evaluation).values()
+    found = scope_of(corpus, evaluation)
+    pairs = pairs_of(corpus, evaluation).values()
     assert found.graded is (evaluation == "graded")
     assert found.questions == len(pairs)
     assert found.wins == sum(a > b for a, b in pairs)
@@ -78,21 +85,27 @@ def test_the_counts_are_those_of_a_naive_count(corpus: Path, evaluation: str) ->
 
 
 def test_questions_of_one_model_are_counted(corpus: Path) -> None:
-    each = [values(records, graded=False) for (name, _, _), records in group(corpus).items() if name == "binary"]
+    each = [
+        values(records, graded=False)
+        for (name, _, _), records in group(corpus).items()
+        if name == "binary"
+    ]
     found = scope_of(corpus, "binary")
     assert found.only_a == sum(A in one and B not in one for one in each) > 0
     assert found.only_b == sum(B in one and A not in one for one in each) > 0
 
 
 def test_the_p_values_are_those_of_scipy(corpus: Path) -> None:
-    stats, numpy = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
+    stats = pytest.importorskip("scipy.stats")
+    numpy = pytest.importorskip("numpy")
     found = fastrec.compare(corpus, A, B)
     by_name = {one.evaluation_name: one for one in found.evaluations}
     binary = by_name["binary"]
     expected = stats.binomtest(binary.wins, binary.wins + binary.losses).pvalue
     assert (binary.test, binary.p) == ("mcnemar", pytest.approx(expected))
     for name in ("repeats", "graded"):
-        one, pairs = by_name[name], pairs_of(corpus, name).values()
+        one = by_name[name]
+        pairs = pairs_of(corpus, name).values()
         differences = [a - b for a, b in pairs]
         assert (one.test, one.p) == ("t", pytest.approx(stats.ttest_1samp(differences, 0).pvalue))
         signs = numpy.random.default_rng(1).choice([-1, 1], (50_000, len(differences)))
@@ -121,7 +134,9 @@ def test_means_of_several_scores_are_exact(tmp_path: Path) -> None:
         answer("e", f"q{number}", model, score, metadata={"trial": str(trial)})
         for number in range(6)
         for model, better in ((A, True), (B, False))
-        for trial, score in enumerate(((0.5, 0.9) if better else (0, 0.1)) if number < 4 else (0.1, 0.2)[::-1])
+        for trial, score in enumerate(
+            ((0.5, 0.9) if better else (0, 0.1)) if number < 4 else (0.1, 0.2)[::-1]
+        )
         for score in [score if number < 4 or better else (0, 0.3)[trial]]
     ]
     found = scope_of(make_corpus(tmp_path, records), "e")
@@ -130,7 +145,10 @@ def test_means_of_several_scores_are_exact(tmp_path: Path) -> None:
 
 
 def test_examples_are_those_on_which_the_others_agree(tmp_path: Path) -> None:
-    """Questions that A wins and questions that B wins take turns; each time, the one with the clearest majority."""
+    """Questions that A wins and questions that B wins take turns.
+
+    Each time, the one with the clearest majority.
+    """
     rows = {  # A, B, then four others
         "A, others half": (1, 0, 1, 1, 0, 0),
         "A, others wrong": (1, 0, 0, 0, 0, 0),
@@ -142,16 +160,31 @@ def test_examples_are_those_on_which_the_others_agree(tmp_path: Path) -> None:
     models = [A, B, *(f"other/{number}" for number in range(4))]
     corpus = make_corpus(
         tmp_path,
-        [answer("e", asked, model, one) for asked, row in rows.items() for model, one in zip(models, row, strict=True)],
+        [
+            answer("e", asked, model, one)
+            for asked, row in rows.items()
+            for model, one in zip(models, row, strict=True)
+        ],
     )
     found = scope_of(corpus, "e", examples=9)
-    order = ["A, others wrong", "B, others right", "A, others mostly right", "B, others half", "A, others half"]
+    order = [
+        "A, others wrong",
+        "B, others right",
+        "A, others mostly right",
+        "B, others half",
+        "A, others half",
+    ]
     assert [one.question.question for one in found.examples] == order
     assert [(one.a, one.b, one.others, one.others_value) for one in found.examples[:3]] == [
         (1, 0, 4, 0), (0, 1, 4, 1), (1, 0, 4, 0.75),
     ]  # fmt: skip
-    assert [one.question.question for one in scope_of(corpus, "e", examples=2).examples] == order[:2]
-    assert {one.model_id for example in found.examples for one in example.question.answers} == {A, B}
+    assert [one.question.question for one in scope_of(corpus, "e", examples=2).examples] == order[
+        :2
+    ]
+    assert {one.model_id for example in found.examples for one in example.question.answers} == {
+        A,
+        B,
+    }
     only = scope_of(corpus, "e", examples=1, model="other/[03]").examples[0]
     assert (only.question.question, only.others, only.others_value) == ("A, others wrong", 2, 0)
 
@@ -169,7 +202,13 @@ def test_without_common_questions_there_is_no_p_value(corpus: Path) -> None:
     found = fastrec.compare(corpus, A, B, evaluation=["alone", "errors"])
     assert [(one.evaluation_name, one.missing) for one in found.uncompared] == [("alone", [B])]
     (errors,) = found.evaluations
-    assert (errors.questions, errors.p, errors.p_adjusted, errors.a, errors.examples) == (0, None, None, None, [])
+    assert (errors.questions, errors.p, errors.p_adjusted, errors.a, errors.examples) == (
+        0,
+        None,
+        None,
+        None,
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +229,10 @@ def test_the_text(tmp_path: Path) -> None:
     """A small corpus, in full; hostile names cannot control a terminal."""
     hostile = "org/\x1b[31mb\u202e"
     records = [answer("sums", f"{number} + 1?", "org/a", 1, sample_id=number) for number in "123"]
-    records += [answer("sums", f"{number} + 1?", hostile, int(number == "1"), sample_id=number) for number in "123"]
+    records += [
+        answer("sums", f"{number} + 1?", hostile, int(number == "1"), sample_id=number)
+        for number in "123"
+    ]
     corpus = make_corpus(tmp_path, [*records, answer("talk", "hi", "org/a", 1)])
     lines = run(corpus, "*a", hostile, "--examples", "1").stdout.decode().splitlines()
     assert lines[:9] == [
@@ -200,7 +242,10 @@ def test_the_text(tmp_path: Path) -> None:
         "  evaluation  questions       A      B  points  wins  losses  ties       p  adjusted p",
         "  sums                3  100.0%  33.3%  +66.67     2       0     1  0.5000      0.5000",
         "  p: exact McNemar test; wins: A is better",
-        "  sums: detects no difference with 80% power at p < 0.05; to detect 66.7 takes 11 questions",
+        (
+            "  sums: detects no difference with 80% power at p < 0.05; to detect 66.7 takes 11 "
+            "questions"
+        ),
         "  not compared: 1 evaluation without records of both models: talk",
         "",
     ]
@@ -224,5 +269,10 @@ def test_json(corpus: Path) -> None:
     done = run(corpus, A, B, "--format", "json", "--examples", "1")
     found = json.loads(done.stdout)
     assert (done.returncode, found["a"], found["b"]) == (0, A, B)
-    assert [one["evaluation_name"] for one in found["evaluations"]] == ["binary", "errors", "graded", "repeats"]
+    assert [one["evaluation_name"] for one in found["evaluations"]] == [
+        "binary",
+        "errors",
+        "graded",
+        "repeats",
+    ]
     assert [len(one["examples"]) for one in found["evaluations"]] == [1, 0, 1, 1]

@@ -34,21 +34,23 @@ from tests.strategies import free, records
 
 MANY = 10**6
 
-# Few names, so that many records have the same key, and nested copies of the keys that lines are split at.
+# Few names, so that many records have the same key, and nested copies of the keys that lines are
+# split at.
 DECOYS = {
     "answer_attribution": [{"evaluation": {"score": 1, "is_correct": True}}],
     "model_id": "x",
     "evaluation_id": "y",
 }
 UNKNOWN = st.dictionaries(
-    st.sampled_from(["zz", "a b", "é", "model_id2"]), st.sampled_from([1, 1.0, True, None, [DECOYS]])
+    st.sampled_from(["zz", "a b", "é", "model_id2"]),
+    st.sampled_from([1, 1.0, True, None, [DECOYS]]),
 )
 
 
 def _record(name: str, model: str, sample_id: Any, run: str, raw: str) -> dict[str, Any]:
-    return sample(evaluation_name=name, model_id=model, sample_id=sample_id, evaluation_id=run, error=None) | {
-        "input": {"raw": raw, "reference": ""}
-    }
+    return sample(
+        evaluation_name=name, model_id=model, sample_id=sample_id, evaluation_id=run, error=None
+    ) | {"input": {"raw": raw, "reference": ""}}
 
 
 plain_records = st.builds(
@@ -82,7 +84,8 @@ EDITS = st.one_of(
     st.tuples(st.just("output.zz"), free),
     st.tuples(st.just("performance.latency_ms"), st.sampled_from([1, 1.0, 2, None])),
     st.tuples(
-        st.just("metadata"), st.sampled_from([{}, DECOYS, {"a": DECOYS}, {"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}])
+        st.just("metadata"),
+        st.sampled_from([{}, DECOYS, {"a": DECOYS}, {"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}]),
     ),
     st.tuples(st.just("answer_attribution"), st.sampled_from([[]])),
     st.tuples(st.just("schema_version"), st.sampled_from(["instance_level_eval_0.2.0", "other"])),
@@ -99,7 +102,9 @@ def edited(draw: Any, base: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
             version = copied(record)
             for path, value in draw(
-                st.sampled_from([0, 0, 1, 3]).flatmap(lambda n: st.lists(EDITS, min_size=n, max_size=n))
+                st.sampled_from([0, 0, 1, 3]).flatmap(
+                    lambda n: st.lists(EDITS, min_size=n, max_size=n)
+                )
             ):
                 _set(version, path, value)
             result.append(version)
@@ -119,7 +124,10 @@ CHOICES = [
     ((), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")),
     (("model_id",), BY),
     (("sample_id",), BY),
-    (("evaluation_id", "sample_id"), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")),
+    (
+        ("evaluation_id", "sample_id"),
+        ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id"),
+    ),
     (("evaluation_name", "model_id", "sample_id"), ("evaluation_name", "model_id", "sample_id")),
     (("evaluation_name", "model_id", "sample_id"), BY),
 ]
@@ -127,10 +135,16 @@ CHOICES = [
 
 @settings(max_examples=examples(8, 140))
 @given(
-    nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
+    nights(),
+    st.sampled_from(CHOICES),
+    st.sampled_from([7, 900, 5_000, 1 << 18]),
+    st.sampled_from([1 << 10, 1 << 14]),
 )
 def test_the_result_agrees_with_loading_both_corpora(
-    both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int, part_size: int
+    both: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    choice: Any,
+    block_bytes: int,
+    part_size: int,
 ) -> None:
     """Counts, fields, accuracies and p-values agree with the stdlib, whatever the sort order and the ranges."""
     order, by = choice
@@ -159,7 +173,17 @@ LATER_CHOICES = [
         ("evaluation_name", "model_id", "sample_id"),
     ),
     (("evaluation_name", "model_id", "sample_id"), BY),
-    ((), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "evaluation_result_id")),
+    (
+        (),
+        (
+            "evaluation_name",
+            "sample_hash",
+            "model_id",
+            "evaluation_id",
+            "sample_id",
+            "evaluation_result_id",
+        ),
+    ),
 ]
 
 
@@ -184,7 +208,9 @@ def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str,
         [
             later(record, metric)
             for record in records
-            for metric in draw(st.sampled_from([metrics, metrics, metrics, metrics[:1], [draw(METRICS)]]))
+            for metric in draw(
+                st.sampled_from([metrics, metrics, metrics, metrics[:1], [draw(METRICS)]])
+            )
         ]
         for records in draw(nights())
     )
@@ -220,7 +246,9 @@ def check_totals(difference: Difference) -> None:
     assert difference.old.records == pairs + counts.removed + counts.repeats_old
     assert difference.new.records == pairs + counts.added + counts.repeats_new
     for name in counts.__struct_fields__:
-        assert getattr(counts, name) == sum(getattr(model.counts, name) for model in difference.models)
+        assert getattr(counts, name) == sum(
+            getattr(model.counts, name) for model in difference.models
+        )
     for kind in ("added", "removed", "changed"):
         assert len(getattr(difference.examples, kind)) == getattr(counts, kind)
     for model in difference.models:
@@ -231,7 +259,9 @@ def check_totals(difference: Difference) -> None:
 
 @settings(max_examples=examples(8, 240))
 @given(records, records)
-def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_the_fields_of_two_records_that_differ_are_found(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
     paths = compare_lines(*lines)
@@ -255,10 +285,16 @@ def records_of(models: str = "mn", samples: int = 40, **changes: Any) -> list[di
     ]
 
 
-def worsened(records: list[dict[str, Any]], count: int, model: str = "org/m") -> list[dict[str, Any]]:
+def worsened(
+    records: list[dict[str, Any]], count: int, model: str = "org/m"
+) -> list[dict[str, Any]]:
     """The same a night later; `count` right answers of a model are wrong now."""
     later = copied(records)
-    right = [record for record in later if record["model_id"] == model and record["evaluation"]["is_correct"]]
+    right = [
+        record
+        for record in later
+        if record["model_id"] == model and record["evaluation"]["is_correct"]
+    ]
     for record in right[:count]:
         record["evaluation"] = {"score": 0.0, "is_correct": False}
     for record in later:
@@ -301,7 +337,9 @@ def test_parts_with_the_same_text_are_not_read(old: Path) -> None:
     difference = diff(old, old)
     assert difference.counts.unchanged == difference.old.records == 80
     assert difference.parts_skipped == len(list(old.glob("part-*.jsonl*")))
-    assert [model.old_accuracy for model in difference.models] == [model.new_accuracy for model in difference.models]
+    assert [model.old_accuracy for model in difference.models] == [
+        model.new_accuracy for model in difference.models
+    ]
 
 
 def test_examples_are_bounded_and_counted(old: Path, new: Path) -> None:
@@ -326,15 +364,22 @@ def test_fields_beyond_the_limit_are_counted_together(old: Path, tmp_path: Path)
     limits = Limits(diff_fields=3, diff_range_records=10**9)
     later = [record | {f"key{number}": 1} for number, record in enumerate(records_of())]
     fields = use_limits(limits)(diff)(old, corpus_of(later, tmp_path / "later")).fields
-    assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [(OTHER_FIELDS, 77)]
+    assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [
+        (OTHER_FIELDS, 77)
+    ]
     assert len(fields) == 4
 
 
-def trials(verdicts: str, run: str = "r", question: int = 0, **changes: Any) -> list[dict[str, Any]]:
+def trials(
+    verdicts: str, run: str = "r", question: int = 0, **changes: Any
+) -> list[dict[str, Any]]:
     """Records of one identity: a right answer for each `+`, a wrong one for each `-`, and an error for each `!`."""
     return [
         sample(model_id="org/m", sample_id=question, evaluation_id=run, **changes)
-        | {"input": {"raw": f"question {question}", "reference": "42"}, "error": "timeout" if verdict == "!" else None}
+        | {
+            "input": {"raw": f"question {question}", "reference": "42"},
+            "error": "timeout" if verdict == "!" else None,
+        }
         | {"output": {"raw": f"trial {number} of {run}"}}
         | {"evaluation": {"score": float(verdict == "+"), "is_correct": verdict == "+"}}
         for number, verdict in enumerate(verdicts)
@@ -344,7 +389,11 @@ def trials(verdicts: str, run: str = "r", question: int = 0, **changes: Any) -> 
 def nights_of(folder: Path, *questions: tuple[str, str]) -> tuple[Path, Path]:
     """Two corpora; for each question, the trials in the old one and in the new one."""
     olds, news = (
-        [record for number, both in enumerate(questions) for record in trials(both[side], run, number)]
+        [
+            record
+            for number, both in enumerate(questions)
+            for record in trials(both[side], run, number)
+        ]
         for side, run in enumerate(("old", "new"))
     )
     return corpus_of(olds, folder / "old"), corpus_of(news, folder / "new")
@@ -352,11 +401,16 @@ def nights_of(folder: Path, *questions: tuple[str, str]) -> tuple[Path, Path]:
 
 def test_repeats_are_compared_by_the_mean_of_their_question(tmp_path: Path) -> None:
     """Four trials of each question with new outputs: no pairs, but the loss is found, and significant."""
-    pair = nights_of(tmp_path, *[("+++-", "++--")] * 5, *[("++--", "+---")] * 2, ("----", "----"), ("+", "+"))
+    pair = nights_of(
+        tmp_path, *[("+++-", "++--")] * 5, *[("++--", "+---")] * 2, ("----", "----"), ("+", "+")
+    )
     difference = diff(*pair, fail_on=0.5)
     model = difference.models[0]
     assert (difference.counts.repeats_old, difference.counts.repeats_new) == (32, 32)
-    assert (model.counts.unchanged + model.counts.changed, len(difference.examples.repeats)) == (1, 8)
+    assert (model.counts.unchanged + model.counts.changed, len(difference.examples.repeats)) == (
+        1,
+        8,
+    )
     assert (model.questions, model.worse, model.better) == (9, 7, 0)
     assert model.old_accuracy == pytest.approx((5 * 0.75 + 2 * 0.5 + 1) / 9)
     assert model.points == pytest.approx(100 * -7 * 0.25 / 9)
@@ -372,11 +426,16 @@ def test_a_corpus_with_another_number_of_repeats_is_compared(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("skim_bytes", [900, 1 << 18])
-def test_an_equal_record_counts_in_the_mean_of_its_question(tmp_path: Path, skim_bytes: int) -> None:
+def test_an_equal_record_counts_in_the_mean_of_its_question(
+    tmp_path: Path, skim_bytes: int
+) -> None:
     """Also if it is in a part that is the same in both corpora, or in another buffer than its repeats."""
     other = trials("+" * 9, evaluation_name="an earlier evaluation")
     common = [record for number in range(3) for record in trials("+" * 7, question=number)]
-    nights = {"old": [*other, *common, *trials("+++", "s", 1)], "new": [*other, *common, *trials("--", "s", 1)]}
+    nights = {
+        "old": [*other, *common, *trials("+++", "s", 1)],
+        "new": [*other, *common, *trials("--", "s", 1)],
+    }
     pair = [corpus_of(records, tmp_path / name) for name, records in nights.items()]
     difference = use_limits(Limits(skim_bytes=skim_bytes))(diff)(*pair)
     model = difference.models[1]
@@ -393,18 +452,30 @@ def test_repeats_of_the_same_run_are_paired(tmp_path: Path) -> None:
         for name, verdict in (("old", "+"), ("new", "-"))
     ]
     difference = diff(*pair)
-    assert (difference.counts.unchanged, difference.counts.changed, difference.counts.repeats_old) == (1, 1, 0)
+    assert (
+        difference.counts.unchanged,
+        difference.counts.changed,
+        difference.counts.repeats_old,
+    ) == (1, 1, 0)
     assert difference.models[0].points == -50
 
 
 @pytest.mark.parametrize(
     ("was", "now", "compared", "points", "as_wrong"),
-    [("+", "!", 0, None, -100), ("!", "!", 0, None, 0), ("+!", "+", 1, 0, 50), ("++", "+!", 1, 0, -50)],
+    [
+        ("+", "!", 0, None, -100),
+        ("!", "!", 0, None, 0),
+        ("+!", "+", 1, 0, 50),
+        ("++", "+!", 1, 0, -50),
+    ],
 )
 def test_a_record_with_an_error_is_no_answer(  # noqa: PLR0917
     tmp_path: Path, was: str, now: str, compared: int, points: float | None, as_wrong: float
 ) -> None:
-    """A question with errors only cannot be compared; with `errors_as_wrong`, an error is a wrong answer."""
+    """A question with errors only cannot be compared.
+
+    With `errors_as_wrong`, an error is a wrong answer.
+    """
     pair = nights_of(tmp_path, (was, now))
     model = diff(*pair).models[0]
     assert (model.questions, model.points, model.old_questions) == (compared, points, 1)
@@ -417,13 +488,21 @@ def test_samples_of_one_run_with_one_hash_are_different_questions(tmp_path: Path
     """They are paired by sample_id, and each counts."""
     pair = [
         corpus_of(
-            [record | {"sample_id": f"0/{number}"} for number, record in enumerate(trials(verdicts, run))],
+            [
+                record | {"sample_id": f"0/{number}"}
+                for number, record in enumerate(trials(verdicts, run))
+            ],
             tmp_path / run,
         )
         for run, verdicts in (("old", "++-"), ("new", "+--"))
     ]
     model = diff(*pair).models[0]
-    assert (model.questions, model.counts.changed, model.counts.repeats_old, model.test) == (3, 3, 0, "mcnemar")
+    assert (model.questions, model.counts.changed, model.counts.repeats_old, model.test) == (
+        3,
+        3,
+        0,
+        "mcnemar",
+    )
     assert model.points == pytest.approx(-100 / 3)
 
 
@@ -434,7 +513,10 @@ def test_a_sample_with_two_hashes_is_one_question_if_one_of_them_is_split(tmp_pa
     records = [*both, *(_record("e", "n", number, "r", "q") for number in (1, 2))]
     old, new = (corpus_of(records, tmp_path / name, sort_by=order) for name in ("old", "new"))
     models = diff(old, new, by=order).models
-    assert [(model.model_id, model.questions, model.old_records) for model in models] == [("m", 1, 2), ("n", 2, 2)]
+    assert [(model.model_id, model.questions, model.old_records) for model in models] == [
+        ("m", 1, 2),
+        ("n", 2, 2),
+    ]
 
 
 def test_a_flip_has_the_hash_of_a_record_that_was_compared(tmp_path: Path) -> None:
@@ -442,14 +524,21 @@ def test_a_flip_has_the_hash_of_a_record_that_was_compared(tmp_path: Path) -> No
     order = ("evaluation_name", "model_id", "sample_id")
     other = {"input": {"raw": "another question 13", "reference": "42"}}
     old, new = trials("+", "old"), [*trials("-", "new"), trials("+", "other")[0] | other]
-    pair = [corpus_of(some, tmp_path / name, sort_by=order) for name, some in (("old", old), ("new", new))]
-    compared, added = (json.loads(fastrec.judge(json.dumps(record)).normal)["sample_hash"] for record in new)
+    pair = [
+        corpus_of(some, tmp_path / name, sort_by=order)
+        for name, some in (("old", old), ("new", new))
+    ]
+    compared, added = (
+        json.loads(fastrec.judge(json.dumps(record)).normal)["sample_hash"] for record in new
+    )
     assert added < compared
     model = diff(*pair).models[0]
     assert ([flip.sample_hash for flip in model.flips], model.counts.added) == ([compared], 1)
 
 
-def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path, tmp_path: Path) -> None:
+def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(
+    old: Path, tmp_path: Path
+) -> None:
     """It has no pairs, and so no accuracy and no p-value."""
     other = corpus_of(records_of("m", 2, evaluation_name="other"), tmp_path / "other")
     difference = diff(old, other)
@@ -459,7 +548,9 @@ def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path,
 
 
 @pytest.mark.parametrize("compression", ["none", "gz"])
-def test_corpora_may_have_different_compressions(old: Path, tmp_path: Path, compression: str) -> None:
+def test_corpora_may_have_different_compressions(
+    old: Path, tmp_path: Path, compression: str
+) -> None:
     """Only the text matters; parts with equal text are skipped."""
     twin = corpus_of(records_of(), tmp_path / "twin", compression=compression)
     assert diff(old, twin).parts_skipped == len(list(twin.glob("part-*.jsonl*")))
@@ -476,10 +567,15 @@ def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
 
 def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     """One process and two give the same document, for generated corpora with all kinds of changes."""
-    recipe = Recipe(records=150, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn", text="words")
+    recipe = Recipe(
+        records=150, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn", text="words"
+    )
     every = list(lines(recipe))
     dice = random.Random(1)
-    flip = {b'"is_correct":true': b'"is_correct":false', b'"is_correct": true': b'"is_correct": false'}
+    flip = {
+        b'"is_correct":true': b'"is_correct":false',
+        b'"is_correct": true': b'"is_correct": false',
+    }
     for name, some in (("old", every), ("new", [line for line in every if dice.random() < 0.9])):
         if name == "new":
             for was, now in flip.items():
@@ -488,7 +584,8 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
         fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 15)
     limits = Limits(small_input=0)
     one, two = (
-        use_limits(limits)(diff)(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY) for jobs in (1, 2)
+        use_limits(limits)(diff)(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY)
+        for jobs in (1, 2)
     )
     one.seconds = two.seconds = 0
     assert one == two
@@ -501,8 +598,13 @@ def test_samples_with_one_prompt_are_compared_in_any_order(tmp_path: Path) -> No
     """Their lines have another order in NEW, because each corpus has two runs, with other samples."""
     records = [record | {"input": {"raw": "", "reference": ""}} for record in records_of("m")]
     old = [record | {"evaluation_id": f"old/{record['sample_id'] // 20}"} for record in records]
-    new = [record | {"evaluation_id": f"new/{2 - record['sample_id'] // 20}", "error": "x"} for record in records]
-    difference = diff(corpus_of(old, tmp_path / "old"), corpus_of(new, tmp_path / "new"), examples=MANY)
+    new = [
+        record | {"evaluation_id": f"new/{2 - record['sample_id'] // 20}", "error": "x"}
+        for record in records
+    ]
+    difference = diff(
+        corpus_of(old, tmp_path / "old"), corpus_of(new, tmp_path / "new"), examples=MANY
+    )
     assert (difference.counts.changed, difference.models[0].old_questions) == (40, 40)
     assert {name.sample_id for name in difference.examples.changed} == set(range(40))
     assert found(difference) == reference(tmp_path / "old", tmp_path / "new")
@@ -552,13 +654,21 @@ def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
 def test_ranges_begin_where_parts_begin(starts: list[int], most: int, cuts: list[int]) -> None:
     """They have few records, and at least one part; all parts here have ten records."""
     parts = [part_at(start) for start in starts]
-    places = [plan._Place((start,), (start,), part) for start, part in zip(starts, parts, strict=True)]
+    places = [
+        plan._Place((start,), (start,), part) for start, part in zip(starts, parts, strict=True)
+    ]
     assert plan._cuts(places, most) == [(cut,) for cut in cuts]
 
 
 def part_at(start: int) -> PartFile:
     """A part with ten records that begins with a hash."""
-    key = KeyEntry(evaluation_name="e", sample_hash=f"{start:03d}", model_id="m", evaluation_id="r", sample_id=1)
+    key = KeyEntry(
+        evaluation_name="e",
+        sample_hash=f"{start:03d}",
+        model_id="m",
+        evaluation_id="r",
+        sample_id=1,
+    )
     columns = SideFileEntry(file="", bytes=1, sha256="")
     entry = PartEntry(
         file="",
@@ -575,19 +685,30 @@ def part_at(start: int) -> PartFile:
 
 
 def test_a_sort_order_that_separates_matches_is_refused(tmp_path: Path) -> None:
-    """Sorted by run, records of the same sample are far apart; the message has a command that helps."""
-    pair = [corpus_of(records_of(), tmp_path / name, sort_by=("evaluation_id",)) for name in ("a", "b")]
+    """Sorted by run, records of the same sample are far apart.
+
+    The message has a command that helps.
+    """
+    pair = [
+        corpus_of(records_of(), tmp_path / name, sort_by=("evaluation_id",)) for name in ("a", "b")
+    ]
     with pytest.raises(
         UsageError, match="cannot be compared by evaluation_name, sample_hash, model_id, sample_id"
     ) as caught:
         diff(*pair)
-    assert f"fastrec normalize {pair[0]} -o OLD --sort-by evaluation_name,model_id,sample_id" in str(caught.value)
+    assert (
+        f"fastrec normalize {pair[0]} -o OLD --sort-by evaluation_name,model_id,sample_id"
+        in str(caught.value)
+    )
 
 
 def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> None:
     """Their sample_hashes never agree. Without sample_hash the corpora can be compared."""
     other = corpus_of(records_of(), tmp_path / "other", hash="xxh3_128")
-    with pytest.raises(UsageError, match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash-algorithm sha256"):
+    with pytest.raises(
+        UsageError,
+        match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash-algorithm sha256",
+    ):
         diff(old, other)
     by = ("evaluation_name", "model_id", "sample_id")
     pair = [
@@ -673,14 +794,28 @@ def name_a_part_elsewhere(corpus: Path) -> None:
         ),
         (swap, CorpusError, "fastrec verify"),
         (claim_another_order, CorpusError, "does not list its parts in sort order"),
-        (lambda corpus: (corpus / "summary.json").unlink(), CorpusError, "summary.json: is missing"),
-        (lambda corpus: (corpus / "summary.json").write_text("{}"), CorpusError, "is not a summary"),
         (
-            lambda corpus: (corpus / "summary.json").write_bytes((corpus / "summary.json").read_bytes() + b" "),
+            lambda corpus: (corpus / "summary.json").unlink(),
+            CorpusError,
+            "summary.json: is missing",
+        ),
+        (
+            lambda corpus: (corpus / "summary.json").write_text("{}"),
+            CorpusError,
+            "is not a summary",
+        ),
+        (
+            lambda corpus: (corpus / "summary.json").write_bytes(
+                (corpus / "summary.json").read_bytes() + b" "
+            ),
             CorpusError,
             "is not the one that manifest.json names",
         ),
-        (lambda corpus: (corpus / "manifest.json").write_text("{}"), CorpusError, "is not a manifest"),
+        (
+            lambda corpus: (corpus / "manifest.json").write_text("{}"),
+            CorpusError,
+            "is not a manifest",
+        ),
         (lambda corpus: edit_manifest(corpus, format=99), CorpusError, "its format is 99"),
         (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "have schema 1.0"),
         (
@@ -689,7 +824,11 @@ def name_a_part_elsewhere(corpus: Path) -> None:
             "sort_fields must name evaluation_name",
         ),
         (name_a_part_elsewhere, CorpusError, "names a file outside the corpus"),
-        (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
+        (
+            lambda corpus: (corpus / "manifest.json").unlink(),
+            UsageError,
+            "is not a corpus: it holds no manifest.json",
+        ),
         (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
     ],
 )
@@ -721,7 +860,9 @@ def drop_a_frame(corpus: Path) -> None:
     header = msgspec.json.decode(zstandard.decompress(content[begin:end]))
     del header["frames"][-1]
     shorter = zstandard.compress(msgspec.json.encode(header))
-    columns_of(corpus).write_bytes(COLUMNS_MAGIC + len(shorter).to_bytes(4, "little") + shorter + content[end:])
+    columns_of(corpus).write_bytes(
+        COLUMNS_MAGIC + len(shorter).to_bytes(4, "little") + shorter + content[end:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -735,23 +876,33 @@ def drop_a_frame(corpus: Path) -> None:
             "part-00000.columns: is damaged",
         ),
         (
-            lambda corpus: columns_of(corpus).write_bytes((corpus / "part-00001.columns").read_bytes()),
+            lambda corpus: columns_of(corpus).write_bytes(
+                (corpus / "part-00001.columns").read_bytes()
+            ),
             "part-00000.columns: is damaged: it belongs to another part",
         ),
         (drop_a_part, "its records of 'org/.' on 'arithmetic' and its summary do not add up"),
     ],
 )
-def test_damaged_columns_are_reported(old: Path, new: Path, damage: Callable[[Path], Any], message: str) -> None:
+def test_damaged_columns_are_reported(
+    old: Path, new: Path, damage: Callable[[Path], Any], message: str
+) -> None:
     """With the file, also if no line would have been read."""
     shutil.copytree(old, old.with_name("same"))
     damage(new)
     damage(old)
-    for pair in ((old.with_name("same"), old), (old.with_name("same"), new), (new, old.with_name("same"))):
+    for pair in (
+        (old.with_name("same"), old),
+        (old.with_name("same"), new),
+        (new, old.with_name("same")),
+    ):
         with pytest.raises(CorpusError, match=message):
             diff(*pair)
 
 
-def test_every_damaged_byte_of_columns_is_reported_or_makes_no_difference(old: Path, new: Path) -> None:
+def test_every_damaged_byte_of_columns_is_reported_or_makes_no_difference(
+    old: Path, new: Path
+) -> None:
     """A wrong number would be worse than an error."""
     wanted = found(diff(old, new))
     intact = columns_of(new).read_bytes()
@@ -784,7 +935,10 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     ("change", "message"),
     [
         (lambda data: data[:-1], "does not end with a newline"),
-        (lambda data: b"", "does not have the line that its columns describe, at byte 0 of its text"),
+        (
+            lambda data: b"",
+            "does not have the line that its columns describe, at byte 0 of its text",
+        ),
         (
             lambda data: data.replace(b'"is_correct":true', b'"is_correct":"no"', 1),
             "does not have the line that its columns describe, at byte",
@@ -799,7 +953,9 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
         ),
     ],
 )
-def test_a_changed_text_is_reported(old: Path, tmp_path: Path, change: Callable[[bytes], bytes], message: str) -> None:
+def test_a_changed_text_is_reported(
+    old: Path, tmp_path: Path, change: Callable[[bytes], bytes], message: str
+) -> None:
     """Even if the manifest was updated: each line that is read must have its fingerprint."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none")
     rewrite(other, change)

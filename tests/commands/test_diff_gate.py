@@ -14,7 +14,10 @@ from tests.commands.test_diff import records_of, trials, worsened
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An old corpus of two models on two evaluations, and some that are compared with it; read-only."""
+    """An old corpus of two models on two evaluations, and some that are compared with it.
+
+    Read-only.
+    """
     folder = tmp_path_factory.mktemp("nights")
     records = [*records_of(), *records_of("m", 20, evaluation_name="logic")]
     corpora = {
@@ -26,11 +29,16 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "more": [*records, *records_of("o"), *records_of("m", 2, evaluation_name="new")],
         "nothing": [],
     }
-    return {name: corpus_of(some, folder / name.replace(" ", "-")) for name, some in corpora.items()}
+    return {
+        name: corpus_of(some, folder / name.replace(" ", "-")) for name, some in corpora.items()
+    }
 
 
 def reasons(difference: Difference) -> list[tuple[str, str, str]]:
-    return [(failure.evaluation_name, failure.model_id, failure.reason) for failure in difference.failures]
+    return [
+        (failure.evaluation_name, failure.model_id, failure.reason)
+        for failure in difference.failures
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,18 +58,29 @@ def reasons(difference: Difference) -> list[tuple[str, str, str]]:
 def test_a_regression_is_a_significant_loss_beyond_the_limit(
     nights: dict[str, Path], fail_on: float | None, p: float, p_adjust: Any, regressed: bool
 ) -> None:
-    """More points than `fail_on` and a p-value below `p`, both strictly; by default the adjusted p-value."""
+    """More points than `fail_on` and a p-value below `p`, both strictly.
+
+    By default the adjusted p-value.
+    """
     difference = diff(nights["old"], nights["worse"], fail_on=fail_on, p=p, p_adjust=p_adjust)
     assert difference.regressed is difference.failed is regressed
     assert reasons(difference) == [("arithmetic", "org/m", "regressed")] * regressed
     assert not diff(nights["worse"], nights["old"], fail_on=fail_on, p=p, p_adjust=p_adjust).failed
 
 
-def test_p_values_are_adjusted_for_the_number_of_models_that_were_compared(nights: dict[str, Path]) -> None:
+def test_p_values_are_adjusted_for_the_number_of_models_that_were_compared(
+    nights: dict[str, Path],
+) -> None:
     """Models that are only in one corpus do not count."""
     models = diff(nights["old"], nights["worse"]).models
     assert [(model.p, model.p_adjusted) for model in models] == [(2 / 512, 6 / 512), (1, 1), (1, 1)]
-    assert [model.p_adjusted for model in diff(nights["old"], nights["more"]).models] == [1, 1, None, 1, None]
+    assert [model.p_adjusted for model in diff(nights["old"], nights["more"]).models] == [
+        1,
+        1,
+        None,
+        1,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,21 +93,29 @@ def test_p_values_are_adjusted_for_the_number_of_models_that_were_compared(night
         ("old", []),
     ],
 )
-def test_a_model_that_vanished_is_a_failure(nights: dict[str, Path], new: str, missing: list[Any]) -> None:
+def test_a_model_that_vanished_is_a_failure(
+    nights: dict[str, Path], new: str, missing: list[Any]
+) -> None:
     """A new one is not; without `fail_on`, nothing is a failure."""
     difference = diff(nights["old"], nights[new], fail_on=0)
     assert reasons(difference) == [(*name, "missing") for name in missing]
     assert difference.failed is bool(missing)
-    assert [(m.evaluation_name, m.model_id) for m in difference.models if m.status == "missing"] == missing
+    assert [
+        (m.evaluation_name, m.model_id) for m in difference.models if m.status == "missing"
+    ] == missing
     assert not diff(nights["old"], nights[new]).failures
 
 
-@pytest.mark.parametrize(("min_compared", "incomplete"), [(100, 3), (95.1, 3), (95, 1), (90, 0), (0, 0)])
+@pytest.mark.parametrize(
+    ("min_compared", "incomplete"), [(100, 3), (95.1, 3), (95, 1), (90, 0), (0, 0)]
+)
 def test_a_model_of_which_too_little_was_compared_is_a_failure(
     nights: dict[str, Path], min_compared: float, incomplete: int
 ) -> None:
     """Of 40 questions 38 were compared, that is 95 %, and of 20 questions 18."""
-    difference = diff(nights["old"], nights["two questions less"], fail_on=0, min_compared=min_compared)
+    difference = diff(
+        nights["old"], nights["two questions less"], fail_on=0, min_compared=min_compared
+    )
     assert [failure.reason for failure in difference.failures] == ["incomplete"] * incomplete
     if incomplete:
         assert difference.failures[-1].message == "was compared on 18 of 20 questions only"
@@ -98,7 +125,11 @@ def nights_of(folder: Path, was: str, now: str) -> list[Path]:
     """Ten questions of a model; the verdicts of the first ones are given, the others are right."""
     return [
         corpus_of(
-            [record for number, verdict in enumerate(f"{some:+<10}") for record in trials(verdict, run, number)],
+            [
+                record
+                for number, verdict in enumerate(f"{some:+<10}")
+                for record in trials(verdict, run, number)
+            ],
             folder / run,
         )
         for run, some in (("old", was), ("new", now))
@@ -118,7 +149,10 @@ def nights_of(folder: Path, was: str, now: str) -> list[Path]:
 def test_a_question_that_now_has_errors_only_was_not_compared(
     tmp_path: Path, was: str, now: str, messages: list[str]
 ) -> None:
-    """What OLD answered must be compared; a question without an answer in OLD has nothing to lose."""
+    """What OLD answered must be compared.
+
+    A question without an answer in OLD has nothing to lose.
+    """
     nights = nights_of(tmp_path, was, now)
     assert [model.status for model in diff(*nights).models] == [
         "unanswered" if was == "!" * 10 else "incomplete" if messages else "compared"
@@ -140,10 +174,14 @@ def test_a_question_that_now_has_errors_only_was_not_compared(
         (["ORG/N"], 3),
     ],
 )
-def test_some_models_may_be_missing(nights: dict[str, Path], patterns: list[str], failures: int) -> None:
+def test_some_models_may_be_missing(
+    nights: dict[str, Path], patterns: list[str], failures: int
+) -> None:
     """Patterns match the model, the evaluation, or both."""
     for new in ("nothing", "two questions less"):
-        difference = diff(nights["old"], nights[new], fail_on=0, min_compared=99, allow_missing=patterns)
+        difference = diff(
+            nights["old"], nights[new], fail_on=0, min_compared=99, allow_missing=patterns
+        )
         assert len(difference.failures) == failures
 
 
@@ -154,7 +192,10 @@ def test_a_model_that_may_be_missing_may_not_regress(nights: dict[str, Path]) ->
 
 def test_a_pattern_that_matches_nothing_gives_a_notice(nights: dict[str, Path]) -> None:
     """It may be misspelled. A model that only NEW has does not count."""
-    difference = diff(nights["old"], nights["more"], fail_on=0, allow_missing=["org/m", "typo", "org/o"])
+    difference = diff(
+        nights["old"], nights["more"], fail_on=0, allow_missing=["org/m", "typo", "org/o"]
+    )
     assert difference.notices == [
-        f"--allow-missing '{pattern}' matches no model and no evaluation of OLD" for pattern in ("typo", "org/o")
+        f"--allow-missing '{pattern}' matches no model and no evaluation of OLD"
+        for pattern in ("typo", "org/o")
     ]

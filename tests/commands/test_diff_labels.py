@@ -15,13 +15,23 @@ from tests.running import run_here
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of ten answers of each model, labels change three of a and none of b; one more of each changes otherwise."""
+    """Of ten answers of each model, labels change three of a and none of b.
+
+    One more of each changes otherwise.
+    """
     folder = tmp_path_factory.mktemp("labels")
 
     def records(changed: float) -> list[Record]:
         scores = {("a", 9): changed, ("b", 9): changed}
         return [
-            answer("e", f"q{number}", model, scores.get((model, number), 1.0), text="same", metadata={"kept": "yes"})
+            answer(
+                "e",
+                f"q{number}",
+                model,
+                scores.get((model, number), 1.0),
+                text="same",
+                metadata={"kept": "yes"},
+            )
             for model in "ab"
             for number in range(10)
         ]
@@ -30,11 +40,19 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         (folder / name).mkdir()
         make_corpus(folder / name, records(changed))
     labels = [
-        {"evaluation": "e", "model": "a", "sample_id": f"id of q{number}", "is_correct": False, "reason": "misread"}
+        {
+            "evaluation": "e",
+            "model": "a",
+            "sample_id": f"id of q{number}",
+            "is_correct": False,
+            "reason": "misread",
+        }
         for number in range(3)
     ]
     (folder / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels))
-    fastrec.normalize(folder / "new" / "corpus", folder / "labelled", labels=folder / "labels.jsonl")
+    fastrec.normalize(
+        folder / "new" / "corpus", folder / "labelled", labels=folder / "labels.jsonl"
+    )
     return folder / "old" / "corpus", folder / "labelled"
 
 
@@ -46,7 +64,9 @@ def test_counts_by_hand(corpora: tuple[Path, Path]) -> None:
         "b": (0, 1),
     }
     assert [one.sample_id for one in found.examples.changed] == ["id of q9"] * 2
-    assert sorted(str(one.sample_id) for one in found.examples.relabelled) == [f"id of q{n}" for n in range(3)]
+    assert sorted(str(one.sample_id) for one in found.examples.relabelled) == [
+        f"id of q{n}" for n in range(3)
+    ]
 
 
 def test_text_and_markdown(corpora: tuple[Path, Path]) -> None:

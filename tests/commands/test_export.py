@@ -87,8 +87,19 @@ def _object(row: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
 
 def _value(value: Any, node: dict[str, Any], type_name: str | None) -> Any:
     if type_name is not None:
-        kinds: dict[str, Callable[[Any], Any]] = {"integer": int, "number": float, "boolean": bool, "array": list}
-        return kinds[type_name](value) if type_name in kinds else value[0] if isinstance(value, list) else value
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "integer": int,
+            "number": float,
+            "boolean": bool,
+            "array": list,
+        }
+        return (
+            kinds[type_name](value)
+            if type_name in kinds
+            else value[0]
+            if isinstance(value, list)
+            else value
+        )
     if "properties" in node:
         return _object(value, node)
     if "properties" in node.get("items", {}):
@@ -128,7 +139,9 @@ def assert_equal(corpus: Corpus, output: Path) -> None:
     assert all(each == table_schema(version) for each in schemas)
     expected = [exactly(json.loads(line)) for line in corpus.lines]
     for reader in READERS:
-        assert [exactly(restored(row, version)) for row in reader(files)] == expected, reader.__name__
+        assert [exactly(restored(row, version)) for row in reader(files)] == expected, (
+            reader.__name__
+        )
 
 
 def exported(corpus: Corpus, output: Path, **options: Any) -> Path:
@@ -152,27 +165,67 @@ def bare(**changes: Any) -> dict[str, Any]:
 def odd_records() -> list[dict[str, Any]]:
     """Records that are hard to hold in columns."""
     tokens = {"input_tokens": HUGE, "output_tokens": 2**63 - 1, "total_tokens": 2**63}
-    scores: list[Any] = [0, 0.0, -0.0, False, 1, 1.0, True, 2**53, 2**53 + 1, -(2**53) - 1, HUGE, 10**400, 1e300, 0.1]
+    scores: list[Any] = [
+        0,
+        0.0,
+        -0.0,
+        False,
+        1,
+        1.0,
+        True,
+        2**53,
+        2**53 + 1,
+        -(2**53) - 1,
+        HUGE,
+        10**400,
+        1e300,
+        0.1,
+    ]
     turns = sample("agentic")["interactions"]
     return [
         *(
             sample(sample_id=number, evaluation={"score": score, "is_correct": True})
             for number, score in enumerate(scores)
         ),
-        *(sample("agentic", sample_id=each) for each in ("5", 5, HUGE, -HUGE, int("9" * 5_000), "", "\0", "é\u2028")),
-        sample(sample_id="tokens", token_usage=tokens, evaluation={"score": 1, "is_correct": True, "num_turns": HUGE}),
-        sample(sample_id="long", token_usage={**tokens, "input_tokens": int("8" * 5_000)}, zz=int("7" * 5_000)),
-        sample(sample_id="times", performance={"latency_ms": 12, "time_to_first_token_ms": HUGE, "price": 0.5}),
+        *(
+            sample("agentic", sample_id=each)
+            for each in ("5", 5, HUGE, -HUGE, int("9" * 5_000), "", "\0", "é\u2028")
+        ),
+        sample(
+            sample_id="tokens",
+            token_usage=tokens,
+            evaluation={"score": 1, "is_correct": True, "num_turns": HUGE},
+        ),
+        sample(
+            sample_id="long",
+            token_usage={**tokens, "input_tokens": int("8" * 5_000)},
+            zz=int("7" * 5_000),
+        ),
+        sample(
+            sample_id="times",
+            performance={"latency_ms": 12, "time_to_first_token_ms": HUGE, "price": 0.5},
+        ),
         sample(sample_id="none", performance={}, metadata={}, answer_attribution=[]),
         sample(sample_id="null", metadata={"a": None, "b": [None, {"c": -0.0}]}, unknown=None),
         sample("multi_turn", sample_id="empty", interactions=[]),
-        sample("agentic", sample_id="ids", interactions=[turns[0], {**turns[1], "tool_call_id": ["a", "b"], "x": [1]}]),
-        sample("agentic", sample_id="no ids", interactions=[{**turns[1], "tool_call_id": []}]),
-        sample("agentic", sample_id="calls", interactions=[{**turns[0], "tool_calls": []}, turns[0]]),
         sample(
-            sample_id="unknown", **{"a.b": 1, 'c "d"': {"e": [1.0, 1, True]}, "[0]": "", "long" * 100: 2, "é": None}
+            "agentic",
+            sample_id="ids",
+            interactions=[turns[0], {**turns[1], "tool_call_id": ["a", "b"], "x": [1]}],
         ),
-        sample(sample_id="inner", input={**sample()["input"], "x": 1}, output={"raw": "", "y": {"z": HUGE}}),
+        sample("agentic", sample_id="no ids", interactions=[{**turns[1], "tool_call_id": []}]),
+        sample(
+            "agentic", sample_id="calls", interactions=[{**turns[0], "tool_calls": []}, turns[0]]
+        ),
+        sample(
+            sample_id="unknown",
+            **{"a.b": 1, 'c "d"': {"e": [1.0, 1, True]}, "[0]": "", "long" * 100: 2, "é": None},
+        ),
+        sample(
+            sample_id="inner",
+            input={**sample()["input"], "x": 1},
+            output={"raw": "", "y": {"z": HUGE}},
+        ),
         sample(sample_id="deep", metadata={"a": json.loads("[" * 60 + "]" * 60)}),
         bare(sample_id="bare"),
     ]
@@ -186,8 +239,12 @@ def test_every_reader_restores_the_real_records(real: Path, tmp_path: Path) -> N
     for kind in sorted(real.iterdir()):
         for shard in few_of(sorted(kind.iterdir()), 2, kind.name):
             some = text_of(shard).splitlines(keepends=True)[: examples(100, 1_000_000)]
-            (tmp_path / f"{kind.name}-{shard.name.partition('.')[0]}.jsonl").write_bytes(b"".join(some))
-    fastrec.normalize(sorted(tmp_path.glob("*.jsonl")), tmp_path / "corpus", jobs=2)  # other tests check this corpus
+            (tmp_path / f"{kind.name}-{shard.name.partition('.')[0]}.jsonl").write_bytes(
+                b"".join(some)
+            )
+    fastrec.normalize(
+        sorted(tmp_path.glob("*.jsonl")), tmp_path / "corpus", jobs=2
+    )  # other tests check this corpus
     corpus = Corpus(tmp_path / "corpus")
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
 
@@ -203,7 +260,8 @@ def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
 def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
     """Also if one part has no optional fields and another has all of them."""
     few = [
-        bare(evaluation_name="a", sample_id=number, model_id="m" * 99, input=question(number)) for number in range(25)
+        bare(evaluation_name="a", sample_id=number, model_id="m" * 99, input=question(number))
+        for number in range(25)
     ]
     full = [
         sample("agentic", evaluation_name="b", sample_id=number, zz=number, input=question(number))
@@ -220,7 +278,9 @@ def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     """With unknown keys and repeats. Another test checks that two processes write the same."""
     write(
         tmp_path / "a.jsonl",
-        without_long(lines(Recipe(records=120, seed=4, unknown_keys=0.3, conflicts=0.1, text="words"))),
+        without_long(
+            lines(Recipe(records=120, seed=4, unknown_keys=0.3, conflicts=0.1, text="words"))
+        ),
     )
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=80_000)
     assert len(corpus.parts) > 2
@@ -234,7 +294,9 @@ def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
     decoder = Decoder(DEFAULT_SCHEMA)
     normal = [fastrec.judge(json.dumps(record).encode()).normal for record in records]
     rows = batch_of([decoder.decode(line) for line in normal], DEFAULT_SCHEMA).to_pylist()
-    assert [exactly(restored(row)) for row in rows] == [exactly(json.loads(line)) for line in normal]
+    assert [exactly(restored(row)) for row in rows] == [
+        exactly(json.loads(line)) for line in normal
+    ]
 
 
 def test_parquet_suits_viewers(tmp_path: Path) -> None:
@@ -256,7 +318,9 @@ def test_parquet_suits_viewers(tmp_path: Path) -> None:
                                       '    path: "data/*.parquet"']  # fmt: skip
     assert f"{len(corpus.lines):,} records" in text
     listed = json.loads((output / "export.json").read_bytes())
-    assert listed["files"] == {f"data/{path.name}": path.stat().st_size for path in (output / "data").iterdir()}
+    assert listed["files"] == {
+        f"data/{path.name}": path.stat().st_size for path in (output / "data").iterdir()
+    }
     assert listed["text_xxh3_128"] == corpus.manifest["text_xxh3_128"]
 
 
@@ -279,11 +343,20 @@ def test_the_same_corpus_gives_the_same_bytes(
     fresh: Path, tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the number of jobs: the output has no times, no host names, and no order of completion."""
-    if format_ != "parquet" and sys.platform == "linux":  # pyarrow has threads, which a forked worker has not
+    if (
+        format_ != "parquet" and sys.platform == "linux"
+    ):  # pyarrow has threads, which a forked worker has not
         monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)
-    corpus, limits = Corpus(fresh), Limits(small_input=0)
-    outputs = [use_limits(limits)(exported)(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs) for jobs in (1, 2)]
-    one, two = ({path.relative_to(output): path.read_bytes() for path in output.rglob("*.*")} for output in outputs)
+    corpus = Corpus(fresh)
+    limits = Limits(small_input=0)
+    outputs = [
+        use_limits(limits)(exported)(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs)
+        for jobs in (1, 2)
+    ]
+    one, two = (
+        {path.relative_to(output): path.read_bytes() for path in output.rglob("*.*")}
+        for output in outputs
+    )
     assert one == two
 
 
@@ -327,9 +400,18 @@ def test_csv_has_all_digits_of_all_values(tmp_path: Path) -> None:
     for line, values in zip(corpus.lines, rows, strict=True):
         record = json.loads(line)
         row = dict(zip(header, values, strict=True))
-        for name in ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "interaction_type"):
+        for name in (
+            "evaluation_name",
+            "sample_hash",
+            "model_id",
+            "evaluation_id",
+            "sample_id",
+            "interaction_type",
+        ):
             assert row[name] == spelled(record[name])
-        assert row["sample_id_type"] == ("string" if isinstance(record["sample_id"], str) else "integer")
+        assert row["sample_id_type"] == (
+            "string" if isinstance(record["sample_id"], str) else "integer"
+        )
         score = record["evaluation"]["score"]
         assert (row["score"], row["score_type"]) == (
             double(score),
@@ -342,7 +424,23 @@ def test_csv_has_all_digits_of_all_values(tmp_path: Path) -> None:
         assert original(row["error"]) == record.get("error", "")
 
 
-FORMULAS = ["=1+1", "+x", "-x", "@sum", "\tx", "\rx", "\nx", "＝1", "=", "-", "-1-1", "+1e", "'=1", "''@", "-1\n"]
+FORMULAS = [
+    "=1+1",
+    "+x",
+    "-x",
+    "@sum",
+    "\tx",
+    "\rx",
+    "\nx",
+    "＝1",
+    "=",
+    "-",
+    "-1-1",
+    "+1e",
+    "'=1",
+    "''@",
+    "-1\n",
+]
 HARMLESS = ["-1", "+1", "-0.5", "-1e-7", "1", "a=1", "'tis", "'", "", "é", " =1", "'a'=1"]
 
 
@@ -363,11 +461,15 @@ def test_escaped_text_can_be_restored(text: str) -> None:
 @pytest.mark.parametrize("raw_cells", [False, True])
 def test_no_csv_has_formulas(tmp_path: Path, raw_cells: bool) -> None:
     """Neither in cells nor in headers, unless raw cells are asked for; the README says which."""
-    record = sample(evaluation_name="=e", model_id="@m", sample_id="-s", error="=1+1", sample_hash="00ff")
+    record = sample(
+        evaluation_name="=e", model_id="@m", sample_id="-s", error="=1+1", sample_hash="00ff"
+    )
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
     flat = exported(corpus, tmp_path / "csv", format="csv", raw_cells=raw_cells)
-    write(tmp_path / "b.jsonl", [json.dumps({**record, "error": ""}).encode()])  # an answer, which has a cell
+    write(
+        tmp_path / "b.jsonl", [json.dumps({**record, "error": ""}).encode()]
+    )  # an answer, which has a cell
     answers = normalized(tmp_path / "b.jsonl", tmp_path / "answers", sample_hash="fill")
     matrix = exported(answers, tmp_path / "matrix", format="matrix", raw_cells=raw_cells)
     mark = "" if raw_cells else "'"
@@ -406,15 +508,27 @@ def test_other_tools_read_numbers_from_csv(tmp_path: Path) -> None:
     scores = [float(row["evaluation"]["score"]) for row in rows]
     times = [float(row["performance"]["latency_ms"]) for row in rows]
     counts = {"response_characters": pl.Int64, "turns": pl.Int64, "tool_calls": pl.Int64}
-    expected = {"score": pl.Float64, "latency_ms": pl.Float64, "is_correct": pl.Boolean, "sample_id": pl.String}
+    expected = {
+        "score": pl.Float64,
+        "latency_ms": pl.Float64,
+        "is_correct": pl.Boolean,
+        "sample_id": pl.String,
+    }
     found = pl.read_csv(path, infer_schema_length=None)
     assert {name: found.schema[name] for name in expected | counts} == expected | counts
     assert (found["score"].to_list(), found["latency_ms"].to_list()) == (scores, times)
-    assert pl.read_csv(path, columns=["score", "latency_ms"])["score"].to_list() == scores  # from its first rows
+    assert (
+        pl.read_csv(path, columns=["score", "latency_ms"])["score"].to_list() == scores
+    )  # from its first rows
     with duckdb.connect() as connection:
-        query = "SELECT score, latency_ms, typeof(score), typeof(is_correct) FROM read_csv(?, sample_size=-1)"
+        query = (
+            "SELECT score, latency_ms, typeof(score), typeof(is_correct) FROM read_csv(?, "
+            "sample_size=-1)"
+        )
         answers = connection.execute(query, [str(path)]).fetchall()
-    assert answers == [(score, time, "DOUBLE", "BOOLEAN") for score, time in zip(scores, times, strict=True)]
+    assert answers == [
+        (score, time, "DOUBLE", "BOOLEAN") for score, time in zip(scores, times, strict=True)
+    ]
     matrix = exported(corpus, tmp_path / "matrix", format="matrix")
     for name, type_ in (("scores.csv", pl.Float64), ("correct.csv", pl.Int64)):
         read = pl.read_csv(matrix / name)
@@ -423,11 +537,19 @@ def test_other_tools_read_numbers_from_csv(tmp_path: Path) -> None:
 
 def conversation(*turns: tuple[str, str | None, int]) -> dict[str, Any]:
     """An agentic record with turns of a role, a content, and a number of tool calls."""
-    calls = [[{"id": f"c{number}", "name": "f"} for number in range(count)] for _, _, count in turns]
+    calls = [
+        [{"id": f"c{number}", "name": "f"} for number in range(count)] for _, _, count in turns
+    ]
     return sample(
         "agentic",
         interactions=[
-            {"turn_idx": index, "role": role, "content": content, "reasoning_trace": "hm", "tool_calls": calls[index]}
+            {
+                "turn_idx": index,
+                "role": role,
+                "content": content,
+                "reasoning_trace": "hm",
+                "tool_calls": calls[index],
+            }
             for index, (role, content, _) in enumerate(turns)
         ],
     )
@@ -438,7 +560,12 @@ def conversation(*turns: tuple[str, str | None, int]) -> dict[str, Any]:
     [
         (sample(output={"raw": "é😀\n", "reasoning_trace": "hm"}), (3, 1, 0)),
         (sample(output={"raw": ""}), (0, 1, 0)),
-        (conversation(("user", "abc", 0), ("assistant", "de", 2), ("tool", "f", 0), ("assistant", "é", 1)), (3, 4, 3)),
+        (
+            conversation(
+                ("user", "abc", 0), ("assistant", "de", 2), ("tool", "f", 0), ("assistant", "é", 1)
+            ),
+            (3, 4, 3),
+        ),
         (conversation(("user", "abc", 0), ("assistant", None, 1)), (0, 2, 1)),
         (conversation(("user", "abc", 0)), (None, 1, 0)),
         (sample("multi_turn", interactions=[]), (None, 0, 0)),
@@ -447,14 +574,19 @@ def conversation(*turns: tuple[str, str | None, int]) -> dict[str, Any]:
 def test_tables_have_the_size_of_the_response(
     tmp_path: Path, record: dict[str, Any], sizes: tuple[int | None, int, int]
 ) -> None:
-    """Characters that the model said, turns of all roles, and tool calls; the same in CSV and Parquet."""
+    """Characters that the model said, turns of all roles, and tool calls.
+
+    The same in CSV and Parquet.
+    """
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     names = ("response_characters", "turns", "tool_calls")
     header, cells = table(exported(corpus, tmp_path / "csv", format="csv") / "records.csv")
     row = dict(zip(header, cells, strict=True))
     assert [row[name] for name in names] == ["" if size is None else str(size) for size in sizes]
-    columns = batch_of([Decoder(DEFAULT_SCHEMA).decode(corpus.lines[0])], DEFAULT_SCHEMA).to_pylist()[0]
+    columns = batch_of(
+        [Decoder(DEFAULT_SCHEMA).decode(corpus.lines[0])], DEFAULT_SCHEMA
+    ).to_pylist()[0]
     assert tuple(columns[name] for name in names) == sizes
 
 
@@ -475,7 +607,9 @@ def test_parquet_has_no_raw_cells(fresh: Path, tmp_path: Path) -> None:
         ("matrix", "correct.csv", ["m\r", "1"]),
     ],
 )
-def test_a_carriage_return_does_not_end_a_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
+def test_a_carriage_return_does_not_end_a_row(
+    tmp_path: Path, format_: str, name: str, row: list[str]
+) -> None:
     """Cells with one are quoted; rows end with a line feed."""
     record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="")
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
@@ -490,10 +624,17 @@ def test_a_carriage_return_does_not_end_a_row(tmp_path: Path, format_: str, name
 
 
 @pytest.mark.parametrize("sort_by", [(), ("model_id",)])
-def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tuple[str, ...]) -> None:
-    """Rows are models and columns are questions, both sorted. Of several answers the first counts."""
+def test_every_answer_is_in_its_cell_of_the_matrix(
+    tmp_path: Path, sort_by: tuple[str, ...]
+) -> None:
+    """Rows are models and columns are questions, both sorted.
+
+    Of several answers the first counts.
+    """
     write(tmp_path / "a.jsonl", without_long(lines(Recipe(records=400, seed=9, conflicts=0.2))))
-    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, sort_by=sort_by)
+    corpus = normalized(
+        tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, sort_by=sort_by
+    )
     assert len(corpus.parts) > 3
     expected: dict[str, dict[str, tuple[str, str]]] = {}
     samples: dict[str, list[str]] = {}
@@ -501,7 +642,9 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
     for line in corpus.lines:
         record = json.loads(line)
         name = f"{record['evaluation_name']}/{record['sample_hash']}"
-        samples.setdefault(name, [record["evaluation_name"], record["sample_hash"], spelled(record["sample_id"])])
+        samples.setdefault(
+            name, [record["evaluation_name"], record["sample_hash"], spelled(record["sample_id"])]
+        )
         value = double(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
         answers = expected.setdefault(record["model_id"], {})
         if record.get("error"):
@@ -515,7 +658,9 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
         assert [row[0] for row in rows] == sorted(expected)
         for model, *cells in rows:
             found = dict(zip(header[1:], cells, strict=True))
-            assert found == {sample: expected[model].get(sample, ("", ""))[index] for sample in header[1:]}
+            assert found == {
+                sample: expected[model].get(sample, ("", ""))[index] for sample in header[1:]
+            }
     header, *rows = table(tmp_path / "matrix" / "samples.csv")
     assert {row[0]: row[1:] for row in rows} == samples
     left_out = len(corpus.lines) - sum(map(len, expected.values())) - errors
@@ -563,13 +708,17 @@ def assert_refused(code: int, message: str, *arguments: Any, output: Path) -> No
 def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
     """No corpus, no manifest, an unknown format, no output: exit code 2, nothing published."""
     output = tmp_path / "tables"
-    assert_refused(2, "none is not a corpus: there is no such directory", tmp_path / "none", output=output)
+    assert_refused(
+        2, "none is not a corpus: there is no such directory", tmp_path / "none", output=output
+    )
     assert_refused(2, "is not a corpus: it holds no manifest.json", tmp_path, output=output)
     assert_refused(2, "'parquet', 'csv', 'matrix'", corpus, "--format", "xlsx", output=output)
     assert_refused(2, "--jobs", corpus, "--jobs", "0", output=output)
     assert_refused(2, "lies in the input", corpus, output=corpus / "tables")
     assert run(corpus).returncode == 2
-    with pytest.raises(UsageError, match="there is no format 'xlsx'; the formats are parquet, csv, matrix"):
+    with pytest.raises(
+        UsageError, match="there is no format 'xlsx'; the formats are parquet, csv, matrix"
+    ):
         fastrec.export(corpus, output, format="xlsx")
     with pytest.raises(UsageError, match="at least one job"):
         fastrec.export(corpus, output, jobs=0)
@@ -578,20 +727,28 @@ def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", OF_LINES)
 def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_: str) -> None:
     """A damaged manifest, a truncated part, a missing part: exit code 3, nothing published."""
-    output, part = tmp_path / "tables", sorted(corpus.glob("part-*.jsonl*"))[1]
+    output = tmp_path / "tables"
+    part = sorted(corpus.glob("part-*.jsonl*"))[1]
     data = part.read_bytes()
     part.write_bytes(data[:-6])
-    assert_refused(3, f"{part}: ends inside the zstd frame", corpus, "--format", format_, output=output)
+    assert_refused(
+        3, f"{part}: ends inside the zstd frame", corpus, "--format", format_, output=output
+    )
     part.unlink()
-    assert_refused(3, f"{part}: cannot be found: No such file", corpus, "--format", format_, output=output)
+    assert_refused(
+        3, f"{part}: cannot be found: No such file", corpus, "--format", format_, output=output
+    )
     part.write_bytes(data)
     (corpus / "manifest.json").write_bytes(b"{")
-    assert_refused(3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output)
+    assert_refused(
+        3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output
+    )
 
 
 def test_the_matrix_reports_unreadable_columns(corpus: Path, tmp_path: Path) -> None:
     """They are all that it reads: exit code 3, nothing published."""
-    output, columns = tmp_path / "tables", sorted(corpus.glob("part-*.columns"))[1]
+    output = tmp_path / "tables"
+    columns = sorted(corpus.glob("part-*.columns"))[1]
     data = columns.read_bytes()
     columns.write_bytes(data[: len(data) // 5])
     assert_refused(3, f"{columns}: is damaged: ", corpus, "--format", "matrix", output=output)
@@ -614,7 +771,9 @@ def test_the_matrix_reports_unreadable_columns(corpus: Path, tmp_path: Path) -> 
         (b"", "has 0 records, but the manifest says "),
     ],
 )
-def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, text: bytes, message: str) -> None:
+def test_an_edited_part_is_reported(
+    tmp_path: Path, corpus: Path, format_: str, text: bytes, message: str
+) -> None:
     """With the line, and nothing is published."""
     with ShardWriter(str(min(corpus.glob("part-*.jsonl*"))), "zst", 3) as writer:
         writer.write([text])
@@ -624,14 +783,20 @@ def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, 
     assert not (tmp_path / "tables").exists()
 
 
-def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_worker_publishes_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No temporary file stays either."""
     if sys.platform == "linux":
-        monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)  # workers that start fast
+        monkeypatch.setattr(
+            "fastrec.engine.pool._is_alone", lambda: True
+        )  # workers that start fast
     part = max(corpus.glob("part-*.jsonl*"))
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        use_limits(Limits(small_input=0))(fastrec.export)(corpus, tmp_path / "tables", format="csv", jobs=2)
+        use_limits(Limits(small_input=0))(fastrec.export)(
+            corpus, tmp_path / "tables", format="csv", jobs=2
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -650,10 +815,13 @@ def test_parquet_without_pyarrow_says_what_to_install(
 def test_csv_needs_no_other_package(corpus: Path, tmp_path: Path) -> None:
     """Neither pyarrow nor numpy nor pandas is imported."""
     code = (
-        f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, format='csv'); "
+        f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, "
+        "format='csv'); "
         "print(*{'pyarrow', 'numpy', 'pandas'} & sys.modules.keys())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == "\n"
 
 
@@ -670,7 +838,9 @@ def test_an_existing_output_needs_overwrite(corpus: Path, tmp_path: Path) -> Non
     (output / "export.json").unlink()
     done = run(corpus, "-o", output, "--overwrite")
     assert done.returncode == 2
-    assert b"holds something else than an export (no export.json): it is not replaced" in done.stderr
+    assert (
+        b"holds something else than an export (no export.json): it is not replaced" in done.stderr
+    )
     done = run(corpus, "-o", corpus, "--overwrite")
     assert done.returncode == 2
     assert (corpus / "manifest.json").exists()

@@ -11,7 +11,15 @@ from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import table_columns
 from fastrec.commands.generate import Recipe, lines
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
-from tests.commands.test_export import assert_equal, double, exactly, exported, restored, spelled, table
+from tests.commands.test_export import (
+    assert_equal,
+    double,
+    exactly,
+    exported,
+    restored,
+    spelled,
+    table,
+)
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.samples import sample_of
 
@@ -38,16 +46,31 @@ def odd_records() -> list[dict[str, Any]]:
     turns = later("agentic")["messages"]
     return [
         bare,
-        *(later("agentic", sample_id=f"m{n}", **{METRIC: metric}) for n, metric in enumerate(["", "f1", "\0", "é,\n"])),
+        *(
+            later("agentic", sample_id=f"m{n}", **{METRIC: metric})
+            for n, metric in enumerate(["", "f1", "\0", "é,\n"])
+        ),
         *(
             later(sample_id=f"s{n}", evaluation={"score": score, "is_correct": False})
             for n, score in enumerate([0, 0.0, -0.0, 1, 1.0, 0.5, 2**53 + 1, HUGE, 10**400, 1e300])
         ),
         later(sample_id="refs", input={"raw": "", "reference": ["a", "", "é"], "choices": []}),
-        later(sample_id="none", input={"raw": "q", "reference": []}, output={"raw": ["x", "yz"], "y": HUGE}),
-        later(sample_id="texts", metadata={"a": "1", "": ""}, performance={"additional_details": {"b": "2"}, "zz": 1}),
+        later(
+            sample_id="none",
+            input={"raw": "q", "reference": []},
+            output={"raw": ["x", "yz"], "y": HUGE},
+        ),
+        later(
+            sample_id="texts",
+            metadata={"a": "1", "": ""},
+            performance={"additional_details": {"b": "2"}, "zz": 1},
+        ),
         later("agentic", sample_id="turns", messages=[]),
-        later("agentic", sample_id="ids", messages=[{**turns[1], "tool_call_id": ["a", "b"], "x": [1]}, turns[0]]),
+        later(
+            "agentic",
+            sample_id="ids",
+            messages=[{**turns[1], "tool_call_id": ["a", "b"], "x": [1]}, turns[0]],
+        ),
     ]
 
 
@@ -63,9 +86,12 @@ def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
 def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     """Of all versions, upgraded to the latest, in several parts."""
     write(
-        tmp_path / "a.jsonl", list(lines(Recipe(records=300, seed=4, schema="mixed", unknown_keys=0.3, text="words")))
+        tmp_path / "a.jsonl",
+        list(lines(Recipe(records=300, seed=4, schema="mixed", unknown_keys=0.3, text="words"))),
     )
-    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000, schema="0.3.0")
+    corpus = normalized(
+        tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000, schema="0.3.0"
+    )
     assert len(corpus.parts) > 2
     assert len(corpus.lines) > 250
     assert_equal(corpus, exported(corpus, tmp_path / "tables"))
@@ -78,7 +104,11 @@ def test_columns_have_one_type_where_the_schema_has_one() -> None:
     assert str(columns.field("input").type.field("reference").type) == "list<item: string>"
     assert str(columns.field("output").type.field("raw").type) == "list<item: string>"
     assert "sample_id_type" not in columns.names
-    assert [each.name for each in columns.field("evaluation").type][:3] == ["score", "score_type", "is_correct"]
+    assert [each.name for each in columns.field("evaluation").type][:3] == [
+        "score",
+        "score_type",
+        "is_correct",
+    ]
     assert "messages" in columns.names
     assert METRIC not in table_schema(DEFAULT_SCHEMA).names
 
@@ -94,7 +124,14 @@ def test_csv_has_the_metric_and_all_digits(tmp_path: Path) -> None:
     for line, cells in zip(corpus.lines, rows, strict=True):
         record = json.loads(line)
         row = dict(zip(header, cells, strict=True))
-        for name in ("evaluation_name", METRIC, "sample_hash", "model_id", "evaluation_id", "sample_id"):
+        for name in (
+            "evaluation_name",
+            METRIC,
+            "sample_hash",
+            "model_id",
+            "evaluation_id",
+            "sample_id",
+        ):
             assert row[name] == record.get(name, "")
         assert row["score"] == double(record["evaluation"]["score"])
         assert row["sample_id_type"] == "string"
@@ -122,16 +159,26 @@ def test_the_sizes_of_a_response_are_the_same_in_parquet(tmp_path: Path) -> None
 
 def test_the_table_of_records_without_metrics_is_as_before() -> None:
     """The first schema version has no such column."""
-    assert table_columns(DEFAULT_SCHEMA) == tuple(name for name in table_columns(NEWEST_SCHEMA) if name != METRIC)
+    assert table_columns(DEFAULT_SCHEMA) == tuple(
+        name for name in table_columns(NEWEST_SCHEMA) if name != METRIC
+    )
 
 
 # The matrix
 
 
 def test_no_cell_of_the_matrix_mixes_metrics(tmp_path: Path) -> None:
-    """Each question has a column for each metric; of several answers the first counts. Compared with brute force."""
-    write(tmp_path / "a.jsonl", list(lines(Recipe(records=500, seed=9, schema="0.3.0", conflicts=0.2))))
-    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, schema="0.3.0")
+    """Each question has a column for each metric; of several answers the first counts.
+
+    Compared with brute force.
+    """
+    write(
+        tmp_path / "a.jsonl",
+        list(lines(Recipe(records=500, seed=9, schema="0.3.0", conflicts=0.2))),
+    )
+    corpus = normalized(
+        tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, schema="0.3.0"
+    )
     records = [json.loads(line) for line in corpus.lines]
     scopes = {(record["evaluation_name"], record.get(METRIC)) for record in records}
     answers = [record for record in records if not record.get("error")]
@@ -146,10 +193,16 @@ def test_no_cell_of_the_matrix_mixes_metrics(tmp_path: Path) -> None:
 
     def column(record: dict[str, Any]) -> str:
         return "/".join(
-            [record["evaluation_name"], *([record[METRIC]] if METRIC in record else []), record["sample_hash"]]
+            [
+                record["evaluation_name"],
+                *([record[METRIC]] if METRIC in record else []),
+                record["sample_hash"],
+            ]
         )
 
-    columns = {column(record): (record["evaluation_name"], record.get(METRIC)) for record in records}
+    columns = {
+        column(record): (record["evaluation_name"], record.get(METRIC)) for record in records
+    }
     cells: dict[tuple[str, str], tuple[str, str]] = {}
     for record in answers:
         value = double(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
@@ -172,7 +225,10 @@ def test_no_cell_of_the_matrix_mixes_metrics(tmp_path: Path) -> None:
     reason = "scores other than 0 and 1 are neither right nor wrong"
     assert done.notices == [
         f"{len(records) - len(answers)} records with an error left out: their cells are empty",
-        f"{len(answers) - len(cells)} answers left out: only a model's first answer to a question is in the matrix",
+        (
+            f"{len(answers) - len(cells)} answers left out: only a model's first answer to a question "
+            "is in the matrix"
+        ),
         f"correct.csv lacks {left_out} columns of graded metrics: {reason}",
     ]
     text = (tmp_path / "matrix" / "README.md").read_text()
@@ -183,7 +239,11 @@ def test_no_cell_of_the_matrix_mixes_metrics(tmp_path: Path) -> None:
 def test_eight_metrics_on_ten_samples_are_eighty_columns(tmp_path: Path) -> None:
     """None of their answers is a repeat."""
     records = [
-        later(sample_id=f"q{number}", input={"raw": f"q{number}", "reference": []}, **{METRIC: f"metric {metric}"})
+        later(
+            sample_id=f"q{number}",
+            input={"raw": f"q{number}", "reference": []},
+            **{METRIC: f"metric {metric}"},
+        )
         for number in range(10)
         for metric in range(8)
     ]

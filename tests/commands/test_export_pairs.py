@@ -40,23 +40,35 @@ SCHEMA = ROOT / "fastrec" / "schemas" / "files" / "aggregate_0.3.0.schema.json"
 
 
 def record(number: int, score: float, **fields: Any) -> dict[str, Any]:
-    made = sample_of("0.3.0", sample_id=f"q{number}", evaluation={"score": score, "is_correct": score == 1})
-    made |= {"evaluation_name": "sums", "model_id": "org/m", "evaluation_id": "sums/org/m/2026-11-16"}
+    made = sample_of(
+        "0.3.0", sample_id=f"q{number}", evaluation={"score": score, "is_correct": score == 1}
+    )
+    made |= {
+        "evaluation_name": "sums",
+        "model_id": "org/m",
+        "evaluation_id": "sums/org/m/2026-11-16",
+    }
     made["input"] = {"raw": f"question {number} \u2028\u2029\x85 é", "reference": ["4"]}
     del made["sample_hash"], made["error"]
     return made | fields
 
 
 def corpus_of(folder: Path, records: list[dict[str, Any]]) -> Path:
-    (folder / "in.jsonl").write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+    (folder / "in.jsonl").write_text(
+        "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
+    )
     fastrec.normalize(folder / "in.jsonl", folder / "corpus", schema="0.3.0")
     return folder / "corpus"
 
 
-def exported(corpus: Path, folder: Path, details: str = DETAILS, **options: Any) -> dict[str, dict[str, Any]]:
+def exported(
+    corpus: Path, folder: Path, details: str = DETAILS, **options: Any
+) -> dict[str, dict[str, Any]]:
     """Export pairs, and return the aggregates by path."""
     (folder / "details.toml").write_text(details)
-    fastrec.export(corpus, folder / "store", format="pairs", details=folder / "details.toml", **options)
+    fastrec.export(
+        corpus, folder / "store", format="pairs", details=folder / "details.toml", **options
+    )
     paths = sorted((folder / "store" / "data").rglob("*.json"))
     return {str(path.relative_to(folder / "store")): json.loads(path.read_text()) for path in paths}
 
@@ -68,7 +80,9 @@ def parts_of(corpus: Path) -> dict[str, bytes]:
 def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
     """Rows with an error do not count; the standard error is that of the mean."""
     scores = [1.0, 0.0, 0.25, 1.0]
-    records = [record(number, score, evaluation_result_id="f1") for number, score in enumerate(scores)]
+    records = [
+        record(number, score, evaluation_result_id="f1") for number, score in enumerate(scores)
+    ]
     records += [record(9, 0.0, evaluation_result_id="f1", error="timeout")]
     records += [record(number, 1.0, evaluation_result_id="em") for number in range(2)]
     [(path, found)] = exported(corpus_of(tmp_path, records), tmp_path).items()
@@ -79,7 +93,10 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
     spread = f1["score_details"]["uncertainty"]
     assert spread["standard_error"]["value"] == pytest.approx(statistics.stdev(scores) / 2)
     assert (spread["num_samples"], f1["score_details"]["details"]) == (4, {"rows_with_error": "1"})
-    assert (em["metric_config"]["score_type"], "score_type" in f1["metric_config"]) == ("binary", False)
+    assert (em["metric_config"]["score_type"], "score_type" in f1["metric_config"]) == (
+        "binary",
+        False,
+    )
     assert found["detailed_evaluation_results"]["total_rows"] == 7
     assert found["evaluation_timestamp"] == "2026-11-16"
     assert found["eval_library"] == {"name": "mine", "version": "7"}
@@ -91,13 +108,22 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
 def test_rows_give_the_same_corpus_and_pass_the_check(tmp_path: Path) -> None:
     """Pairs of many runs, models and names: valid by the schema and by `check-pairs`, and no byte of a part is lost."""
     fastrec.generate(tmp_path / "in", records=150, seed=4, shards=1, schema="0.3.0")
-    strange = [("solo", "sums"), ("org/a/b", "data"), ("org/CON", "../x:y"), ("org/.h", "é" * 90), ("..", "sums")]
+    strange = [
+        ("solo", "sums"),
+        ("org/a/b", "data"),
+        ("org/CON", "../x:y"),
+        ("org/.h", "é" * 90),
+        ("..", "sums"),
+    ]
     lines = [record(0, 1.0, model_id=model, evaluation_name=name) for model, name in strange]
     (tmp_path / "in" / "more.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     fastrec.normalize(tmp_path / "in", tmp_path / "corpus", schema="0.3.0")
     details = DETAILS.replace('[models."solo"]', '[models."[s.]*"]')
     found = exported(tmp_path / "corpus", tmp_path, details)
-    runs = {(one.evaluation_name, one.model_id, one.evaluation_id) for one in fastrec.read(tmp_path / "corpus")}
+    runs = {
+        (one.evaluation_name, one.model_id, one.evaluation_id)
+        for one in fastrec.read(tmp_path / "corpus")
+    }
     assert len(found) == len(runs)
     schema = json.loads(SCHEMA.read_text())
     for document in found.values():
@@ -125,14 +151,28 @@ def test_only_scores_with_bounds_are_continuous(tmp_path: Path) -> None:
 def test_names_and_bytes_do_not_depend_on_the_day(tmp_path: Path) -> None:
     corpus = corpus_of(
         tmp_path,
-        [record(0, 1.0, metadata={"harness": "h", "harness_version": "1", "temperature": "0.5", "split": "test"})],
+        [
+            record(
+                0,
+                1.0,
+                metadata={
+                    "harness": "h",
+                    "harness_version": "1",
+                    "temperature": "0.5",
+                    "split": "test",
+                },
+            )
+        ],
     )
     first = exported(corpus, tmp_path)
     assert exported(corpus, tmp_path, overwrite=True) == first
     [document] = first.values()
     assert document["eval_library"] == {"name": "h", "version": "1"}
     settings = document["evaluation_results"][0]["generation_config"]
-    assert settings == {"generation_args": {"temperature": 0.5}, "additional_details": {"split": "test"}}
+    assert settings == {
+        "generation_args": {"temperature": 0.5},
+        "additional_details": {"split": "test"},
+    }
 
 
 def test_all_that_is_missing_is_listed_at_once(tmp_path: Path) -> None:
@@ -162,7 +202,9 @@ def test_all_that_is_missing_is_listed_at_once(tmp_path: Path) -> None:
         (DETAILS, {"model": "nobody"}, "nobody"),
     ],
 )
-def test_wrong_details_are_errors(tmp_path: Path, details: str, options: dict[str, str], message: str) -> None:
+def test_wrong_details_are_errors(
+    tmp_path: Path, details: str, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         exported(corpus_of(tmp_path, [record(0, 1.0)]), tmp_path, details, **options)
     assert not (tmp_path / "store").exists()
@@ -174,14 +216,19 @@ def test_pairs_need_the_newest_version_and_tables_no_details(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"normalize with --schema 0\.3\.0"):
         exported(tmp_path / "corpus", tmp_path)
     with pytest.raises(UsageError, match="an option of pairs"):
-        fastrec.export(tmp_path / "corpus", tmp_path / "out", format="csv", details=tmp_path / "details.toml")
+        fastrec.export(
+            tmp_path / "corpus", tmp_path / "out", format="csv", details=tmp_path / "details.toml"
+        )
 
 
 def test_rows_have_the_label_of_their_version(tmp_path: Path) -> None:
     """A corpus keeps wrong labels, but readers of the data store judge rows by them, and refuse such rows."""
     note = {"schema_version": "0.2.1"}
     labels = ["0.2.1", "instance_level_eval_0.2.0", "0.3.0", "0.2.2", "my own"]
-    records = [record(number, 1.0, schema_version=label, metadata=note) for number, label in enumerate(labels)]
+    records = [
+        record(number, 1.0, schema_version=label, metadata=note)
+        for number, label in enumerate(labels)
+    ]
     corpus = corpus_of(tmp_path, records)
     (tmp_path / "details.toml").write_text(DETAILS)
     details = {"format": "pairs", "details": tmp_path / "details.toml"}
@@ -190,11 +237,15 @@ def test_rows_have_the_label_of_their_version(tmp_path: Path) -> None:
     checked = fastrec.check_pairs(tmp_path / "store")
     assert checked.ok, checked.groups
     [samples] = (tmp_path / "store").rglob("*_samples.jsonl")
-    rows = sorted(map(json.loads, samples.read_text().splitlines()), key=lambda row: row["sample_id"])
+    rows = sorted(
+        map(json.loads, samples.read_text().splitlines()), key=lambda row: row["sample_id"]
+    )
     assert [row["schema_version"] for row in rows] == ["0.3.0", "0.3.0", "0.3.0", "0.2.2", "my own"]
     assert all(row["metadata"] == note for row in rows)
     (tmp_path / "right").mkdir()
-    done = fastrec.export(corpus_of(tmp_path / "right", [record(0, 1.0)]), tmp_path / "other", **details)
+    done = fastrec.export(
+        corpus_of(tmp_path / "right", [record(0, 1.0)]), tmp_path / "other", **details
+    )
     assert done.notices == []
 
 
@@ -242,10 +293,26 @@ def test_names_of_folders(model: str, folder: str) -> None:
 
 def test_names_that_differ_in_what_folders_cannot_say(tmp_path: Path) -> None:
     """Such runs share a folder on some systems; their files have different names."""
-    models = ["org/M", "org/m", "org/a:b", "org/a?b", "org/" + "x" * 100, "org/" + "x" * 101, "/etc/x", "../../../x"]
+    models = [
+        "org/M",
+        "org/m",
+        "org/a:b",
+        "org/a?b",
+        "org/" + "x" * 100,
+        "org/" + "x" * 101,
+        "/etc/x",
+        "../../../x",
+    ]
     records = [record(0, 1.0, model_id=model, evaluation_name="../../sums") for model in models]
-    found = exported(corpus_of(tmp_path, records), tmp_path, f'{DETAILS}[models."/*"]\ndeveloper = "/etc"\n')
+    found = exported(
+        corpus_of(tmp_path, records), tmp_path, f'{DETAILS}[models."/*"]\ndeveloper = "/etc"\n'
+    )
     assert len({path.lower() for path in found}) == len(models)
-    assert {path.name for path in tmp_path.iterdir()} == {"corpus", "details.toml", "in.jsonl", "store"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "corpus",
+        "details.toml",
+        "in.jsonl",
+        "store",
+    }
     checked = fastrec.check_pairs(tmp_path / "store")
     assert (checked.codes, checked.pairs) == ({}, len(models))

@@ -49,7 +49,11 @@ def lines() -> list[bytes]:
             "evaluation_name": EVALUATIONS[number % 7 % 3],
             "sample_id": str(number % 12),
             "error": ("", "broken", "")[number % 11 % 3],
-            "metadata": {"error": '},"error":"x"', "n": str(number), "is_correct": '"is_correct":false'},
+            "metadata": {
+                "error": '},"error":"x"',
+                "n": str(number),
+                "is_correct": '"is_correct":false',
+            },
         }
         record["input"] |= {"raw": question(number % 12)["raw"]}
         record["evaluation"] |= {"is_correct": number % 4 == 0, "score": float(number % 4 == 0)}
@@ -60,7 +64,9 @@ def lines() -> list[bytes]:
         if number % 5 == 0:
             del record["error"]
         if "messages" in record and number % 2:
-            calls = [{"id": "1", "name": "f", "arguments": {"is_correct": "false", "error": "none"}}]
+            calls = [
+                {"id": "1", "name": "f", "arguments": {"is_correct": "false", "error": "none"}}
+            ]
             record["messages"][-1 if number % 3 == 1 else 0]["tool_calls"] = calls
         made.append(json.dumps(record).encode())
     return made
@@ -90,7 +96,13 @@ def naive(corpus: Corpus, filters: Filters) -> list[bytes]:
             "sample_id": record["sample_id"],
             "hash": record["sample_hash"],
         }
-        outcome = "errors" if record.get("error") else "right" if record["evaluation"]["is_correct"] else "wrong"
+        outcome = (
+            "errors"
+            if record.get("error")
+            else "right"
+            if record["evaluation"]["is_correct"]
+            else "wrong"
+        )
         if (
             all(
                 any(value == one or fnmatchcase(value, one) for one in getattr(filters, name))
@@ -102,7 +114,9 @@ def naive(corpus: Corpus, filters: Filters) -> list[bytes]:
                 for name, value in values.items()
                 for one in getattr(filters, f"exclude_{name}", ())
             )
-            and (getattr(filters, outcome) or not (filters.right or filters.wrong or filters.errors))
+            and (
+                getattr(filters, outcome) or not (filters.right or filters.wrong or filters.errors)
+            )
         ):
             found.append(line)
     return found
@@ -140,13 +154,31 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-BOTH: dict[str, Any] = {name: CASES[name] for name in ("without models", "wrong or errors", "all kinds", "no metric")}
+BOTH: dict[str, Any] = {
+    name: CASES[name] for name in ("without models", "wrong or errors", "all kinds", "no metric")
+}
 """Cases for the commands that all work on one scratch corpus."""
 
-ALIKE = ("evaluations", "a metric or none", "models", "a model with quotes", "any sample", "some hashes")
-ALIKE += ("without models", "without an evaluation", "right", "errors", "right or wrong", "all outcomes")
+ALIKE = (
+    "evaluations",
+    "a metric or none",
+    "models",
+    "a model with quotes",
+    "any sample",
+    "some hashes",
+)
+ALIKE += (
+    "without models",
+    "without an evaluation",
+    "right",
+    "errors",
+    "right or wrong",
+    "all outcomes",
+)
 """Cases whose kinds of filters others have, too: the slower commands try them with `make test-long` only."""
-KINDS = [pytest.param(name, marks=pytest.mark.long_only) if name in ALIKE else name for name in CASES]
+KINDS = [
+    pytest.param(name, marks=pytest.mark.long_only) if name in ALIKE else name for name in CASES
+]
 
 some = {
     "evaluation": ["sums", "sums*", "*", "x", "z[o]o"],
@@ -173,7 +205,9 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
 
 @settings(max_examples=examples(12, 450))
 @given(filters, st.sampled_from([200, 5_000, 1 << 20]))
-def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
+def test_cat_agrees_with_decoding_every_record(
+    corpus: Corpus, asked: dict[str, Any], skim_bytes: int
+) -> None:
     """For any filters, and wherever buffers end."""
     expected = naive(corpus, make_filters(**asked))
     with use_limits(Limits(skim_bytes=skim_bytes)):
@@ -191,7 +225,9 @@ def test_cat_does_not_need_the_summary(case: str, corpus: Corpus, tmp_path: Path
 
 
 @pytest.mark.parametrize("case", KINDS)
-def test_normalize_keeps_what_a_naive_filter_finds(case: str, corpus: Corpus, tmp_path: Path) -> None:
+def test_normalize_keeps_what_a_naive_filter_finds(
+    case: str, corpus: Corpus, tmp_path: Path
+) -> None:
     """Also from a corpus, whose order and hashes stay."""
     expected = naive(corpus, make_filters(**CASES[case]))
     fastrec.normalize(corpus.path, tmp_path / "out", **CASES[case])
@@ -205,11 +241,15 @@ def test_normalize_keeps_what_a_naive_filter_finds(case: str, corpus: Corpus, tm
 def test_selected_records_are_those_that_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     selection = select(str(corpus.path), make_filters(**CASES[case]))
     codes = np.concatenate([selection.scope_codes(part) for part in range(len(selection.parts))])
-    assert list(selection.lines(np.flatnonzero(codes >= 0))) == naive(corpus, make_filters(**CASES[case]))
+    assert list(selection.lines(np.flatnonzero(codes >= 0))) == naive(
+        corpus, make_filters(**CASES[case])
+    )
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def matching(request: pytest.FixtureRequest, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def matching(
+    request: pytest.FixtureRequest, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
     """Some filters, and a corpus of only the records that match, made without filters."""
     folder = tmp_path_factory.mktemp("matching")
     expected = naive(corpus, make_filters(**BOTH[request.param]))
@@ -218,17 +258,26 @@ def matching(request: pytest.FixtureRequest, corpus: Corpus, tmp_path_factory: p
     return BOTH[request.param], folder / "corpus", expected
 
 
-def test_results_of_selected_records_are_those_of_their_corpus(matching: Any, corpus: Corpus) -> None:
+def test_results_of_selected_records_are_those_of_their_corpus(
+    matching: Any, corpus: Corpus
+) -> None:
     """To the last bit, although columns are counted here, and rows of statistics there."""
     filters, expected, _ = matching
     index = open_index(corpus.path, make_filters(**filters))
-    assert index.evaluations == read_summary(str(expected), read_manifest(str(expected))).evaluations
+    assert (
+        index.evaluations == read_summary(str(expected), read_manifest(str(expected))).evaluations
+    )
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("form", ["csv", "matrix"])
-def test_export_has_only_matching_records(form: str, matching: Any, corpus: Corpus, tmp_path: Path) -> None:
-    """The tables are those of a corpus of the matching records; README and export.json name the filters."""
+def test_export_has_only_matching_records(
+    form: str, matching: Any, corpus: Corpus, tmp_path: Path
+) -> None:
+    """The tables are those of a corpus of the matching records.
+
+    README and export.json name the filters.
+    """
     asked, alone, expected = matching
     done = fastrec.export(corpus.path, tmp_path / "out", format=form, **asked)
     fastrec.export(alone, tmp_path / "alone", format=form)
@@ -237,7 +286,10 @@ def test_export_has_only_matching_records(form: str, matching: Any, corpus: Corp
     for name in tables:
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
     assert done.rows == len(expected)
-    assert f"only records that match {make_filters(**asked)}" in (tmp_path / "out" / "README.md").read_text()
+    assert (
+        f"only records that match {make_filters(**asked)}"
+        in (tmp_path / "out" / "README.md").read_text()
+    )
     about = json.loads((tmp_path / "out" / "export.json").read_bytes())
     assert make_filters(**about["filters"]) == make_filters(**asked)
 
@@ -265,15 +317,23 @@ def test_diff_compares_matching_records(matching: Any, corpus: Corpus) -> None:
 
 
 def test_stats_of_samples_and_outcomes(corpus: Corpus, tmp_path: Path) -> None:
-    """They are those of a corpus of the matching records; names choose rows, and leave numbers as they are."""
+    """They are those of a corpus of the matching records.
+
+    Names choose rows, and leave numbers as they are.
+    """
     asked: dict[str, Any] = {"sample_id": "1*", "wrong": True, "errors": True}
     write(tmp_path / "in.jsonl", naive(corpus, make_filters(**asked)))
     for paths in (corpus.path, [str(path) for path in corpus.parts]):
-        assert fastrec.stats(paths, **asked).evaluations == fastrec.stats(tmp_path / "in.jsonl").evaluations
+        assert (
+            fastrec.stats(paths, **asked).evaluations
+            == fastrec.stats(tmp_path / "in.jsonl").evaluations
+        )
     every = fastrec.stats(corpus.path)
     without = fastrec.stats(corpus.path, exclude_model="lab/*", exclude_evaluation="zoo")
     assert [(one.evaluation_name, one.metric) for one in without.evaluations] == [
-        (one.evaluation_name, one.metric) for one in every.evaluations if one.evaluation_name != "zoo"
+        (one.evaluation_name, one.metric)
+        for one in every.evaluations
+        if one.evaluation_name != "zoo"
     ]
     for one in without.evaluations:
         (whole,) = [
@@ -281,15 +341,23 @@ def test_stats_of_samples_and_outcomes(corpus: Corpus, tmp_path: Path) -> None:
             for other in every.evaluations
             if (other.evaluation_name, other.metric) == (one.evaluation_name, one.metric)
         ]
-        rows = {model.model_id: model.accuracy for model in whole.by_model if not model.model_id.startswith("lab/")}
+        rows = {
+            model.model_id: model.accuracy
+            for model in whole.by_model
+            if not model.model_id.startswith("lab/")
+        }
         assert {model.model_id: model.accuracy for model in one.by_model} == rows
     with pytest.raises(
-        UsageError, match="the hashes of producers are counted for all records of a model: leave out --wrong"
+        UsageError,
+        match="the hashes of producers are counted for all records of a model: leave out --wrong",
     ):
         fastrec.stats(corpus.path, hashes=True, wrong=True)
 
 
-WHAT_THERE_IS = 'evaluations: sums, sums hard, zoo; metrics: acc, f1; models: lab/[d], lab/c, org/a, org/b, é "quoted"'
+WHAT_THERE_IS = (
+    "evaluations: sums, sums hard, zoo; metrics: acc, f1; models: lab/[d], lab/c, "
+    'org/a, org/b, é "quoted"'
+)
 
 
 @pytest.mark.parametrize(
@@ -308,22 +376,32 @@ def test_what_matches_nothing_says_what_there_is(
     """Exit code 2, nothing is written, and no temporary file stays."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    words = [{"CORPUS": str(corpus.path), "OUT": str(tmp_path / "out")}.get(word, word) for word in arguments]
+    words = [
+        {"CORPUS": str(corpus.path), "OUT": str(tmp_path / "out")}.get(word, word)
+        for word in arguments
+    ]
     done = run_command(*words, "--model", "none", "--exclude-evaluation", "zoo")
     assert (done.returncode, done.stdout) == (2, b"")
     error = f"error: no record matches --model none --exclude-evaluation zoo; {WHAT_THERE_IS}\n"
     assert done.stderr.decode() == error.replace(
-        "--model none --exclude-evaluation zoo", str(Filters(model=("none",), exclude_evaluation=("zoo",)))
+        "--model none --exclude-evaluation zoo",
+        str(Filters(model=("none",), exclude_evaluation=("zoo",))),
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["tmp"]
 
 
 def test_stats_say_what_there_is(corpus: Corpus) -> None:
     for arguments, said in (
-        (["--model", "none"], "error: no model matches 'none'; available: lab/[d], lab/c, org/a, org/b, é"),
+        (
+            ["--model", "none"],
+            "error: no model matches 'none'; available: lab/[d], lab/c, org/a, org/b, é",
+        ),
         (
             ["--exclude-model", "*"],
-            "error: no record matches --exclude-model '*'; evaluations: sums, sums hard, zoo; models: lab/[d], lab/c",
+            (
+                "error: no record matches --exclude-model '*'; evaluations: sums, sums hard, zoo; "
+                "models: lab/[d], lab/c"
+            ),
         ),
         (["--hash", "none"], f"error: no record matches --hash none; {WHAT_THERE_IS}"),
     ):
@@ -341,22 +419,47 @@ def test_one_side_of_a_diff_may_be_empty(corpus: Corpus, tmp_path: Path) -> None
 
 
 def test_many_names_are_cut(tmp_path: Path) -> None:
-    write(tmp_path / "in.jsonl", [json.dumps(sample_of("0.3.0", model_id=f"m{n:02}")).encode() for n in range(30)])
-    with pytest.raises(NoMatchError, match=r"models: m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, …$"):
+    write(
+        tmp_path / "in.jsonl",
+        [json.dumps(sample_of("0.3.0", model_id=f"m{n:02}")).encode() for n in range(30)],
+    )
+    with pytest.raises(
+        NoMatchError, match=r"models: m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, …$"
+    ):
         use_limits(Limits(small_input=0, task_bytes=2_000))(fastrec.normalize)(
             tmp_path / "in.jsonl", tmp_path / "out", model="x", jobs=2
         )
 
 
 @pytest.mark.parametrize(
-    "pattern", ["[", "[]", "[!", "***" * 50, "*a" * 30, "[z-a]", "\\", "\u202e*", "\0", "a" * 5_000, "[[:x:]]"]
+    "pattern",
+    [
+        "[",
+        "[]",
+        "[!",
+        "***" * 50,
+        "*a" * 30,
+        "[z-a]",
+        "\\",
+        "\u202e*",
+        "\0",
+        "a" * 5_000,
+        "[[:x:]]",
+    ],
 )
 def test_hostile_patterns(pattern: str, corpus: Corpus, tmp_path: Path) -> None:
     """They match what they match, quickly, and never end in a traceback."""
     for name in ("evaluation", "metric", "model", "sample_id", "hash"):
         expected = naive(corpus, make_filters(**{name: pattern}))
         assert list(fastrec.cat(corpus.path, **{name: pattern})) == expected
-    done = run_command("normalize", corpus.path, "-o", tmp_path / "out", "--exclude-model", pattern.replace("\0", "?"))
+    done = run_command(
+        "normalize",
+        corpus.path,
+        "-o",
+        tmp_path / "out",
+        "--exclude-model",
+        pattern.replace("\0", "?"),
+    )
     assert done.returncode == 0 or "no record matches" in done.stderr.decode()
 
 
@@ -373,14 +476,18 @@ def test_a_damaged_corpus_is_an_error(damage: bytes, corpus: Corpus, tmp_path: P
     fastrec.normalize(corpus.path, tmp_path / "plain", compression="none")
     part = tmp_path / "plain" / "part-00000.jsonl"
     part.write_bytes(part.read_bytes() + damage)
-    done = run_command("export", tmp_path / "plain", "-o", tmp_path / "out", "--format", "csv", "--wrong")
+    done = run_command(
+        "export", tmp_path / "plain", "-o", tmp_path / "out", "--format", "csv", "--wrong"
+    )
     assert (done.returncode, (tmp_path / "out").exists()) == (3, False)
     assert b"part-00000.jsonl" in done.stderr
 
 
 def test_hash_still_names_an_algorithm(corpus: Corpus, tmp_path: Path) -> None:
     """As in earlier releases; a pattern beside it is a filter."""
-    done = run_command("normalize", corpus.path, "-o", tmp_path / "out", "--hash", "xxh3_128", "--hash", "[0-7]*")
+    done = run_command(
+        "normalize", corpus.path, "-o", tmp_path / "out", "--hash", "xxh3_128", "--hash", "[0-7]*"
+    )
     assert done.returncode == 0
     made = Corpus(tmp_path / "out")
     assert made.manifest["options"]["hash"] == "xxh3_128"

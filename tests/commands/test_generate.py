@@ -24,10 +24,21 @@ from fastrec.judge.findings import ERRORS, WARNINGS
 
 SCHEMA = Path(fastrec.__file__).parent / "schemas/files/instance_level_eval_0.2.0.schema.json"
 VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_bytes()))
-DEPENDS_ON_OPTIONS = {"line.too_long", "hash.mismatch", "conflict.not_first", "conflict.rejected", "version.newer"}
+DEPENDS_ON_OPTIONS = {
+    "line.too_long",
+    "hash.mismatch",
+    "conflict.not_first",
+    "conflict.rejected",
+    "version.newer",
+}
 DEPENDS_ON_OPTIONS |= {"repeat.not_first", "repeat.rejected"}
 # The codes of 0.2.0; `test_generate_versions.py` has those of later versions.
-LATER_CODES = {"schema.unknown_key", "version.contradiction", "rule.single_turn_messages", "rule.multi_turn_messages"}
+LATER_CODES = {
+    "schema.unknown_key",
+    "version.contradiction",
+    "rule.single_turn_messages",
+    "rule.multi_turn_messages",
+}
 REJECT_CODES = {row.code for row in ERRORS} - DEPENDS_ON_OPTIONS - LATER_CODES
 
 EVERYTHING = {
@@ -101,7 +112,14 @@ def test_lines_do_not_depend_on_shards(tmp_path):
     """Any number of shards with any compression contains the lines of the recipe in order."""
     expected = list(lines(Recipe(records=60, seed=5, blanks=0.1)))
     for shards, compression in ((1, "none"), (3, "mixed"), (7, "zst")):
-        found = generate(tmp_path / str(shards), records=60, seed=5, blanks=0.1, shards=shards, compression=compression)
+        found = generate(
+            tmp_path / str(shards),
+            records=60,
+            seed=5,
+            blanks=0.1,
+            shards=shards,
+            compression=compression,
+        )
         assert [line for path in found.paths for line in split(unpack(path))] == expected
 
 
@@ -162,9 +180,12 @@ def test_compressibility(bulk):
 
 def test_many_models_answer_the_same_questions(records):
     """A question is the same for every model, and every identity is unique."""
-    questions, models, identities = defaultdict(set), defaultdict(set), Counter()
+    questions = defaultdict(set)
+    models = defaultdict(set)
+    identities = Counter()
     for record in records:
-        name, sample = record["evaluation_name"], record["sample_id"]
+        name = record["evaluation_name"]
+        sample = record["sample_id"]
         questions[name, sample].add((record["input"]["raw"], record["input"]["reference"]))
         models[name, sample].add(record["model_id"])
         identities[identity(record)] += 1
@@ -174,7 +195,9 @@ def test_many_models_answer_the_same_questions(records):
 
 
 def identity(record):
-    return tuple(record[key] for key in ("evaluation_id", "evaluation_name", "model_id", "sample_id"))
+    return tuple(
+        record[key] for key in ("evaluation_id", "evaluation_name", "model_id", "sample_id")
+    )
 
 
 def test_valid_lines_are_valid(corpus):
@@ -199,13 +222,22 @@ def test_optional_fields_vary(records):
     for key in ("formatted", "choices"):
         assert {key in record["input"] for record in found} == {True, False}
     outputs = [record["output"] for record in found if record["interaction_type"] == "single_turn"]
-    assert {type(output.get("reasoning_trace", ...)) for output in outputs} == {str, type(None), type(...)}
+    assert {type(output.get("reasoning_trace", ...)) for output in outputs} == {
+        str,
+        type(None),
+        type(...),
+    }
     usages = [record["token_usage"] for record in found if record.get("token_usage")]
     assert {"reasoning_tokens" in usage for usage in usages} == {True, False}
     assert {type(usage["total_tokens"]) for usage in usages} == {int, float}
     assert {type(record["sample_id"]) for record in found} == {int, str}
     assert {type(record["evaluation"]["score"]) for record in found} == {bool, int, float}
-    calls = [turn for record in found for turn in record.get("interactions") or () if "tool_call_id" in turn]
+    calls = [
+        turn
+        for record in found
+        for turn in record.get("interactions") or ()
+        if "tool_call_id" in turn
+    ]
     assert {type(turn["tool_call_id"]) for turn in calls} == {str, list}
 
 
@@ -253,7 +285,9 @@ def test_floats_need_no_exponent(corpus):
     """No float needs an exponent, which the two JSON encoders would write differently."""
     for kind, line in corpus:
         if kind in {"record", "conflict"}:
-            json.loads(line, parse_float=lambda text: pytest.fail(text) if "e" in text.lower() else 0.0)
+            json.loads(
+                line, parse_float=lambda text: pytest.fail(text) if "e" in text.lower() else 0.0
+            )
 
 
 # Shares
@@ -282,7 +316,10 @@ def test_default_recipe():
 
 def test_duplicates_repeat_an_earlier_record(corpus):
     """A duplicate has the same content as an earlier record, in the same bytes or in another spelling."""
-    seen, bytes_seen, equal, respelled = set(), set(), 0, 0
+    seen = set()
+    bytes_seen = set()
+    equal = 0
+    respelled = 0
     for kind, line in corpus:
         if kind not in {"record", "duplicate"}:
             continue
@@ -301,7 +338,8 @@ def test_duplicates_repeat_an_earlier_record(corpus):
 
 def test_conflicts_share_only_the_identity(corpus):
     """A conflict has the identity of an earlier record and content that no other line has."""
-    identities, meanings = set(), set()
+    identities = set()
+    meanings = set()
     for kind, line in corpus:
         if kind not in {"record", "conflict"}:
             continue
@@ -321,7 +359,9 @@ def canonical(record):
             return {name: plainly(item, name) for name, item in value.items()}
         if isinstance(value, list):
             return [plainly(item) for item in value]
-        return int(value) if key in integers | {"input_tokens"} and isinstance(value, float) else value
+        return (
+            int(value) if key in integers | {"input_tokens"} and isinstance(value, float) else value
+        )
 
     nullable = ("output", "interactions", "token_usage", "performance", "error")
     kept = {key: value for key, value in record.items() if value is not None or key not in nullable}
@@ -335,7 +375,9 @@ def unknown_keys(value, schema=None, place="$"):
     """Yield the paths of keys that the schema does not name."""
     schema = VALIDATOR.schema if schema is None else schema
     if isinstance(value, list) and "items" in schema:
-        return {found for item in value for found in unknown_keys(item, schema["items"], f"{place}[]")}
+        return {
+            found for item in value for found in unknown_keys(item, schema["items"], f"{place}[]")
+        }
     if not isinstance(value, dict) or "properties" not in schema:
         return set()
     found = {place} if value.keys() - schema["properties"].keys() else set()
@@ -363,7 +405,8 @@ def test_unknown_keys_at_every_level(corpus):
 
 def warned(record):
     """Return the codes of the warnings of a record."""
-    found, evaluation = set(), record["evaluation"]
+    found = set()
+    evaluation = record["evaluation"]
     if record.get("sample_hash", computed(record)) != computed(record):
         found.add("warn.sample_hash")
     usage = record.get("token_usage")
@@ -397,7 +440,11 @@ def test_warnings(corpus):
     """Each warning occurs alone in valid records, with the requested share."""
     found = [warned(json.loads(line)) for kind, line in corpus if kind == "record"]
     # One more kind would change the lines of every seed. `tests/judge` has the other turns.
-    assert set().union(*found) == {row.code for row in WARNINGS} - {"version.other_turns"} == set(variations.WARNINGS)
+    assert (
+        set().union(*found)
+        == {row.code for row in WARNINGS} - {"version.other_turns"}
+        == set(variations.WARNINGS)
+    )
     assert sum(map(bool, found)) / len(found) == pytest.approx(0.2, abs=0.05)
     assert all(len(codes - {"warn.sample_hash"}) <= 1 for codes in found)
 
@@ -415,7 +462,12 @@ def test_no_warnings_by_default(mix, plain):
 def test_every_code_occurs(corpus):
     """The table has a row for every code that does not depend on options, and all of them occur."""
     assert {row.code for row in INVALID_LINES} == REJECT_CODES
-    assert {kind for kind, _ in corpus} - {"record", "duplicate", "conflict", "blank"} == REJECT_CODES
+    assert {kind for kind, _ in corpus} - {
+        "record",
+        "duplicate",
+        "conflict",
+        "blank",
+    } == REJECT_CODES
 
 
 def test_codes_alternate():
@@ -516,14 +568,18 @@ def schema_code(error):
 )
 def test_round_trip(tmp_path, compression, suffixes):
     """Shards of every compression decompress to the counted text."""
-    found = generate(tmp_path / "out", records=100, seed=2, shards=5, compression=compression, rejects=0.2)
+    found = generate(
+        tmp_path / "out", records=100, seed=2, shards=5, compression=compression, rejects=0.2
+    )
     names = [Path(path).name for path in found.paths]
     assert names == [f"shard-{number:05d}.jsonl{suffix}" for number, suffix in enumerate(suffixes)]
     assert sorted(names) == sorted(path.name for path in (tmp_path / "out").iterdir())
     texts = [unpack(path) for path in found.paths]
     assert sum(map(len, texts)) == found.text_bytes
     assert sum(Path(path).stat().st_size for path in found.paths) == found.file_bytes
-    assert sum(len(split(text)) for text in texts) == found.lines == 100 == sum(found.kinds.values())
+    assert (
+        sum(len(split(text)) for text in texts) == found.lines == 100 == sum(found.kinds.values())
+    )
 
 
 def test_unusual_shards(tmp_path):
@@ -531,21 +587,29 @@ def test_unusual_shards(tmp_path):
     found = generate(tmp_path, records=50, shards=5, compression="none")
     texts = [unpack(path) for path in found.paths]
     assert [text.count(b"\r\n") for text in texts] == [0, 10, 0, 0, 0]
-    assert [text.startswith(b"\xef\xbb\xbf") for text in texts] == [False, False, True, False, False]
+    assert [text.startswith(b"\xef\xbb\xbf") for text in texts] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert [text.endswith(b"\n") for text in texts] == [True, True, True, False, True]
 
 
 def test_zstd_frames(tmp_path):
     """A shard of several megabytes has several frames, each with a declared size and a checksum."""
     found = generate(tmp_path, records=150, shards=1, mix="agentic", text="words")
-    data, frames = Path(found.paths[0]).read_bytes(), 0
+    data = Path(found.paths[0]).read_bytes()
+    frames = 0
     while data:
         header = zstandard.get_frame_parameters(data)
         assert header.has_checksum
         assert 0 < header.content_size <= found.text_bytes
         frame = zstandard.ZstdDecompressor().decompressobj()
         frame.decompress(data)
-        data, frames = frame.unused_data, frames + 1
+        data = frame.unused_data
+        frames = frames + 1
     assert frames == 1 + found.text_bytes // FRAME_BYTES > 1
 
 

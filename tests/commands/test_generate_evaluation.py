@@ -13,7 +13,15 @@ import pytest
 from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.generate.evaluation import TASKS, EvaluationText, QuestionBank
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.tasks import LANGUAGES, STYLES, Trial, capitals, facts, problem, table
+from fastrec.commands.generate.tasks import (
+    LANGUAGES,
+    STYLES,
+    Trial,
+    capitals,
+    facts,
+    problem,
+    table,
+)
 from fastrec.commands.generate.text import Rng
 
 Record = dict[str, Any]
@@ -49,7 +57,9 @@ def agents() -> list[Record]:
 
 def those(records: list[Record], evaluation: str) -> list[Record]:
     """Return the records of an evaluation without an error."""
-    found = [one for one in records if one["evaluation_name"] == evaluation and not one.get("error")]
+    found = [
+        one for one in records if one["evaluation_name"] == evaluation and not one.get("error")
+    ]
     assert found
     return found
 
@@ -69,7 +79,8 @@ def true_steps(text: str) -> list[bool]:
     text = text.replace(r"\times", "×").replace(r"\div", "÷").replace(" - ", " − ")
     found = []
     for left, operation, right, value in STEP.findall(text):
-        one, two = Fraction(left), Fraction(right)
+        one = Fraction(left)
+        two = Fraction(right)
         result = {"+": one + two, "−": one - two, "×": one * two, "÷": one / two}[operation]
         found.append(abs(result - Fraction(value.rstrip("."))) < Fraction(1, 1000))
     return found
@@ -92,7 +103,8 @@ def test_word_problems(records: list[Record]) -> None:
 
 def check_arithmetic(record: Record) -> None:
     """Check that a right answer has only right steps and the result, and that a wrong one has another result."""
-    text, reference = answer_of(record), record["input"]["reference"]
+    text = answer_of(record)
+    reference = record["input"]["reference"]
     assert true_steps(text), text
     said = re.findall(r"-?\d+(?:\.\d+)?", text)[-1]
     assert said == record["answer_attribution"][0]["extracted_value"]
@@ -111,7 +123,8 @@ def test_mistakes_are_visible(records: list[Record]) -> None:
     for record in those(records, "word_problems"):
         steps = true_steps(answer_of(record))
         if not record["evaluation"]["is_correct"] and record["sample_id"] in right:
-            false, fewer = not all(steps), len(steps) < min(right[record["sample_id"]])
+            false = not all(steps)
+            fewer = len(steps) < min(right[record["sample_id"]])
             causes["slip" if false else "left out" if fewer else "operation"] += 1
     assert set(causes) == {"slip", "left out", "operation"}
 
@@ -122,9 +135,12 @@ def test_choices(records: list[Record]) -> None:
     for fact in facts():
         values[fact.question].add(fact.answer)
     for record in those(records, "trivia_choice"):
-        asked, choices = record["input"]["raw"], record["input"]["choices"]
+        asked = record["input"]["raw"]
+        choices = record["input"]["choices"]
         question, *options = asked.split("\n")
-        assert options == [f"{letter}. {text}" for letter, text in zip("ABCD", choices, strict=True)]
+        assert options == [
+            f"{letter}. {text}" for letter, text in zip("ABCD", choices, strict=True)
+        ]
         assert len(set(choices)) == 4
         reference = record["input"]["reference"]
         assert {choices["ABCD".index(reference)]} == values[question]
@@ -140,10 +156,15 @@ def test_choices(records: list[Record]) -> None:
 
 
 def test_open_answers(records: list[Record]) -> None:
-    """The score is the share of points that an answer makes; an answer with fewer than two has a popular mistake."""
+    """The score is the share of points that an answer makes.
+
+    An answer with fewer than two has a popular mistake.
+    """
     for record in those(records, "open_answers"):
         topic = next(
-            topic for topic in table("explanations")["topics"] if record["input"]["raw"].startswith(topic["ask"])
+            topic
+            for topic in table("explanations")["topics"]
+            if record["input"]["raw"].startswith(topic["ask"])
         )
         text = answer_of(record)
         made = [point in text for point in topic["points"]]
@@ -160,7 +181,9 @@ def test_world_tongues(records: list[Record]) -> None:
     }
     seen = set()
     for record in those(records, "world_tongues"):
-        asked, reference, text = record["input"]["raw"], record["input"]["reference"], answer_of(record)
+        asked = record["input"]["raw"]
+        reference = record["input"]["reference"]
+        text = answer_of(record)
         seen.add(script_of(asked))
         if asked in capital_of:
             assert capital_of[asked] == reference
@@ -170,7 +193,13 @@ def test_world_tongues(records: list[Record]) -> None:
     assert seen == {"Latin", "Cyrillic", "Han", "Kana", "Arabic", "Devanagari"}
 
 
-SCRIPTS = {"Kana": "[ぁ-ヿ]", "Han": "[一-鿿]", "Cyrillic": "[А-я]", "Arabic": "[ؠ-ۿ]", "Devanagari": "[ऄ-ह]"}
+SCRIPTS = {
+    "Kana": "[ぁ-ヿ]",
+    "Han": "[一-鿿]",
+    "Cyrillic": "[А-я]",
+    "Arabic": "[ؠ-ۿ]",
+    "Devanagari": "[ऄ-ह]",
+}
 
 
 def script_of(text: str) -> str:
@@ -181,10 +210,16 @@ def script_of(text: str) -> str:
 def test_languages_agree(language: str) -> None:
     """A problem in another language has the result of the same problem in English."""
     speed_first = {"zh", "ja", "ar"}
-    order = {"discount": "cd", "seats": "abe", "minutes": "hmb", "trip": "vhug" if language in speed_first else "hvgu"}
+    order = {
+        "discount": "cd",
+        "seats": "abe",
+        "minutes": "hmb",
+        "trip": "vhug" if language in speed_first else "hvgu",
+    }
     for number in range(8):
         task = problem(Rng(number), number, language)
-        kind, found = task.tags[0], numbers_in(task.raw)
+        kind = task.tags[0]
+        found = numbers_in(task.raw)
         value = dict(zip(order[kind], found, strict=True))
         expected = {
             "trip": lambda h, v, g, u: h * v + g * u,
@@ -201,7 +236,8 @@ def test_help_desk(records: list[Record]) -> None:
     for record in those(records, "help_desk"):
         turns = record["interactions"]
         assert [turn["role"] for turn in turns] == ["system", *(["user", "assistant"] * 4)]
-        system, (ask, price, rule, last) = turns[0]["content"], [turn["content"] for turn in turns[2::2]]
+        system = turns[0]["content"]
+        (ask, price, rule, last) = [turn["content"] for turn in turns[2::2]]
         each = numbers_in(re.search(r"costs (\d+) euros", system)[1])[0]  # type: ignore[index]
         count = numbers_in(turns[1]["content"])[0]
         allowed = re.search(r"(?:until|kept for|returned by) (.+?)(?: before|\. Ask)", system)
@@ -218,9 +254,13 @@ def test_help_desk(records: list[Record]) -> None:
 
 
 def test_small_talk(records: list[Record]) -> None:
-    """The reference was said earlier, or is the sum of two numbers; a wrong answer forgot some of it."""
+    """The reference was said earlier, or is the sum of two numbers.
+
+    A wrong answer forgot some of it.
+    """
     for record in those(records, "small_talk_world"):
-        turns, reference = record["interactions"], record["input"]["reference"]
+        turns = record["interactions"]
+        reference = record["input"]["reference"]
         if reference.isdigit():
             assert reference == str(sum(numbers_in(turns[3]["content"])))
             right = reference in re.findall(r"\d+", answer_of(record))
@@ -235,10 +275,14 @@ def test_agents(agents: list[Record]) -> None:
     for record in agents:
         if record.get("error"):
             continue
-        found, reference = record["answer_attribution"][0]["extracted_value"], record["input"]["reference"]
-        right, text = record["evaluation"]["is_correct"], answer_of(record)
+        found = record["answer_attribution"][0]["extracted_value"]
+        reference = record["input"]["reference"]
+        right = record["evaluation"]["is_correct"]
+        text = answer_of(record)
         assert (found == reference) == right
-        assert found == "none" or all(part.removesuffix(" euros") in text for part in found.split(", "))
+        assert found == "none" or all(
+            part.removesuffix(" euros") in text for part in found.split(", ")
+        )
         outputs = [turn["content"] for turn in record["interactions"] if turn["role"] == "tool"]
         assert expected_of(record["input"]["raw"], outputs) == reference, record["interactions"]
 
@@ -249,7 +293,10 @@ def expected_of(asked: str, outputs: list[str]) -> str:
         latest, people = re.search(r"before (\d+):00, for (\d+) people", asked).groups()  # type: ignore[union-attr]
         output = next(output for output in outputs if "arrives" in output)
         trains = map(json.loads, output.splitlines())
-        best = min((train for train in trains if train["arrives"] < f"{latest}:00"), key=lambda train: train["price"])
+        best = min(
+            (train for train in trains if train["arrives"] < f"{latest}:00"),
+            key=lambda train: train["price"],
+        )
         return f"{best['train']}, {best['price'] * int(people)} euros"
     if "warmer" in asked:
         rows = [json.loads(row) for row in outputs[-1].split("\n")]
@@ -274,7 +321,8 @@ def expected_of(asked: str, outputs: list[str]) -> str:
 
 def test_tools_fail_sometimes(agents: list[Record]) -> None:
     """Some calls fail, before right answers too; some turns have two calls, and some calls have no arguments."""
-    failures, calls = Counter(), []
+    failures = Counter()
+    calls = []
     for record in agents:
         turns = record["interactions"]
         outputs = [turn["content"] for turn in turns if turn["role"] == "tool"]
@@ -295,10 +343,16 @@ def test_tools_fail_sometimes(agents: list[Record]) -> None:
 def test_no_placeholder_is_left(records: list[Record], agents: list[Record]) -> None:
     """No text has a name in braces, a Python value or a double space."""
     for record in records + agents:
-        texts = [*strings(record["input"]), *strings(record.get("output")), *strings(record.get("interactions"))]
+        texts = [
+            *strings(record["input"]),
+            *strings(record.get("output")),
+            *strings(record.get("interactions")),
+        ]
         for text in texts:
             if "awk" not in text and '"' not in text:
-                assert not re.search(r"\{[^}]*[a-z_]+\}|None|True|False|<function", text.replace("\\boxed{", "")), text
+                assert not re.search(
+                    r"\{[^}]*[a-z_]+\}|None|True|False|<function", text.replace("\\boxed{", "")
+                ), text
             if not re.search(r"[:=] {2,}", text):  # indented code that a tool found
                 assert "  " not in text, text
 
@@ -317,7 +371,9 @@ def test_errors_have_no_answer(records: list[Record]) -> None:
     assert 0.005 < len(failed) / len(records) < 0.04
     for record in failed:
         assert not record["evaluation"]["is_correct"]
-        assert answer_of(record) == ("I am sorry, but I cannot help with that." if record["error"] == "refusal" else "")
+        assert answer_of(record) == (
+            "I am sorry, but I cannot help with that." if record["error"] == "refusal" else ""
+        )
 
 
 def test_models_differ(records: list[Record]) -> None:
@@ -327,7 +383,8 @@ def test_models_differ(records: list[Record]) -> None:
         size = record["model_id"].partition("-")[2].partition("model-")[2]
         answers[record["evaluation_name"], size].append(record["evaluation"]["is_correct"])
     for name in TASKS:
-        small, large = answers[name, "1b"], answers[name, "70b"]
+        small = answers[name, "1b"]
+        large = answers[name, "70b"]
         assert sum(large) / len(large) > sum(small) / len(small) + 0.15, name
     assert 0.3 < sum(record["evaluation"]["is_correct"] for record in records) / len(records) < 0.8
 
@@ -336,7 +393,9 @@ def test_questions_differ(records: list[Record]) -> None:
     """Some questions are easy and some are hard, and most divide the models."""
     found = defaultdict(list)
     for record in records:
-        found[record["evaluation_name"], record["sample_id"]].append(record["evaluation"]["is_correct"])
+        found[record["evaluation_name"], record["sample_id"]].append(
+            record["evaluation"]["is_correct"]
+        )
     shares = [sum(answers) / len(answers) for answers in found.values()]
     assert sum(share > 0.8 for share in shares) > 0.05 * len(shares)
     assert sum(share < 0.2 for share in shares) > 0.02 * len(shares)
@@ -370,14 +429,17 @@ def test_certain_answers(name: str) -> None:
 def test_abilities() -> None:
     """Abilities are probabilities, and a new version of a model is not worse."""
     for number in range(600):
-        one, next_version = producer(0, number), producer(0, number + 78)
+        one = producer(0, number)
+        next_version = producer(0, number + 78)
         assert 0 < one.ability <= next_version.ability <= 1.1
 
 
 def test_tables() -> None:
     """Values are unique within a table of facts, and a lure is not the answer."""
     for name, fields in table("facts").items():
-        rows = [[cell.strip() for cell in row.split("|")] for row in fields["rows"].strip().splitlines()]
+        rows = [
+            [cell.strip() for cell in row.split("|")] for row in fields["rows"].strip().splitlines()
+        ]
         for column in (0, 1):
             assert len({row[column] for row in rows}) == len(rows), name
         assert all(row[1] not in row[2:] for row in rows)

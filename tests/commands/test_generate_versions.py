@@ -66,11 +66,16 @@ def test_valid_lines_are_valid_in_their_version(version):
 
 
 def test_invalid_lines_are_invalid_in_all_versions(version, mixed):
-    """No mistake makes a valid record of another version; only a contradiction is valid to the letter."""
+    """No mistake makes a valid record of another version.
+
+    Only a contradiction is valid to the letter.
+    """
     for kind, line in version[1] + mixed:
         if kind.startswith(("schema.", "rule.")):
             value = json.loads(line)
-            assert not any(validator.is_valid(value) for validator in VALIDATORS.values()), line[:300]
+            assert not any(validator.is_valid(value) for validator in VALIDATORS.values()), line[
+                :300
+            ]
 
 
 def test_the_judge_agrees(version, mixed):
@@ -84,7 +89,8 @@ def test_the_judge_agrees(version, mixed):
 
 def test_mixed_versions(mixed):
     """All versions occur, change within a shard, and make up more than a tenth each."""
-    judge, found = Judge(), []
+    judge = Judge()
+    found = []
     for kind, line in mixed:
         if kind == "record":
             found += judge.judge_chunk(line, bytearray()).versions
@@ -97,7 +103,9 @@ def test_mixed_versions(mixed):
 def test_every_code_occurs():
     """Every code that does not depend on options is one of an invalid line of some version."""
     recipes = [Recipe(records=60, rejects=1.0)]
-    recipes += [Recipe(records=100, rejects=1.0, schema="mixed", mix=mix) for mix in ("mixed", "agentic")]
+    recipes += [
+        Recipe(records=100, rejects=1.0, schema="mixed", mix=mix) for mix in ("mixed", "agentic")
+    ]
     found = {kind for recipe in recipes for kind, _ in labelled_lines(recipe)}
     assert {row.code for row in ERRORS} - DEPENDS_ON_OPTIONS == found
 
@@ -111,23 +119,29 @@ def test_every_mistake_has_a_version_and_a_type():
 
 def test_repairs_fix_the_mistakes_of_known_producers():
     """All repairs together keep the lines of these rows, and no others."""
-    judge, kept = Judge(JudgeSettings(repairs=frozenset(repair_codes(["all"])))), Counter()
+    judge = Judge(JudgeSettings(repairs=frozenset(repair_codes(["all"]))))
+    kept = Counter()
     source = _Source(Recipe(records=1, seed=3, schema="mixed"))
     for row in MISTAKES:
         for schema in SCHEMAS.values():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
                 author = source.producer(list(SCHEMAS).index(schema.name))
-                answer = Answer(compose(source.rng, source.writer, author, question), question, author, schema)
+                answer = Answer(
+                    compose(source.rng, source.writer, author, question), question, author, schema
+                )
                 line = row.line(answer.written(), schema, author.spelling)
-                fixed = row in REPAIRABLE or row.code == "json.number"  # a score that is NaN, in all versions
+                fixed = (
+                    row in REPAIRABLE or row.code == "json.number"
+                )  # a score that is NaN, in all versions
                 kept[fixed, len(judge.judge_chunk(line, bytearray()).records)] += 1
     assert kept.keys() == {(True, 1), (False, 0)}
 
 
 def test_several_metrics(newest):
     """An answer of some evaluations is scored by several metrics, at least one of them graded."""
-    metrics, scores = defaultdict(set), defaultdict(set)
+    metrics = defaultdict(set)
+    scores = defaultdict(set)
     for record in newest:
         if "evaluation_result_id" in record:
             answer = json.dumps(record.get("output") or record["messages"])
@@ -154,8 +168,11 @@ def test_repeats(newest):
 
 def test_contradictions():
     """Half of the conflicts are the answer of another record with another verdict."""
-    outputs, same = set(), []
-    for kind, line in labelled_lines(Recipe(records=600, seed=5, conflicts=0.1, schema="0.3.0", mix="single_turn")):
+    outputs = set()
+    same = []
+    for kind, line in labelled_lines(
+        Recipe(records=600, seed=5, conflicts=0.1, schema="0.3.0", mix="single_turn")
+    ):
         record = json.loads(line)
         answer = record["model_id"], record["sample_id"], *record["output"]["raw"]
         if kind == "conflict":
@@ -182,7 +199,8 @@ def test_nulls_and_references(newest):
 
 def test_recipes_and_prompts(newest):
     """Hashes follow many recipes, and some producers ask the same question in other words."""
-    judge, out = Judge(), bytearray()
+    judge = Judge()
+    out = bytearray()
     recipes = Counter()
     for record in newest:
         for (_, _, recipe), count in (
@@ -198,7 +216,9 @@ def test_recipes_and_prompts(newest):
 
 def test_wrong_version():
     """A version that does not exist is refused with the names of those that do."""
-    with pytest.raises(UsageError, match=r"0\.2\.0, 0\.2\.0-released, 0\.2\.1, 0\.3\.0, mixed, not '0\.9'"):
+    with pytest.raises(
+        UsageError, match=r"0\.2\.0, 0\.2\.0-released, 0\.2\.1, 0\.3\.0, mixed, not '0\.9'"
+    ):
         Recipe(schema="0.9")
 
 
@@ -220,5 +240,7 @@ def test_the_second_corpus_is_what_generate_makes(tmp_path):
     kept = sorted((ROOT / "corpora/versions").iterdir())
     made = sorted((tmp_path / "made").iterdir())
     assert [path.name for path in kept] == [path.name for path in made]
-    assert [split(unpack(str(path))) for path in kept] == [split(unpack(str(path))) for path in made]
+    assert [split(unpack(str(path))) for path in kept] == [
+        split(unpack(str(path))) for path in made
+    ]
     assert sum(path.stat().st_size for path in kept) < 300_000

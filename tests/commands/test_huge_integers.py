@@ -42,7 +42,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["show", "{}", HUGE], "a  right score 1.000e+5000, 1.000e+5000 input tokens, 1 output token, 1.000e+4997 s"),
+        (
+            ["show", "{}", HUGE],
+            "a  right score 1.000e+5000, 1.000e+5000 input tokens, 1 output token, 1.000e+4997 s",
+        ),
         (["show", "{}", HUGE, "--full"], f"unknown: [{HUGE}]"),
         (["show", "{}", HUGE, "--format", "json"], f'"score": {HUGE},'),
         (["questions", "{}"], "arithmetic: 1 question, 2 models"),
@@ -79,12 +82,18 @@ def test_conditions_on_huge_integers(condition: str, records: int, corpus: Path)
 def test_groups_by_huge_integers(tmp_path: Path) -> None:
     """As values, and as borders of bins."""
     ends = [("b", "0"), ("c", "00"), ("a", "")]
-    numbered = [line(model, False).replace(HUGE.encode(), (HUGE + end).encode()) for model, end in ends]
+    numbered = [
+        line(model, False).replace(HUGE.encode(), (HUGE + end).encode()) for model, end in ends
+    ]
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(numbered))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens:3"])
     groups = {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group}
-    assert groups == {"up to 1.00000e+5000", "1.00000e+5000 to 1.00000e+5001", "above 1.00000e+5001"}
+    assert groups == {
+        "up to 1.00000e+5000",
+        "1.00000e+5000 to 1.00000e+5001",
+        "above 1.00000e+5001",
+    }
     found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens"])
     assert {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group} == {
         HUGE + end for _, end in ends

@@ -59,7 +59,8 @@ def difference(one, other):
     if one == other:
         return "hash"
     (prompt, references), (other_prompt, other_references) = (
-        ("".join(raw.split()), ["".join(text.split()) for text in texts]) for raw, texts in (one, other)
+        ("".join(raw.split()), ["".join(text.split()) for text in texts])
+        for raw, texts in (one, other)
     )
     if references == other_references:
         return "white_space" if prompt == other_prompt else "prompt"
@@ -109,7 +110,10 @@ def asked_by_evaluation(corpus):
     for line in Corpus(corpus).lines:
         record = json.loads(line)
         references = record["input"]["reference"]
-        texts = record["input"]["raw"], tuple([references] if isinstance(references, str) else references)
+        texts = (
+            record["input"]["raw"],
+            tuple([references] if isinstance(references, str) else references),
+        )
         row = record["sample_hash"], record["sample_id"], texts, record.get("evaluation_result_id")
         asked[record["evaluation_name"]][record["model_id"]].add(row)
     return asked
@@ -121,7 +125,15 @@ def asked_by_evaluation(corpus):
 questions = st.sets(
     st.tuples(*map(st.sampled_from, (range(6), range(3), (None, "a")))), max_size=8
 )  # question, id, metric
-TEXTS = [("a b", ("x",)), ("ab", ("x",)), ("ab", (" x",)), ("ab", ("y",)), ("c", ("x",)), ("c", ("z",)), ("ab", ("x",))]
+TEXTS = [
+    ("a b", ("x",)),
+    ("ab", ("x",)),
+    ("ab", (" x",)),
+    ("ab", ("y",)),
+    ("c", ("x",)),
+    ("c", ("z",)),
+    ("ab", ("x",)),
+]
 
 
 @given(st.lists(questions, min_size=1, max_size=5), st.permutations(range(len(TEXTS))))
@@ -134,20 +146,27 @@ def test_pairs_agree_with_a_simple_implementation(sets, order):
         name: {(question, sample, texts[question], metric) for question, sample, metric in some}
         for name, some in zip(names, sets, strict=True)
     }
-    masks, facts = {None: {}, "a": {}}, {}
+    masks = {None: {}, "a": {}}
+    facts = {}
     for number, some in enumerate(sets):
         for question, sample, metric in some:
             key = bytes([question]), str(sample).encode()
             masks[metric][key] = masks[metric].get(key, 0) | 1 << number
             raw, references = texts[question]
             facts[key[0]] = digests(
-                raw, *references, "".join(raw.split()), *("".join(one.split()) for one in references)
+                raw,
+                *references,
+                "".join(raw.split()),
+                *("".join(one.split()) for one in references),
             )
     joins = count_joins("quiz", names, masks, facts)
     assert found_pairs(joins) == brute_force(plain)
     hashes = [{row[0] for row in rows} for rows in plain.values()]
     ids = [{row[1] for row in rows} for rows in plain.values()]
-    assert (joins.questions, joins.common) == (len(set.union(*hashes)), len(set.intersection(*hashes)))
+    assert (joins.questions, joins.common) == (
+        len(set.union(*hashes)),
+        len(set.intersection(*hashes)),
+    )
     assert (joins.ids, joins.common_ids) == (len(set.union(*ids)), len(set.intersection(*ids)))
     assert sorted(model for group in joins.groups for model in group.models) == names
     for pair in joins.pairs:
@@ -166,7 +185,8 @@ def test_many_models():
     even = sum(1 << number for number in range(0, 200, 2))
 
     def joins_of(samples):
-        masks, facts = {}, {}
+        masks = {}
+        facts = {}
         for sample in range(samples):
             for kind, mask in ((0, even), (1, even << 1)):
                 key = bytes([kind]) + sample.to_bytes(2, "big")
@@ -184,10 +204,12 @@ def test_many_models():
 def test_ids_of_several_questions():
     """Ids that many questions share, as those of the subjects of one evaluation, do not take much longer."""
     names = [f"m{number:02}" for number in range(40)]
-    everyone, even = (1 << 40) - 1, sum(1 << number for number in range(0, 40, 2))
+    everyone = (1 << 40) - 1
+    even = sum(1 << number for number in range(0, 40, 2))
 
     def joins_of(subjects, samples=100):
-        masks, facts = {}, {}
+        masks = {}
+        facts = {}
         for subject, sample in product(range(subjects), range(samples)):
             for kind, mask in ((0, even), (1, everyone & ~even)):
                 key = bytes([kind, subject, sample])
@@ -207,7 +229,11 @@ def test_ids_of_several_questions():
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     """A corpus of all versions, in parts so small that questions span two of them; read-only."""
-    some = lines(Recipe(records=250, seed=6, schema="mixed", duplicates=0.05, conflicts=0.1, mix="single_turn"))
+    some = lines(
+        Recipe(
+            records=250, seed=6, schema="mixed", duplicates=0.05, conflicts=0.1, mix="single_turn"
+        )
+    )
     return corpus_of(some, tmp_path_factory.mktemp("mixed"), schema="0.3.0", part_size=20_000)
 
 
@@ -227,12 +253,16 @@ def test_corpora(name, request):
         name: brute_force(asked) for name, asked in expected.items()
     }
     assert any(pair.apart for one in joins for pair in one.pairs)
-    assert use_limits(Limits(small_input=0))(fastrec.stats)(corpus, joins=True, jobs=2).joins == joins
+    assert (
+        use_limits(Limits(small_input=0))(fastrec.stats)(corpus, joins=True, jobs=2).joins == joins
+    )
 
 
 def test_other_sort_orders(mixed, tmp_path):
     """The order of the corpus does not matter, and shards give the numbers of their corpus."""
-    fastrec.normalize(mixed, tmp_path / "other", schema="0.3.0", sort_by=["model_id"], part_size=20_000)
+    fastrec.normalize(
+        mixed, tmp_path / "other", schema="0.3.0", sort_by=["model_id"], part_size=20_000
+    )
     expected = fastrec.stats(mixed, joins=True).joins
     assert fastrec.stats(tmp_path / "other", joins=True).joins == expected
 
@@ -279,11 +309,17 @@ def test_what_keeps_models_apart(apart, other, common, reasons):
 
 
 def test_the_table(apart):
-    """Metrics come together; models that were asked the same are one row; a single model is named."""
+    """Metrics come together; models that were asked the same are one row.
+
+    A single model is named.
+    """
     done = run_command("stats", apart, "--joins")
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
-    assert "quiz: 6 models, 21 questions, 5 sample_ids; all models have 0 questions and 4 sample_ids in common" in text
+    assert (
+        "quiz: 6 models, 21 questions, 5 sample_ids; all models have 0 questions and 4 sample_ids "
+        "in common" in text
+    )
     assert "white space: plain and space, for example sample_id q0, q1, q2" in text
     assert "other reference: index and plain, for example sample_id q0, q1, q2" in text
     assert "solo: 1 model, 1 question, 1 sample_id" in text
@@ -302,12 +338,19 @@ def test_formats(apart):
     assert document["hashes"] is None
     quiz = document["joins"][0]
     assert [len(group["models"]) for group in quiz["groups"]] == [1] * 6
-    rows = list(csv.DictReader(io.StringIO(run_command("stats", apart, "--joins", "--format", "csv").stdout.decode())))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(run_command("stats", apart, "--joins", "--format", "csv").stdout.decode())
+        )
+    )
     assert len(rows) == 15
     (row,) = (row for row in rows if list(row.values())[1:3] == ["plain", "same"])
     assert list(row.values())[3:] == ["5", "4", "4", "4", "4", "0", *"00000"]
     markdown = run_command("stats", apart, "--joins", "--format", "markdown").stdout.decode()
-    assert "| model | other model | questions | of the other | common | same id | white space |" in markdown
+    assert (
+        "| model | other model | questions | of the other | common | same id | white space |"
+        in markdown
+    )
     assert "- white space: plain and space" in markdown
 
 
@@ -326,14 +369,18 @@ def test_metrics_that_only_one_model_has(tmp_path):
         ("m-acc", "m-f1"): [3, 0],
     }
     assert "common  same metric  same id" in run_command("stats", corpus, "--joins").stdout.decode()
-    (joins,) = fastrec.stats(corpus, joins=True, metric=["acc", "f1"], model=["m-acc", "m-f1"]).joins
+    (joins,) = fastrec.stats(
+        corpus, joins=True, metric=["acc", "f1"], model=["m-acc", "m-f1"]
+    ).joins
     assert joins.metrics == ["acc", "f1"]
 
 
 def test_many_pairs(tmp_path):
     """A table shows the worst pairs, and says how many more there are."""
     some = [one_line(f"m{number}", "1", f"Question of m{number}?", []) for number in range(8)]
-    text = run_command("stats", corpus_of(some, tmp_path, schema="0.3.0"), "--joins").stdout.decode()
+    text = run_command(
+        "stats", corpus_of(some, tmp_path, schema="0.3.0"), "--joins"
+    ).stdout.decode()
     assert text.count("\n  m") == 11  # and the heading
     assert "… and 18 more pairs; --model chooses models, and --format json lists all pairs" in text
 
@@ -349,16 +396,21 @@ def test_hashes(mixed):
     assert msgspec.to_builtins(found.hashes) == summary["by_model"]
     assert sum(sum(one.recipes.values()) for one in found.hashes) == 250
     some = fastrec.stats(mixed, hashes=True, model="org-0/*", evaluation="word*").hashes
-    assert {(one.evaluation_name, one.model_id.partition("/")[0]) for one in some} == {("word_problems", "org-0")}
+    assert {(one.evaluation_name, one.model_id.partition("/")[0]) for one in some} == {
+        ("word_problems", "org-0")
+    }
 
 
 def recipe_of(record):
     """The recipe of a record's hash, found without fastrec's finder."""
     if record.get("sample_hash") is None:
         return ABSENT
-    raw, references = record["input"]["raw"], record["input"]["reference"]
+    raw = record["input"]["raw"]
+    references = record["input"]["reference"]
     texts = [references] if isinstance(references, str) else references
-    first, spaced, compact = "".join(texts[:1]), {"sort_keys": True}, {"sort_keys": True, "separators": (",", ":")}
+    first = "".join(texts[:1])
+    spaced = {"sort_keys": True}
+    compact = {"sort_keys": True, "separators": (",", ":")}
     recipes = {
         "R1": raw + first if len(texts) == 1 else None,
         "R2": raw + "".join(texts),
@@ -372,13 +424,28 @@ def recipe_of(record):
         "R10": json.dumps({"raw": raw, "reference": texts}, **compact, ensure_ascii=False),
     }
     given = record["sample_hash"]
-    return next((name for name, text in recipes.items() if text and sha256(text.encode()).hexdigest() == given), WRONG)
+    return next(
+        (
+            name
+            for name, text in recipes.items()
+            if text and sha256(text.encode()).hexdigest() == given
+        ),
+        WRONG,
+    )
 
 
 def test_recipes_of_all_valid_lines(tmp_path):
     """The summary counts every valid line, duplicates included, whatever the order of shards, lines and processes."""
     labelled = labelled_lines(
-        Recipe(records=200, seed=8, schema="mixed", duplicates=0.2, rejects=0.1, mix="single_turn", warnings=0.1)
+        Recipe(
+            records=200,
+            seed=8,
+            schema="mixed",
+            duplicates=0.2,
+            rejects=0.1,
+            mix="single_turn",
+            warnings=0.1,
+        )
     )
     some = [(line, kind) for kind, line in labelled]
     expected = defaultdict(Counter)
@@ -395,16 +462,23 @@ def test_recipes_of_all_valid_lines(tmp_path):
         (folder / "b.jsonl").write_bytes(b"\n".join(text[80:]))
         with use_limits(Limits(small_input=0)):
             fastrec.normalize(folder, tmp_path / f"{name}-corpus", schema="0.3.0", **options)
-        found.append(json.loads((tmp_path / f"{name}-corpus/summary.json").read_bytes())["sample_hash"])
+        found.append(
+            json.loads((tmp_path / f"{name}-corpus/summary.json").read_bytes())["sample_hash"]
+        )
     assert found[0]["by_model"] == found[1]["by_model"]
-    by_model = {(one["evaluation_name"], one["model_id"]): one["recipes"] for one in found[0]["by_model"]}
+    by_model = {
+        (one["evaluation_name"], one["model_id"]): one["recipes"] for one in found[0]["by_model"]
+    }
     assert by_model == expected
     assert found[0]["by_recipe"] == found[1]["by_recipe"] == sum(expected.values(), Counter())
     assert {ABSENT, WRONG, "R1", "R2", "R4", "R6"} <= found[0]["by_recipe"].keys()
 
 
 def test_formats_of_hashes(mixed):
-    """A column for each recipe that occurs, absent and wrong last; CSV has a row for each recipe of a model."""
+    """A column for each recipe that occurs, absent and wrong last.
+
+    CSV has a row for each recipe of a model.
+    """
     text = run_command("stats", mixed, "--hashes", "--evaluation", "word*").stdout.decode()
     heading = text.splitlines()[1].split()
     names = heading[1:]
@@ -412,9 +486,16 @@ def test_formats_of_hashes(mixed):
     assert names == sorted(names, key=[*RECIPES, ABSENT, WRONG].index)
     assert "word_problems: " in text
     assert "absent: without one; wrong: by no recipe" in text
-    rows = list(csv.DictReader(io.StringIO(run_command("stats", mixed, "--hashes", "--format", "csv").stdout.decode())))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(run_command("stats", mixed, "--hashes", "--format", "csv").stdout.decode())
+        )
+    )
     assert sum(int(row["lines"]) for row in rows) == 250
-    assert "| model | R1 |" in run_command("stats", mixed, "--hashes", "--format", "markdown").stdout.decode()
+    assert (
+        "| model | R1 |"
+        in run_command("stats", mixed, "--hashes", "--format", "markdown").stdout.decode()
+    )
 
 
 def test_hashes_and_joins(apart):
@@ -436,5 +517,7 @@ def test_without_the_options(apart):
 def test_common_questions_too(apart):
     """`common` recounts the models, and changes nothing about joins."""
     found = fastrec.stats(apart, joins=True, common=True, model=["plain", "same"], metric="f1")
-    assert found.joins == fastrec.stats(apart, joins=True, model=["plain", "same"], metric="f1").joins
+    assert (
+        found.joins == fastrec.stats(apart, joins=True, model=["plain", "same"], metric="f1").joins
+    )
     assert found.evaluations[0].common_questions == 4

@@ -35,7 +35,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     error = {"error": "timeout"} if rng.random() < 0.1 else {}
                     more: dict[str, Any] = {"evaluation_id": f"run {run}", **error}
                     yield answer("exam", f"question {number}", model, rng.choice([0, 0, 1]), **more)
-                    yield answer("exam", f"question {number}", model, rng.random(), **more, evaluation_result_id="f1")
+                    yield answer(
+                        "exam",
+                        f"question {number}",
+                        model,
+                        rng.random(),
+                        **more,
+                        evaluation_result_id="f1",
+                    )
         for model in MODELS[:2]:
             yield answer("other", HOSTILE, model, 0.0, sample_id="\x1b]0;title\x07")
 
@@ -54,23 +61,30 @@ def listed(found: Questions) -> dict[tuple[str, str | None], list[Question]]:
     ("models", "chosen"),
     [([], MODELS), (["org/m0"], MODELS[:1]), (["org/m[0-2]", "org/m5"], [*MODELS[:3], MODELS[5]])],
 )
-def test_the_numbers_are_those_of_a_naive_count(corpus: Path, models: list[str], chosen: list[str]) -> None:
+def test_the_numbers_are_those_of_a_naive_count(
+    corpus: Path, models: list[str], chosen: list[str]
+) -> None:
     """Every number of every question, for all models and for some."""
     found = listed(fastrec.questions(corpus, model=models, limit=1000))
     seen = 0
     for (name, metric, sample_hash), records in group(corpus).items():
         records = {model: some for model, some in records.items() if model in chosen}
-        row = next((one for one in found.get((name, metric), []) if one.sample_hash == sample_hash), None)
+        row = next(
+            (one for one in found.get((name, metric), []) if one.sample_hash == sample_hash), None
+        )
         if not records:
             assert row is None
             continue
         assert row
         seen += 1
-        right, scores = values(records, graded=False), values(records, graded=True)
+        right = values(records, graded=False)
+        scores = values(records, graded=True)
         assert row.models == len(right)
         assert row.right == pytest.approx(sum(right.values()))
         assert row.share == (pytest.approx(sum(right.values()) / len(right)) if right else None)
-        assert row.mean_score == (pytest.approx(sum(scores.values()) / len(scores)) if scores else None)
+        assert row.mean_score == (
+            pytest.approx(sum(scores.values()) / len(scores)) if scores else None
+        )
         assert row.errors == len(records) - len(right)
         if metric is None:
             spread = disagreement(right.values())
@@ -86,19 +100,32 @@ def test_the_numbers_are_those_of_a_naive_count(corpus: Path, models: list[str],
         ({"wrong_by": "all"}, lambda right: not any(right.values())),
         ({"right_by": "all"}, lambda right: all(share == 1 for share in right.values())),
         ({"wrong_by": "org/m0"}, lambda right: right.get("org/m0") == 0),
-        ({"right_by": ["org/m0", "*m1"]}, lambda right: right.get("org/m0") == right.get("org/m1") == 1),
-        ({"split": ("org/m2", "*3")}, lambda right: right.get("org/m2") == 1 and right.get("org/m3") == 0),
-        ({"right_by": "org/m2", "wrong_by": "org/m3"}, lambda r: r.get("org/m2") == 1 and r.get("org/m3") == 0),
+        (
+            {"right_by": ["org/m0", "*m1"]},
+            lambda right: right.get("org/m0") == right.get("org/m1") == 1,
+        ),
+        (
+            {"split": ("org/m2", "*3")},
+            lambda right: right.get("org/m2") == 1 and right.get("org/m3") == 0,
+        ),
+        (
+            {"right_by": "org/m2", "wrong_by": "org/m3"},
+            lambda r: r.get("org/m2") == 1 and r.get("org/m3") == 0,
+        ),
     ],
 )
-def test_questions_are_chosen_by_who_gets_them_right(corpus: Path, options: dict[str, Any], test: Any) -> None:
+def test_questions_are_chosen_by_who_gets_them_right(
+    corpus: Path, options: dict[str, Any], test: Any
+) -> None:
     found = listed(fastrec.questions(corpus, evaluation="exam", limit=1000, **options))
     expected = {
         (metric, sample_hash)
         for (name, metric, sample_hash), records in group(corpus).items()
         if name == "exam" and (right := values(records, graded=False)) and test(right)
     }
-    assert {(metric, one.sample_hash) for (_, metric), some in found.items() for one in some} == expected
+    assert {
+        (metric, one.sample_hash) for (_, metric), some in found.items() for one in some
+    } == expected
     assert expected
 
 
@@ -114,7 +141,9 @@ def test_a_pattern_of_models_stands_for_those_of_each_evaluation(tmp_path: Path)
 
     def chosen(**options: Any) -> dict[str, list[int | str]]:
         tables = fastrec.questions(corpus, **options).evaluations
-        return {table.evaluation_name: [one.sample_id for one in table.questions] for table in tables}
+        return {
+            table.evaluation_name: [one.sample_id for one in table.questions] for table in tables
+        }
 
     assert chosen(wrong_by="org/*") == {"one": ["id of hard"], "two": ["id of hard"]}
     assert chosen(right_by="org/*") == {"one": ["id of easy"], "two": ["id of easy"]}
@@ -125,16 +154,21 @@ def test_a_pattern_of_models_stands_for_those_of_each_evaluation(tmp_path: Path)
 
 def test_outcomes_and_text_choose_questions(corpus: Path) -> None:
     """--errors chooses questions that have at least one record with an error, of the models that count."""
-    found = listed(fastrec.questions(corpus, evaluation="exam", metric="", model="org/m1", errors=True, limit=99))
+    found = listed(
+        fastrec.questions(
+            corpus, evaluation="exam", metric="", model="org/m1", errors=True, limit=99
+        )
+    )
     expected = {
         sample_hash
         for (name, metric, sample_hash), records in group(corpus).items()
-        if (name, metric) == ("exam", None) and any(one.get("error") for one in records.get("org/m1", []))
+        if (name, metric) == ("exam", None)
+        and any(one.get("error") for one in records.get("org/m1", []))
     }
     assert {one.sample_hash for one in found["exam", None]} == expected
-    assert {one.sample_id for one in listed(fastrec.questions(corpus, text="QUESTION 17"))["exam", None]} == {
-        "id of question 17"
-    }
+    assert {
+        one.sample_id for one in listed(fastrec.questions(corpus, text="QUESTION 17"))["exam", None]
+    } == {"id of question 17"}
     assert fastrec.questions(corpus, text="no such text").evaluations[0].total == 0
 
 
@@ -152,7 +186,9 @@ def test_outcomes_and_text_choose_questions(corpus: Path) -> None:
 def test_the_order(corpus: Path, sort: Any, key: Any) -> None:
     rows = listed(fastrec.questions(corpus, sort=sort, evaluation="exam", limit=99))["exam", None]
     assert rows == sorted(rows, key=key)
-    (first,) = listed(fastrec.questions(corpus, sort=sort, evaluation="exam", limit=1))["exam", None]
+    (first,) = listed(fastrec.questions(corpus, sort=sort, evaluation="exam", limit=1))[
+        "exam", None
+    ]
     assert first == rows[0]
 
 
@@ -173,7 +209,10 @@ def test_the_prefix_finds_the_question(corpus: Path) -> None:
         ({"wrong_by": "all", "right_by": "all"}, "no question is both right and wrong"),
         ({"model": "x"}, "no model matches 'x'"),
         ({"evaluation": "x"}, "no evaluation matches 'x'; available: exam, other"),
-        ({"sample_id": "x", "wrong": True}, "no question matches --sample-id x; sample_ids: id of question "),
+        (
+            {"sample_id": "x", "wrong": True},
+            "no question matches --sample-id x; sample_ids: id of question ",
+        ),
         ({"hash": "x"}, "no question matches --hash x; hashes: [0-9a-f]{64}, .*give 'abcd"),
     ],
 )
@@ -210,13 +249,18 @@ def test_the_table(tmp_path: Path) -> None:
 
 def test_json_and_csv(corpus: Path) -> None:
     found = json.loads(run(corpus, "--format", "json", "--limit", "3").stdout)
-    rows = list(csv.DictReader(io.StringIO(run(corpus, "--format", "csv", "--limit", "3").stdout.decode())))
+    rows = list(
+        csv.DictReader(io.StringIO(run(corpus, "--format", "csv", "--limit", "3").stdout.decode()))
+    )
     tables = [(table, one) for table in found["evaluations"] for one in table["questions"]]
     assert [(one["sample_hash"], one["excerpt"]) for _, one in tables] == [
         (row["sample_hash"], row["excerpt"]) for row in rows
     ]
     for (table, one), row in zip(tables, rows, strict=True):
-        assert (table["evaluation_name"], table["metric"] or "") == (row["evaluation_name"], row["metric"])
+        assert (table["evaluation_name"], table["metric"] or "") == (
+            row["evaluation_name"],
+            row["metric"],
+        )
         assert [str(one["right"]), str(one["models"])] == [row["right"], row["models"]]
         assert one["sample_hash"].startswith(one["prefix"])
 
@@ -248,6 +292,10 @@ def test_the_text_says_where_a_phrase_was_found(tmp_path: Path) -> None:
     assert "found in" in shown
     assert "  input, 1 answer  " in shown
     assert "  1 answer  " in shown
-    only = run(corpus, "--text", "sorry", "--in", "input", "--format", "csv").stdout.decode().splitlines()
+    only = (
+        run(corpus, "--text", "sorry", "--in", "input", "--format", "csv")
+        .stdout.decode()
+        .splitlines()
+    )
     assert [line.rsplit(",", 2)[1:] for line in only] == [["in_input", "in_answers"], ["true", "1"]]
     assert "found in" not in run(corpus).stdout.decode()

@@ -36,13 +36,20 @@ FILE = "rejects.jsonl.zst"
 @cache
 def labelled() -> list[tuple[str, bytes]]:
     """Lines with their kinds."""
-    return list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
+    return list(
+        labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05))
+    )
 
 
 def bad_lines(code: str | None = None) -> list[bytes]:
     """The rejected lines of the three shards, in the order of the rejects file."""
     shards = [labelled()[number::3] for number in range(3)]
-    return [line for shard in shards for label, line in shard if label in CODES and code in (None, label)]
+    return [
+        line
+        for shard in shards
+        for label, line in shard
+        if label in CODES and code in (None, label)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +115,13 @@ def test_locations_are_those_of_the_lines(fresh: Path) -> None:
             assert lines[location.line - 1] in bad_lines(group.code)
 
 
-@pytest.mark.parametrize("codes", [["json.syntax"], ["schema.type", "json.utf8"], ["line.too_long"]])
+@pytest.mark.parametrize(
+    "codes", [["json.syntax"], ["schema.type", "json.utf8"], ["line.too_long"]]
+)
 def test_a_filter_by_code(fresh: Path, codes: list[str]) -> None:
     """Only lines of those codes are listed and extracted."""
-    every, found = rejects(fresh), rejects(fresh, code=codes)
+    every = rejects(fresh)
+    found = rejects(fresh, code=codes)
     assert found.groups == [group for group in every.groups if group.code in codes]
     assert found.codes == {code: count for code, count in every.codes.items() if code in codes}
     assert extracted(fresh, code=codes).count(b"\n") == found.lines
@@ -119,11 +129,15 @@ def test_a_filter_by_code(fresh: Path, codes: list[str]) -> None:
 
 def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
     """A mistyped code is an error, not an empty list."""
-    with pytest.raises(UsageError, match=r"there is no code 'json.sintax'; the codes are .*json.syntax"):
+    with pytest.raises(
+        UsageError, match=r"there is no code 'json.sintax'; the codes are .*json.syntax"
+    ):
         rejects(fresh, code=["json.sintax"])
 
 
-def test_groups_beyond_the_limit_are_counted(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_beyond_the_limit_are_counted(
+    fresh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The list is bounded, and says how many lines it leaves out."""
     found = use_limits(Limits(finding_groups=3))(rejects)(fresh)
     assert len(found.groups) == 3
@@ -164,7 +178,9 @@ def test_fixed_lines_can_be_normalized(tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.jsonl"
     assert invoke(tmp_path / "corpus", "--code", "json.syntax", "--extract", fixed).exit_code == 0
     fixed.write_bytes(fixed.read_bytes().replace(b"\n", b"}\n"))
-    summary = fastrec.normalize([tmp_path / "corpus" / "part-00000.jsonl.zst", fixed], tmp_path / "again")
+    summary = fastrec.normalize(
+        [tmp_path / "corpus" / "part-00000.jsonl.zst", fixed], tmp_path / "again"
+    )
     assert (summary.line_counts.kept, summary.line_counts.rejected) == (6, 0)
 
 
@@ -176,7 +192,10 @@ def test_a_line_that_was_too_long_is_reported_instead_of_extracted(tmp_path: Pat
     done = invoke(tmp_path / "corpus", "--extract", "-")
     assert (done.exit_code, done.stdout) == (0, "nonsense\nmore\n")
     first, second = done.stderr.splitlines()
-    assert first == f"note: {source}:2 was too long to store, so it is not extracted; fix it in its shard"
+    assert (
+        first
+        == f"note: {source}:2 was too long to store, so it is not extracted; fix it in its shard"
+    )
     assert second == "2 rejected lines"
 
 
@@ -210,7 +229,9 @@ def test_an_invalid_rejected_line_is_an_error_with_its_number(corpus: Path) -> N
     with ShardWriter(str(corpus / FILE), "zst", 3) as writer:
         writer.write([b"{}\n"])
         writer.finish()
-    with pytest.raises(CorpusError, match=r"rejects.jsonl.zst, line 1: not a rejected line: .*missing") as caught:
+    with pytest.raises(
+        CorpusError, match=r"rejects.jsonl.zst, line 1: not a rejected line: .*missing"
+    ) as caught:
         rejects(corpus)
     assert caught.value.line == 1
 
@@ -232,11 +253,26 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
 
 def test_all_errors_of_a_line_are_listed(tmp_path: Path) -> None:
     """Nobody has to fix a line eight times: ten errors of a line are listed, and more are counted."""
-    names = ["error", "evaluation_id", "evaluation_name", "metadata", "model_id", "performance", "sample_hash"]
+    names = [
+        "error",
+        "evaluation_id",
+        "evaluation_name",
+        "metadata",
+        "model_id",
+        "performance",
+        "sample_hash",
+    ]
     names.append("token_usage")
     eight = {**sample("agentic"), **{name: number for number, name in enumerate(names, 1)}}
     turns = [{"turn_idx": "x", "role": number} for number in range(2)]
-    fifteen = {**eight, "error": None, "sample_id": 1.5, "input": 9, "evaluation": 10, "interactions": turns}
+    fifteen = {
+        **eight,
+        "error": None,
+        "sample_id": 1.5,
+        "input": 9,
+        "evaluation": 10,
+        "interactions": turns,
+    }
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [eight, eight, fifteen])))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     first, second = rejects(tmp_path / "corpus").groups
@@ -245,7 +281,10 @@ def test_all_errors_of_a_line_are_listed(tmp_path: Path) -> None:
     assert (len(second.further), second.unlisted) == (9, 2)  # paths that differ in an index are one
     assert sum(one.count for one in second.further) == 11
     text = invoke(tmp_path / "corpus").stdout
-    assert "    also $.token_usage: expected an object or null, found the integer 8 [schema.type]  2 ×\n" in text
+    assert (
+        "    also $.token_usage: expected an object or null, found the integer 8 [schema.type]  2 "
+        "×\n" in text
+    )
 
 
 def test_json_is_one_document(fresh: Path) -> None:
@@ -258,7 +297,9 @@ def test_json_is_one_document(fresh: Path) -> None:
 def test_a_corpus_without_rejected_lines(clean: Path, fresh: Path, tmp_path: Path) -> None:
     """The exit code is 0, and the extracted file is empty."""
     assert (invoke(clean).stdout, invoke(clean).exit_code) == ("no line was rejected\n", 0)
-    assert invoke(fresh, "--code", "line.too_long").stdout == "no line was rejected as line.too_long\n"
+    assert (
+        invoke(fresh, "--code", "line.too_long").stdout == "no line was rejected as line.too_long\n"
+    )
     done = invoke(clean, "--extract", tmp_path / "fixed.jsonl")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no line was rejected\n")
     assert (tmp_path / "fixed.jsonl").read_bytes() == b""
@@ -281,7 +322,10 @@ def test_an_existing_file_is_not_overwritten(fresh: Path, tmp_path: Path) -> Non
     fixed.write_bytes(b"fixed")
     done = run(fresh, "--extract", fixed)
     assert done.returncode == 2
-    assert done.stderr.decode() == f"error: {fixed} exists; choose a new file, so that nothing in it is lost\n"
+    assert (
+        done.stderr.decode()
+        == f"error: {fixed} exists; choose a new file, so that nothing in it is lost\n"
+    )
     assert fixed.read_bytes() == b"fixed"
 
 
@@ -298,7 +342,9 @@ def test_wrong_usage_is_exit_code_2(fresh: Path, tmp_path: Path) -> None:
     """A missing corpus and an unknown code have clear messages."""
     done = run(tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
+    assert done.stderr.decode().startswith(
+        f"error: {tmp_path} is not a corpus: it holds no manifest.json\n"
+    )
     done = run(fresh, "--code", "nonsense")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"there is no code 'nonsense'" in done.stderr
@@ -344,14 +390,21 @@ def test_a_closed_pipe_is_not_an_error(fresh: Path, arguments: list[str]) -> Non
 
 
 def test_a_rejected_line_stores_a_hundred_errors_and_counts_the_others(tmp_path: Path) -> None:
-    """The line counts once; its entry has the first errors, and the number of the others by code."""
+    """The line counts once.
+
+    Its entry has the first errors, and the number of the others by code.
+    """
     line = json.dumps(sample("multi_turn", interactions=[{}] * 400, model_id=0))
     (tmp_path / "a.jsonl").write_text(line)
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     ((_, stored),) = numbered_lines(str(tmp_path / "corpus" / FILE))
     rejected = decode_rejected(FILE, 1, stored)
     assert isinstance(rejected.errors, list)
-    assert (rejected.code, len(rejected.errors), rejected.unlisted) == ("schema.type", 100, {"schema.required": 701})
+    assert (rejected.code, len(rejected.errors), rejected.unlisted) == (
+        "schema.type",
+        100,
+        {"schema.required": 701},
+    )
     assert rejected.exact_bytes() == line.encode()
     assert rejects(tmp_path / "corpus").codes == {"schema.type": 1}
 

@@ -20,20 +20,32 @@ from fastrec.statistics.repeats import parse_repeats
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
-A, B = "org/a", "org/b"
+A = "org/a"
+B = "org/b"
 TAU = Path(__file__).parents[3] / "shared" / "real" / "tau" / "gpt-4o-airline_samples.jsonl.zst"
 
-# Of each question, the extracted answers of the trials; x is the right one, ! an error, which is no answer.
-TRIALS = {A: ["xxxx", "xxxy", "xxyy", "yzxw", "yyyy", "xx!y"], B: ["xyyy", "xyyy", "xyyy", "xyyy", "xyyy"]}
+# Of each question, the extracted answers of the trials; x is the right one, ! an error, which is no
+# answer.
+TRIALS = {
+    A: ["xxxx", "xxxy", "xxyy", "yzxw", "yyyy", "xx!y"],
+    B: ["xyyy", "xyyy", "xyyy", "xyyy", "xyyy"],
+}
 
 
 def trial(question: int, model: str, number: int, said: str, **more: Any) -> Record:
-    attribution = {"turn_idx": 0, "source": "output.raw", "extraction_method": "regex", "is_terminal": True}
+    attribution = {
+        "turn_idx": 0,
+        "source": "output.raw",
+        "extraction_method": "regex",
+        "is_terminal": True,
+    }
     error = {"error": "timeout"} if said == "!" else {}
     metadata = {"trial": str(number), "half": str(question % 2)}
     fields = {"metadata": metadata, "answer_attribution": [attribution | {"extracted_value": said}]}
     text = f"{9 - number} {said}"  # so the order of the corpus is not that of trials
-    return answer("tau", f"q{question}", model, int(said == "x"), text=text, **fields, **error, **more)
+    return answer(
+        "tau", f"q{question}", model, int(said == "x"), text=text, **fields, **error, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -86,20 +98,32 @@ def test_errors_as_wrong_are_trials(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("errors_as_wrong", [False, True])
-def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tmp_path: Path) -> None:
+def test_answers_are_those_to_the_questions_that_count(
+    errors_as_wrong: bool, tmp_path: Path
+) -> None:
     """25 questions have five trials, 17 have one, and one has four and an error, which may count as wrong."""
     said = [*["xxxxy"] * 25, *["x"] * 17, "xxxx!"]
     records = [
-        trial(question, A, number, one) for question, trials in enumerate(said) for number, one in enumerate(trials)
+        trial(question, A, number, one)
+        for question, trials in enumerate(said)
+        for number, one in enumerate(trials)
     ]
     corpus = make_corpus(tmp_path, records)
-    (evaluation,) = fastrec.stats(corpus, repeats_as="pass@5", errors_as_wrong=errors_as_wrong).evaluations
+    (evaluation,) = fastrec.stats(
+        corpus, repeats_as="pass@5", errors_as_wrong=errors_as_wrong
+    ).evaluations
     (model,) = evaluation.by_model
     questions = 25 + errors_as_wrong
-    assert (model.questions, model.answers, model.correct) == (questions, 5 * questions, 4 * questions)
+    assert (model.questions, model.answers, model.correct) == (
+        questions,
+        5 * questions,
+        4 * questions,
+    )
     assert (model.answers_per_question, model.records, model.errors) == (5, len(records), 1)
     assert model.accuracy_low is not None
-    (evaluation,) = fastrec.stats(corpus, repeats_as="first", errors_as_wrong=errors_as_wrong).evaluations
+    (evaluation,) = fastrec.stats(
+        corpus, repeats_as="first", errors_as_wrong=errors_as_wrong
+    ).evaluations
     (model,) = evaluation.by_model
     assert (model.questions, model.answers) == (43, 25 * 5 + 17 + 4 + errors_as_wrong)
 
@@ -107,7 +131,12 @@ def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tm
 @pytest.mark.parametrize("attribution", ["none", "empty"])
 def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_path: Path) -> None:
     """x has two votes, y and z have one each: without extracted values, outputs are compared, not their reasoning."""
-    fields: dict[str, Any] = {"turn_idx": 0, "source": "output.raw", "extraction_method": "regex", "is_terminal": True}
+    fields: dict[str, Any] = {
+        "turn_idx": 0,
+        "source": "output.raw",
+        "extraction_method": "regex",
+        "is_terminal": True,
+    }
     values = {"none": [], "empty": [fields | {"extracted_value": ""}]}
     records = [
         answer(
@@ -121,11 +150,17 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
     index = open_index(corpus)
     values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
     rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
-    assert {rows[name]: value for name, (value,) in values_of.items()} == {"id of q0": 1, "id of q1": 0}
+    assert {rows[name]: value for name, (value,) in values_of.items()} == {
+        "id of q0": 1,
+        "id of q1": 0,
+    }
 
 
 def test_graded_scores(tmp_path: Path) -> None:
-    """Of several scores, the first counts with its score; passing counts right answers, whatever the scores."""
+    """Of several scores, the first counts with its score.
+
+    Passing counts right answers, whatever the scores.
+    """
     records = [
         answer("e", f"q{number}", A, score, metadata={"epoch": str(epoch)})
         for number, scores in enumerate([(0.25, 0.5, 1), (0.75, 0.25, 0)])
@@ -135,21 +170,34 @@ def test_graded_scores(tmp_path: Path) -> None:
     found = {}
     for how in ("mean", "first", "pass@2"):
         (evaluation,) = fastrec.stats(corpus, repeats_as=how).evaluations
-        found[how] = evaluation.graded, evaluation.by_model[0].accuracy, evaluation.by_model[0].mean_score
+        found[how] = (
+            evaluation.graded,
+            evaluation.by_model[0].accuracy,
+            evaluation.by_model[0].mean_score,
+        )
     assert found["mean"] == (True, 0.5, pytest.approx((1.75 + 1) / 6))
     assert found["first"] == (True, 0.5, (0.5 + 0.25) / 2)
-    assert found["pass@2"] == (False, pytest.approx((1 + 2 / 3) / 2), pytest.approx((1 + 2 / 3) / 2))
+    assert found["pass@2"] == (
+        False,
+        pytest.approx((1 + 2 / 3) / 2),
+        pytest.approx((1 + 2 / 3) / 2),
+    )
 
 
 def test_compare(corpus: Path) -> None:
     """B has 1 of 4 right each time: pass^1 is 1/4, pass^2 is 0."""
-    found = {how: fastrec.compare(corpus, A, B, repeats_as=how).evaluations[0] for how in ("mean", "pass^2", "pass^4")}
+    found = {
+        how: fastrec.compare(corpus, A, B, repeats_as=how).evaluations[0]
+        for how in ("mean", "pass^2", "pass^4")
+    }
     assert (found["mean"].wins, found["mean"].losses, found["mean"].ties) == (3, 1, 1)
     assert (found["pass^2"].wins, found["pass^2"].losses, found["pass^2"].ties) == (3, 0, 2)
     assert found["pass^2"].difference == pytest.approx((1 + 3 / 6 + 1 / 6) / 5)
     assert (found["pass^2"].test, found["pass^2"].p) == ("t", 2 / 2**3)
     assert (found["pass^4"].a, found["pass^4"].b) == (1 / 5, 0)
-    text = run_here("compare", corpus, A, B, "--repeats-as", "pass^2", "--examples", "0").stdout.decode()
+    text = run_here(
+        "compare", corpus, A, B, "--repeats-as", "pass^2", "--examples", "0"
+    ).stdout.decode()
     assert "  pass^2: the chance that all of 2 answers to a question would be right" in text
 
 
@@ -157,7 +205,11 @@ def test_text_groups_and_report(corpus: Path, tmp_path: Path) -> None:
     text = run_here("stats", corpus, "--repeats-as", "majority").stdout.decode()
     assert "If two answers are as frequent, the question counts as wrong." in text
     grouped = fastrec.stats(corpus, repeats_as="pass^2", group_by="metadata.half", model=A)
-    assert {one.group["metadata.half"]: one.by_model[0].accuracy for one in grouped.evaluations if one.group} == {
+    assert {
+        one.group["metadata.half"]: one.by_model[0].accuracy
+        for one in grouped.evaluations
+        if one.group
+    } == {
         "0": pytest.approx((1 + 1 / 6 + 0) / 3),
         "1": pytest.approx((3 / 6 + 0 + 1 / 3) / 3),
     }
@@ -175,7 +227,9 @@ def test_what_it_may_be(corpus: Path, how: str) -> None:
 
 
 def test_too_few_answers_and_common_questions(corpus: Path) -> None:
-    with pytest.raises(NoMatchError, match=r"no model has 5 answers to a question, which pass\^5 needs"):
+    with pytest.raises(
+        NoMatchError, match=r"no model has 5 answers to a question, which pass\^5 needs"
+    ):
         fastrec.stats(corpus, repeats_as="pass^5")
     with pytest.raises(UsageError, match="--common"):
         fastrec.stats(corpus, repeats_as="first", common=True)
@@ -194,13 +248,17 @@ def test_show_has_all_trials(corpus: Path) -> None:
 @pytest.mark.skipif(not TAU.exists(), reason="the records of tau-bench are not here")
 def test_tau_bench(tmp_path: Path) -> None:
     """The formula of tau-bench, C(c, k) / C(n, k) per task, over the trials that there are."""
-    lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(TAU.open("rb")), encoding="utf-8")
+    lines = io.TextIOWrapper(
+        zstandard.ZstdDecompressor().stream_reader(TAU.open("rb")), encoding="utf-8"
+    )
     tasks: dict[int, list[bool]] = {}
     for record in sorted(map(json.loads, lines), key=lambda one: one["metadata"]["trial"]):
         tasks.setdefault(record["sample_id"], []).append(record["evaluation"]["is_correct"])
     fastrec.normalize(TAU, tmp_path / "corpus")
     for k in (1, 2):
-        expected = [fmean(map(all, combinations(right, k))) for right in tasks.values() if len(right) >= k]
+        expected = [
+            fmean(map(all, combinations(right, k))) for right in tasks.values() if len(right) >= k
+        ]
         (evaluation,) = fastrec.stats(tmp_path / "corpus", repeats_as=f"pass^{k}").evaluations
         assert evaluation.by_model[0].accuracy == pytest.approx(fmean(expected))
         assert evaluation.by_model[0].questions == len(expected)

@@ -65,7 +65,9 @@ def hostile_corpus(folder: Path) -> Path:
         )
         for name in (MARKUP, QUOTES, STEERING, "m" * 3_000)
     ]
-    records += [{**record, "evaluation": {"score": 0.5, "is_correct": False}} for record in records]  # conflicts
+    records += [
+        {**record, "evaluation": {"score": 0.5, "is_correct": False}} for record in records
+    ]  # conflicts
     lines = [json.dumps(record) for record in records]
     lines += [MARKUP, json.dumps(sample(interaction_type=MARKUP)), "{" + QUOTES]
     (folder / "<b>a&amp;.jsonl").write_text("\n".join(lines))
@@ -105,7 +107,10 @@ def test_page_content(demo: Path) -> None:
     """Line counts, codes with their meaning, examples, conflicts, hashes, inputs."""
     page = Page(make_page(demo))
     summary = json.loads((demo / "summary.json").read_bytes())
-    assert f"{summary['line_counts']['lines']}kept{summary['line_counts']['kept']}" in page.text.replace("lines", "")
+    assert (
+        f"{summary['line_counts']['lines']}kept{summary['line_counts']['kept']}"
+        in page.text.replace("lines", "")
+    )
     for code, count in summary["rejected_by_code"].items():
         assert f"{code}{CODES[code].meaning}{count}" in page.text
         assert f"{code}: examples" in page.text
@@ -116,14 +121,19 @@ def test_page_content(demo: Path) -> None:
     for evaluation in summary["evaluations"]:
         assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
         for model in evaluation["by_model"]:
-            result = f"{model['mean_score']:.3f}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
+            result = (
+                f"{model['mean_score']:.3f}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
+            )
             assert f"{model['model_id']}{result}" in page.text
     assert {evaluation["graded"] for evaluation in summary["evaluations"]} == {False, True}
     assert "shard-00002.jsonl.gz" in page.text
 
 
 def test_errors_and_repeats(tmp_path: Path) -> None:
-    """Errors are in the heat map and in the tables. A model without answers has no accuracy, unless errors count."""
+    """Errors are in the heat map and in the tables.
+
+    A model without answers has no accuracy, unless errors count.
+    """
     records = [
         sample(model_id=model, evaluation_id=f"run-{trial}", error=error)
         for model, error in (("good", None), ("failed", "timeout"))
@@ -132,9 +142,15 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     text = Page(make_page(tmp_path / "corpus")).text
-    assert "6 records, 3 errors, 2 models, 1 question, 1 answered by the one model with answers" in text
+    assert (
+        "6 records, 3 errors, 2 models, 1 question, 1 answered by the one model with answers"
+        in text
+    )
     assert "failed–3 errors" in text
-    assert "not judged: 1 model, on 1 evaluationarithmetic: failedAll their records have an error" in text
+    assert (
+        "not judged: 1 model, on 1 evaluationarithmetic: failedAll their records have an error"
+        in text
+    )
     assert "95% intervalerrorsscorequestionsanswersanswers/questioncoverage" in text
     assert "They do not count for accuracy and score" in text
     text = Page(make_page(tmp_path / "corpus", errors_as_wrong=True)).text
@@ -146,7 +162,10 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
 
 
 def test_metrics_and_graded_scores(tmp_path: Path) -> None:
-    """Each metric has a column and a table. Graded ones show the score; the tokens of an answer count once."""
+    """Each metric has a column and a table.
+
+    Graded ones show the score; the tokens of an answer count once.
+    """
     scores = {"exact": (0, 1), "f1": (0.25, 0.75), MARKUP: (20, 60)}
     records = [
         sample_of(
@@ -167,12 +186,18 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert MARKUP.encode() not in markup
     text = Page(markup).text
     assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
-    assert "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1" in text
-    assert "org/model40100.0%0.500Coverage" in text  # by name: the markup, exact, f1
-    assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankaccuracy, 95%" in text
     assert (
-        "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankscore, 95% intervaln"
+        "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1"
         in text
+    )
+    assert "org/model40100.0%0.500Coverage" in text  # by name: the markup, exact, f1
+    assert (
+        "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all "
+        "modelsmodelrankaccuracy, 95%" in text
+    )
+    assert (
+        "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all "
+        "modelsmodelrankscore, 95% intervaln" in text
     )
     assert "org/model10.500 0.010 to 0.990" in text
     assert "of an evaluation with several metrics, the metric with the most token counts" in text
@@ -180,11 +205,17 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert "Wrong hashes: the first 6 of 6" in text
     with_accuracy = make_page(tmp_path / "corpus", accuracy=True, metrics="all")
     assert Page(with_accuracy).text.count("accuracy, 95% interval") == 3
-    assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy", "--metrics", "all").stdout_bytes == with_accuracy
+    assert (
+        invoke(tmp_path / "corpus", "-o", "-", "--accuracy", "--metrics", "all").stdout_bytes
+        == with_accuracy
+    )
 
 
 def test_dot_plots(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each evaluation, with the best models first; hundreds of models have a dot each, but not all a name."""
+    """One for each evaluation, with the best models first.
+
+    Hundreds of models have a dot each, but not all a name.
+    """
     markup = make_page(demo).decode()
     plots = re.findall(r'<article class="dots">.*?</article>', markup)
     text = Page("".join(plots).encode()).text
@@ -192,12 +223,16 @@ def test_dot_plots(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(plots) == len(summary["evaluations"])
     for plot, evaluation in zip(plots, summary["evaluations"], strict=True):
         measure, unit = ("mean_score", 1) if evaluation["graded"] else ("accuracy", 100)
-        values = sorted((model[measure] for model in evaluation["by_model"] if model["answers"]), reverse=True)
+        values = sorted(
+            (model[measure] for model in evaluation["by_model"] if model["answers"]), reverse=True
+        )
         shown = [float(value.rstrip("%")) for value in re.findall(r"<b>(.*?)</b>", plot)]
         assert shown == pytest.approx([unit * value for value in values], abs=0.06)
         spots = re.search(r'class="spot" d="(.*?)"', plot)
         assert spots
-        assert [int(x) for x in re.findall(r"M(\d+) \d+h0", spots[1])] == [round(1000 * value) for value in values]
+        assert [int(x) for x in re.findall(r"M(\d+) \d+h0", spots[1])] == [
+            round(1000 * value) for value in values
+        ]
         assert evaluation["evaluation_name"] in text
     without_index(monkeypatch)
     many = make_page(wide_corpus(tmp_path, models=60, evaluations=1), questions=0).decode()
@@ -243,10 +278,22 @@ def test_questions(tmp_path: Path) -> None:
     text = Page(make_page(corpus)).text
     hardest = text.split("Hardest questions")[1]
     order = [int(number) for number in re.findall(r"Question (\d)\?", hardest)]
-    assert order == [1, 2, 3]  # 0 %, 40 %, 60 % right; all have the first one right, and nobody answered the last
-    assert "0 of 5 models right (0%); disagreement 0.00; sample 1Question 1?\nThink.Reference: reference-1" in hardest
-    assert [f"wrong {model} {model} says -1" in hardest for model in "abcde"] == [True] * 4 + [False]
-    assert "right a a says +2right b b says +2wrong e e says -2wrong d d says -2All answers: " in hardest
+    assert order == [
+        1,
+        2,
+        3,
+    ]  # 0 %, 40 %, 60 % right; all have the first one right, and nobody answered the last
+    assert (
+        "0 of 5 models right (0%); disagreement 0.00; sample 1Question 1?\nThink.Reference: "
+        "reference-1" in hardest
+    )
+    assert [f"wrong {model} {model} says -1" in hardest for model in "abcde"] == [True] * 4 + [
+        False
+    ]
+    assert (
+        "right a a says +2right b b says +2wrong e e says -2wrong d d says -2All answers: "
+        in hardest
+    )
     assert "Most disputed questions" not in text  # they are shown already
     one = Page(make_page(corpus, questions=1)).text
     assert "Question 1?" in one
@@ -259,7 +306,9 @@ def test_questions(tmp_path: Path) -> None:
     assert "Hardest questions" not in none
     with pytest.raises(UsageError, match="questions must be at least 0, not -1"):
         make_page(corpus, questions=-1)
-    assert invoke(corpus, "-o", "-", "--questions", "1").stdout_bytes == make_page(corpus, questions=1)
+    assert invoke(corpus, "-o", "-", "--questions", "1").stdout_bytes == make_page(
+        corpus, questions=1
+    )
 
 
 def test_each_evaluation_has_a_question_before_any_has_two(tmp_path: Path) -> None:
@@ -267,7 +316,9 @@ def test_each_evaluation_has_a_question_before_any_has_two(tmp_path: Path) -> No
     records = marked({"a": "----", "b": "----"}, evaluation_name="hard")
     records += marked({"a": "++-+", "b": "++++"}, evaluation_name="easy")
     text = Page(make_page(corpus_of(tmp_path, "corpus", records), questions=3)).text
-    asked = re.findall(r"(hard|easy)\d of 2 models right \((\d+)%\)", text.split("Hardest questions")[1])
+    asked = re.findall(
+        r"(hard|easy)\d of 2 models right \((\d+)%\)", text.split("Hardest questions")[1]
+    )
     assert asked == [("hard", "0"), ("easy", "50"), ("hard", "0")]
 
 
@@ -281,8 +332,13 @@ def test_long_answers_are_cut(tmp_path: Path) -> None:
     page = make_page(corpus)
     assert len(page) < 100_000
     text = Page(page).text
-    sample_hash = json.loads((corpus / "manifest.json").read_bytes())["parts"][0]["first"]["sample_hash"]
-    assert f"The text is cut. All answers, in full: fastrec show 'my corpus' {sample_hash[:16]}" in text
+    sample_hash = json.loads((corpus / "manifest.json").read_bytes())["parts"][0]["first"][
+        "sample_hash"
+    ]
+    assert (
+        f"The text is cut. All answers, in full: fastrec show 'my corpus' {sample_hash[:16]}"
+        in text
+    )
     assert "q" * 600 + " …" in text
 
 
@@ -291,7 +347,12 @@ def test_graded_questions_and_conversations(tmp_path: Path) -> None:
     records = []
     for model, score in (("a", 0.25), ("b", 0.75)):
         record = sample("multi_turn", model_id=model, error=None, answer_attribution=[])
-        record["evaluation"] = {"score": score, "is_correct": False, "num_turns": 2, "tool_calls_count": 0}
+        record["evaluation"] = {
+            "score": score,
+            "is_correct": False,
+            "num_turns": 2,
+            "tool_calls_count": 0,
+        }
         records.append(record)
     text = Page(make_page(corpus_of(tmp_path, "corpus", records))).text
     assert "mean score 0.5 of 2 models; disagreement 1.00" in text
@@ -311,7 +372,9 @@ def test_trend(tmp_path: Path) -> None:
     assert markup.count(b'class="ring') == 1
     assert b'd="M0 8L500 8L1000 152"' in markup  # 100 %, 100 %, 0 %
     assert b'd="M0 80L500 80L1000 80"' in markup
-    done = invoke(tmp_path / "n3", "-o", "-", "--trend", tmp_path / "n1", "--trend", tmp_path / "n2")
+    done = invoke(
+        tmp_path / "n3", "-o", "-", "--trend", tmp_path / "n1", "--trend", tmp_path / "n2"
+    )
     assert done.stdout_bytes == make_page(tmp_path / "n3", trend=[tmp_path / "n1", tmp_path / "n2"])
     assert "No change is more than chance." in Page(done.stdout_bytes).text
     with pytest.raises(UsageError, match="missing is not a corpus"):
@@ -332,14 +395,21 @@ def test_filters_hold_for_questions_and_trend(tmp_path: Path) -> None:
 def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:
     """The section about rejected lines says how many there are, and which repairs they need."""
     wrong = {"score": "1.0", "is_correct": True}
-    lines = [json.dumps(sample_of("0.3.0", sample_id=str(number), evaluation=wrong)) for number in range(3)]
+    lines = [
+        json.dumps(sample_of("0.3.0", sample_id=str(number), evaluation=wrong))
+        for number in range(3)
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0", max_rejects=4, allow_empty=True)
+    fastrec.normalize(
+        tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0", max_rejects=4, allow_empty=True
+    )
     text = Page(make_page(tmp_path / "corpus")).text
     assert "With --repair all, normalize would keep 3 of 4 rejected lines." in text
     repair = f"repair.number_from_text{CODES['repair.number_from_text'].meaning}3"
     assert repair in text
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "repaired", schema="0.3.0", repair="all", max_rejects=4)
+    fastrec.normalize(
+        tmp_path / "a.jsonl", tmp_path / "repaired", schema="0.3.0", repair="all", max_rejects=4
+    )
     repaired = Page(make_page(tmp_path / "repaired")).text
     assert f"Repaired linesrepaired lines3Repairs by codecodemeaninglines{repair}" in repaired
     assert "repair.number_from_textarithmeticorg/model0" in repaired
@@ -348,18 +418,27 @@ def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:
 
 def test_records_of_another_run(tmp_path: Path) -> None:
     """The page says which runs the records came from that `--same-run ignore` dropped."""
-    records = [sample(evaluation_id=run, sample_id=number, error=None) for run in ("one", "two") for number in range(2)]
+    records = [
+        sample(evaluation_id=run, sample_id=number, error=None)
+        for run in ("one", "two")
+        for number in range(2)
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", same_run="ignore")
     text = Page(make_page(tmp_path / "corpus")).text
-    assert text.count("2 duplicates from runs that are equal but for evaluation_id and schema_version") == 1
+    assert (
+        text.count("2 duplicates from runs that are equal but for evaluation_id and schema_version")
+        == 1
+    )
     assert "arithmeticorg/modelonetwo2" in text
 
 
 def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:
     """The page counts ids with several hashes and hashes with several ids."""
     other = sample(input={"raw": "another", "reference": "question"})
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [sample(), other, sample(sample_id="q-2")])))
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(map(json.dumps, [sample(), other, sample(sample_id="q-2")]))
+    )
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     # Three questions, one id, one hash, and this hash in one run.
     assert "arithmetic3111" in Page(make_page(tmp_path / "corpus")).text
@@ -385,7 +464,11 @@ def test_huge_numbers(tmp_path: Path) -> None:
     huge = 10**400
     usage = {"input_tokens": huge, "output_tokens": 0, "total_tokens": huge}
     records = [
-        sample(token_usage=usage, performance={"latency_ms": latency}, evaluation={"score": score, "is_correct": True})
+        sample(
+            token_usage=usage,
+            performance={"latency_ms": latency},
+            evaluation={"score": score, "is_correct": True},
+        )
         | {"model_id": str(score)}
         for latency, score in ((0, 1e308), (1e308, -1e308), (5e-324, huge))
     ]
@@ -398,11 +481,16 @@ def test_huge_numbers(tmp_path: Path) -> None:
 
 def test_large_tables_are_cut(demo: Path) -> None:
     """The page says how many models and evaluations it leaves out."""
-    few = Limits(report_cells=24, report_columns=6, report_rows=3, report_scopes=2, report_other_scopes=5)
+    few = Limits(
+        report_cells=24, report_columns=6, report_rows=3, report_scopes=2, report_other_scopes=5
+    )
     text = Page(make_page(demo, few)).text
     assert "Shown: 4 of 18 models with the most records; `fastrec stats` lists all." in text
     assert "Shown: 6 of 8 evaluations with the most records; `fastrec stats` lists all." in text
-    assert text.count("Shown: 2 of 8 evaluations with the most records; `fastrec stats` lists all.") == 2
+    assert (
+        text.count("Shown: 2 of 8 evaluations with the most records; `fastrec stats` lists all.")
+        == 2
+    )
     assert "6 other evaluations, with fewer records" in text
     assert "Shown: 5 of 6 other evaluations; `fastrec stats` lists all." in text
 
@@ -413,11 +501,15 @@ def without_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def opened(path: Path, *_: Any, **__: Any) -> Any:
         manifest = read_manifest(path)
         summary = read_summary(str(path), manifest)
-        return MagicMock(manifest=manifest, evaluations=summary.evaluations, selection=MagicMock(summary=summary))
+        return MagicMock(
+            manifest=manifest, evaluations=summary.evaluations, selection=MagicMock(summary=summary)
+        )
 
     monkeypatch.setattr("fastrec.commands.report.open_index", opened)
     for name in ("add_ranks", "make_leaderboard"):
-        monkeypatch.setattr(f"fastrec.commands.report.{name}", MagicMock(return_value=MagicMock(models=[])))
+        monkeypatch.setattr(
+            f"fastrec.commands.report.{name}", MagicMock(return_value=MagicMock(models=[]))
+        )
 
 
 def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
@@ -434,10 +526,18 @@ def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
     for number, model in enumerate(one["by_model"]):
         latency = 100 + 17.3 * number
         share = number / models
-        model |= {"answers": 2, "errors": 0, "questions_answered": 2, "accuracy": share, "mean_score": share}
+        model |= {
+            "answers": 2,
+            "errors": 0,
+            "questions_answered": 2,
+            "accuracy": share,
+            "mean_score": share,
+        }
         model |= {"accuracy_standard_error": 0.01234, "score_standard_error": 0.01234}
         model["latency_ms"] = {"records": 2, "p50": latency, "p90": 2 * latency, "p99": 3 * latency}
-    summary["evaluations"] = [one | {"evaluation_name": f"collection/task_{n:02}"} for n in range(evaluations)]
+    summary["evaluations"] = [
+        one | {"evaluation_name": f"collection/task_{n:02}"} for n in range(evaluations)
+    ]
     document = json.dumps(summary).encode()
     (folder / "wide" / "summary.json").write_bytes(document)
     manifest = json.loads((folder / "wide" / "manifest.json").read_bytes())
@@ -454,12 +554,17 @@ def test_size_of_a_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     without_index(monkeypatch)
     page = make_page(wide_corpus(tmp_path, models=examples(120, 240), evaluations=60), questions=0)
     assert len(page) < examples(2_300_000, 4_000_000)
-    assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
+    assert (
+        page.count(b"a-model-7-instruct</span>") >= 62
+    )  # 2 heat maps, and a table for each evaluation
     assert page.count(b"<noscript>") == 62
 
 
 def test_many_evaluations_share_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20,000 evaluations take less than 5 MB: the largest have tables of their own. `make test` tries a quarter."""
+    """20,000 evaluations take less than 5 MB: the largest have tables of their own.
+
+    `make test` tries a quarter.
+    """
     without_index(monkeypatch)
     evaluations = examples(5_000, 20_000)
     page = make_page(wide_corpus(tmp_path, models=1, evaluations=evaluations), questions=0)
@@ -541,11 +646,17 @@ def test_file_mode_follows_the_umask(demo: Path, tmp_path: Path) -> None:
         (("demo", "empty"), 2, "empty is not a file; choose a file, or - for standard output"),
         (("demo", "/dev/null"), 2, "/dev/null is not a file"),
         (("demo", "demo/a.html"), 2, "demo/a.html is inside the corpus"),
-        (("demo", "missing/a.html"), 3, "missing/a.html cannot be written: No such file or directory"),
+        (
+            ("demo", "missing/a.html"),
+            3,
+            "missing/a.html cannot be written: No such file or directory",
+        ),
         (("demo", "file/a.html"), 3, "file/a.html cannot be written: Not a directory"),
     ],
 )
-def test_errors_and_exit_codes(demo: Path, tmp_path: Path, arguments: tuple[str, str], code: int, said: str) -> None:
+def test_errors_and_exit_codes(
+    demo: Path, tmp_path: Path, arguments: tuple[str, str], code: int, said: str
+) -> None:
     """2: the command line is wrong; 3: failed. Nothing is written."""
     (tmp_path / "demo").symlink_to(demo)
     (tmp_path / "empty").mkdir()
@@ -569,7 +680,8 @@ def test_full_disk(demo: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.html"
     small = {
         "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)),
-        "env": os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # else it may leave the first bytes of compiled modules
+        "env": os.environ
+        | {"PYTHONDONTWRITEBYTECODE": "1"},  # else it may leave the first bytes of compiled modules
     }
     done = run(demo, "-o", target, "--questions", "0", **small)  # needs no index
     assert done.returncode == 3
@@ -583,7 +695,9 @@ def test_full_disk(demo: Path, tmp_path: Path) -> None:
 
 def test_damaged_corpus(copy: Path, tmp_path: Path) -> None:
     """A damaged rejects file, summary or manifest is an error, and nothing is written."""
-    rejects, summary, manifest = (copy / name for name in ("rejects.jsonl.zst", "summary.json", "manifest.json"))
+    rejects, summary, manifest = (
+        copy / name for name in ("rejects.jsonl.zst", "summary.json", "manifest.json")
+    )
     rejects.write_bytes(rejects.read_bytes()[:-3])
     with pytest.raises(ShardError, match=r"rejects.jsonl.zst: ends inside"):
         report(copy, tmp_path / "a.html")
@@ -636,8 +750,15 @@ def test_help_fits_100_columns() -> None:
 def test_scatter_plots_mark_the_models_that_no_other_beats(lower: bool) -> None:
     """Checked with all pairs; names that are drawn do not cover each other or a circle."""
     rng = random.Random(5)
-    points = [(f"org-{number}/model", float(rng.randint(1, 30)), rng.randint(0, 20) / 20) for number in range(40)]
-    some: list[tuple[str, float | None, float | None]] = [*points, ("free", 0.0, 0.5), ("unknown", None, 1.0)]
+    points = [
+        (f"org-{number}/model", float(rng.randint(1, 30)), rng.randint(0, 20) / 20)
+        for number in range(40)
+    ]
+    some: list[tuple[str, float | None, float | None]] = [
+        *points,
+        ("free", 0.0, 0.5),
+        ("unknown", None, 1.0),
+    ]
     page = charts._scatter("cost", some, str, accuracy=True, lower=lower)
     circles = re.findall('<circle cx="(.*?)" cy="(.*?)" r="5"(.*?)><title>(.*?):', page)
     unbeaten = {name for _, _, class_, name in circles if not class_}
@@ -648,9 +769,14 @@ def test_scatter_plots_mark_the_models_that_no_other_beats(lower: bool) -> None:
         for name, x, y in points
         if not any(a <= x and sign * b >= sign * y and (a, b) != (x, y) for _, a, b in points)
     }
-    texts = [tuple(map(float, one)) for one in re.findall('<text x="([^"]*)" y="([^"]*)" textLength="(.*?)"', page)]
+    texts = [
+        tuple(map(float, one))
+        for one in re.findall('<text x="([^"]*)" y="([^"]*)" textLength="(.*?)"', page)
+    ]
     assert len(texts) > 5
-    boxes = [(x, x + size, y - 4) for x, y, size in texts] + [(float(x), float(x), float(y)) for x, y, _, _ in circles]
+    boxes = [(x, x + size, y - 4) for x, y, size in texts] + [
+        (float(x), float(x), float(y)) for x, y, _, _ in circles
+    ]
     for at, (left, right, middle) in enumerate(boxes[: len(texts)]):
         others = boxes[:at] + boxes[at + 1 :]
         assert all(abs(middle - y) > 11 or right < a or b < left for a, b, y in others)

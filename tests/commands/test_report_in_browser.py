@@ -30,7 +30,8 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason=f"there is no browser: none of {', '.join(NAMES)} is installed"
 )
 
-# The lowest contrast between a text and its background, and its element. A canvas converts colours of any notation.
+# The lowest contrast between a text and its background, and its element. A canvas converts colours
+# of any notation.
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const known = new Map();
@@ -113,7 +114,8 @@ def plain(browser: Browser) -> Opened:
 @pytest.fixture
 def open_page(browser: Browser, report: Path, plain: Opened) -> Iterator[Any]:
     """Open a page, and check at the end that it logged nothing and requested nothing else."""
-    contexts, pages = [], []
+    contexts = []
+    pages = []
 
     def opened(path: Path = report, *, width: int = 1280, **options: Any) -> Page:
         one = plain
@@ -147,13 +149,22 @@ def test_open(open_page: Any) -> None:
     assert page.title() == "demo: fastrec report"
     titles = page.locator("h2").all_inner_texts()
     assert titles == page.locator("nav a").all_inner_texts()
-    assert {"Line counts", "Evaluations × models", "Distributions", "Rejected lines", "Inputs"} <= set(titles)
+    assert {
+        "Line counts",
+        "Evaluations × models",
+        "Distributions",
+        "Rejected lines",
+        "Inputs",
+    } <= set(titles)
     page.click("nav >> text=Rejected lines")
     assert page.locator("h2 >> text=Rejected lines").bounding_box()["y"] < 200
 
 
 def test_sort(open_page: Any) -> None:
-    """Numbers sort largest first, then smallest first; text the other way round; aria-sort says which."""
+    """Numbers sort largest first, then smallest first; text the other way round.
+
+    Aria-sort says which.
+    """
     page = open_page()
     table = page.locator('table[aria-label^="trivia_choice"]')
     before = column(page, "trivia_choice", 1)
@@ -166,14 +177,18 @@ def test_sort(open_page: Any) -> None:
     assert [int(text) for text in column(page, "trivia_choice", 6)] == sorted(largest_first)
     assert head.get_attribute("aria-sort") == "ascending"
     table.locator("thead button").nth(0).click()
-    assert column(page, "trivia_choice", 1) == sorted(before, key=lambda name: list(map(int, re.findall(r"\d+", name))))
+    assert column(page, "trivia_choice", 1) == sorted(
+        before, key=lambda name: list(map(int, re.findall(r"\d+", name)))
+    )
     assert head.get_attribute("aria-sort") is None
 
 
 def test_empty_cells_sort_last(open_page: Any) -> None:
     """In both directions."""
     page = open_page()
-    head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="help_desk").locator("button")
+    head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="help_desk").locator(
+        "button"
+    )
     for _ in range(2):
         head.click()
         cells = column(page, "Accuracy", 3)
@@ -190,7 +205,10 @@ def test_search(open_page: Any) -> None:
     assert column(page, "trivia_choice", 1) == ["org-3/model-13b"]
     assert not page.locator('table[aria-label^="word_problems"]').is_visible()
     assert not page.locator("h2 >> text=Tokens").is_visible()
-    assert page.locator("nav a:visible").all_inner_texts() == page.locator("h2:visible").all_inner_texts()
+    assert (
+        page.locator("nav a:visible").all_inner_texts()
+        == page.locator("h2:visible").all_inner_texts()
+    )
     shown = page.locator("tbody tr:visible").count()
     assert page.inner_text("#matches").startswith(f"{shown} of ")
     page.fill("#search", "json.utf8")
@@ -198,7 +216,9 @@ def test_search(open_page: Any) -> None:
     page.fill("#search", "no such thing")
     assert page.locator("tbody tr:visible").count() == 0
     page.fill("#search", "")
-    page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = false; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((folded) => { folded.open = false; })"
+    )
     assert page.locator("tbody tr:visible").count() == everything
     assert page.inner_text("#matches") == ""
 
@@ -207,7 +227,9 @@ def test_search(open_page: Any) -> None:
 def test_contrast(open_page: Any, scheme: str) -> None:
     """At least 4.5 to 1, as WCAG requires, in both themes and after switching."""
     page = open_page(color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
+    )
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     for _ in range(2):
         contrast, element = page.evaluate(CONTRAST)
@@ -220,7 +242,10 @@ def test_contrast(open_page: Any, scheme: str) -> None:
 def test_labels_and_headings(open_page: Any) -> None:
     """Every chart has a label or is hidden from screen readers; heading levels are not skipped."""
     page = open_page()
-    attributes = "all => all.map((one) => ['aria-hidden', 'role', 'aria-label'].map((name) => one.getAttribute(name)))"
+    attributes = (
+        "all => all.map((one) => ['aria-hidden', 'role', 'aria-label'].map((name) => "
+        "one.getAttribute(name)))"
+    )
     drawings = page.locator("svg").evaluate_all(attributes)
     assert drawings
     for hidden, role, label in drawings:
@@ -230,7 +255,9 @@ def test_labels_and_headings(open_page: Any) -> None:
     assert page.get_by_label("Search").count() == 1
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
-    assert page.locator("button, a, input").evaluate_all("all => all.every((one) => one.innerText || one.labels)")
+    assert page.locator("button, a, input").evaluate_all(
+        "all => all.every((one) => one.innerText || one.labels)"
+    )
 
 
 def test_phone(open_page: Any) -> None:
@@ -272,7 +299,10 @@ def large(report: Path) -> Path:
 
 
 def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
-    """Tables of a large page are parsed when they are needed; then they sort and can be searched as usual."""
+    """Tables of a large page are parsed when they are needed.
+
+    Then they sort and can be searched as usual.
+    """
     rows = open_page(report).locator("tbody tr").count()
     page = open_page(large)
     page.locator("main:not(:has(noscript))").wait_for()  # when the browser has nothing else to do
@@ -288,7 +318,10 @@ def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
 
 def test_late_tables_without_script(open_page: Any, report: Path, large: Path) -> None:
     """They are there from the beginning."""
-    rows = [open_page(path, java_script_enabled=False).locator("tbody tr").count() for path in (report, large)]
+    rows = [
+        open_page(path, java_script_enabled=False).locator("tbody tr").count()
+        for path in (report, large)
+    ]
     assert rows[0] == rows[1]
 
 
@@ -355,7 +388,11 @@ def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
 def test_many_evaluations(open_page: Any, tmp_path: Path) -> None:
     """Long names do not widen the columns of a heat map, and it still sorts."""
     names = [f"collection_of_many_tasks/a_task_with_a_long_name_{number}" for number in range(12)]
-    lines = [json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}")) for name in names for m in range(3)]
+    lines = [
+        json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}"))
+        for name in names
+        for m in range(3)
+    ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "many")
     fastrec.report(tmp_path / "many", tmp_path / "many.html")

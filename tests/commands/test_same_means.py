@@ -17,8 +17,12 @@ from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
 MODELS = [f"org/{name}" for name in "abcdef"]
-QUESTIONS, TRIALS = 80, 5
-RIGHT = {"e": 165, "f": 227}  # of 400 answers: 41.25 % and 56.75 %, which sums of shares such as 0.2 may miss
+QUESTIONS = 80
+TRIALS = 5
+RIGHT = {
+    "e": 165,
+    "f": 227,
+}  # of 400 answers: 41.25 % and 56.75 %, which sums of shares such as 0.2 may miss
 
 
 def answers_of(evaluation: str, model: str, right: int, *, seed: str) -> list[Record]:
@@ -48,7 +52,9 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             record
             for evaluation, right in RIGHT.items()
             for model in MODELS
-            for record in answers_of(evaluation, model, right, seed=f"{evaluation} {model} {seeds[model]}")
+            for record in answers_of(
+                evaluation, model, right, seed=f"{evaluation} {model} {seeds[model]}"
+            )
         ]
         found.append(make_corpus(tmp_path_factory.mktemp(f"night-{night}"), records))
     return found
@@ -67,8 +73,12 @@ def test_models_with_as_many_right_answers_share_their_rank(corpora: list[Path])
 
 
 def test_draws_with_equal_means_are_ties(tmp_path: Path) -> None:
-    """Shares such as 0.2 add up to different doubles in another order; the expected ranks are of whole numbers."""
-    questions, models = 5, ["m0", "m1", "m2"]
+    """Shares such as 0.2 add up to different doubles in another order.
+
+    The expected ranks are of whole numbers.
+    """
+    questions = 5
+    models = ["m0", "m1", "m2"]
     right = np.random.default_rng(5).integers(0, TRIALS + 1, (questions, len(models)))
     records = [
         answer(
@@ -88,12 +98,16 @@ def test_draws_with_equal_means_are_ties(tmp_path: Path) -> None:
     sums = right[list(dict.fromkeys(order))]
     drawn = np.random.default_rng([0, crc32(b"e\0")]).integers(0, questions, (DRAWS, questions))
     totals = sums[drawn].sum(axis=1)
-    ahead = (totals[:, :, None] > totals[:, None, :]).sum(axis=2) + (totals[:, :, None] == totals[:, None, :]).sum(
-        axis=2
-    ) / 2
+    ahead = (totals[:, :, None] > totals[:, None, :]).sum(axis=2) + (
+        totals[:, :, None] == totals[:, None, :]
+    ).sum(axis=2) / 2
     expected = np.percentile(len(models) + 0.5 - ahead, [2.5, 97.5], axis=0).T.tolist()
     board = fastrec.leaderboard(corpus)
-    found = {model.model_id: [model.mean_rank.low, model.mean_rank.high] for model in board.models if model.mean_rank}
+    found = {
+        model.model_id: [model.mean_rank.low, model.mean_rank.high]
+        for model in board.models
+        if model.mean_rank
+    }
     assert [found[model] for model in models] == expected
 
 
@@ -107,9 +121,13 @@ def test_all_commands_show_the_same_mean(corpora: list[Path], tmp_path: Path) ->
         compared = fastrec.compare(corpus, MODELS[0], MODELS[-1], examples=0).evaluations
         assert [(one.a, one.b) for one in compared] == [(share, share) for share in shares]
     difference = fastrec.diff(*corpora)
-    assert {(one.old_accuracy, one.new_accuracy) for one in difference.models} == {(one, one) for one in shares}
+    assert {(one.old_accuracy, one.new_accuracy) for one in difference.models} == {
+        (one, one) for one in shares
+    }
     trend = fastrec.trend(corpora)
-    changes = [change for one in trend.evaluations for model in one.models for change in model.changes]
+    changes = [
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    ]
     assert {(change.old, change.new) for change in changes} == {(one, one) for one in shares}
     fastrec.report(corpora[0], tmp_path / "report.html", questions=0)
     shown = [
@@ -134,14 +152,22 @@ def test_the_means_of_diff_are_those_of_stats(tmp_path: Path) -> None:
                 right = random_numbers.randint(0, 1)
                 for night, records in enumerate(nights):
                     given = 1 - right if night and question == 3 else right
-                    text, metadata = f"{trial} {given}", {"epoch": str(trial)}
-                    records.append(answer("e", f"q{question}", f"m{model}", given, text=text, metadata=metadata))
+                    text = f"{trial} {given}"
+                    metadata = {"epoch": str(trial)}
+                    records.append(
+                        answer(
+                            "e", f"q{question}", f"m{model}", given, text=text, metadata=metadata
+                        )
+                    )
     corpora = [tmp_path / "old", tmp_path / "new"]
     for path, records in zip(corpora, nights, strict=True):
         path.mkdir()
         make_corpus(path, records)
     old, new = (
-        {model.model_id: model.accuracy for model in fastrec.stats(path / "corpus").evaluations[0].by_model}
+        {
+            model.model_id: model.accuracy
+            for model in fastrec.stats(path / "corpus").evaluations[0].by_model
+        }
         for path in corpora
     )
     found = fastrec.diff(*(path / "corpus" for path in corpora)).models

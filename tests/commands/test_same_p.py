@@ -1,7 +1,7 @@
 """Two models on the same questions have the same test and the same p-value in all commands.
 
-The answers of two models are compared in one corpus (`compare`, `stats`, `leaderboard`), and as those of one model in
-two corpora (`diff`, `trend`).
+The answers of two models are compared in one corpus (`compare`, `stats`, `leaderboard`), and as
+those of one model in two corpora (`diff`, `trend`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import fastrec
 from fastrec.statistics import ranks
 from tests.answers.small import Record, answer, make_corpus
 
-A, B, ONE = "org/a", "org/b", "org/one"
+A = "org/a"
+B = "org/b"
+ONE = "org/one"
 Scores = Callable[[Random, bool], list[float]]
 
 
@@ -29,10 +31,19 @@ def few(dice: Random, better: bool) -> list[float]:
 
 CASES: dict[str, tuple[Scores, str]] = {
     "one answer": (lambda dice, better: [float(dice.random() < 0.4 + 0.3 * better)], "mcnemar"),
-    "three answers": (lambda dice, better: [float(dice.random() < 0.4 + 0.2 * better) for _ in range(3)], "t"),
+    "three answers": (
+        lambda dice, better: [float(dice.random() < 0.4 + 0.2 * better) for _ in range(3)],
+        "t",
+    ),
     "scores": (lambda dice, better: [round(dice.random() + 0.2 * better, 3)], "t"),
-    "scores of three answers": (lambda dice, better: [round(dice.random() + 0.1 * better, 1) for _ in range(3)], "t"),
-    "scores of one size": (lambda dice, better: [0.25 + 0.5 * (dice.random() < 0.4 + 0.3 * better)], "mcnemar"),
+    "scores of three answers": (
+        lambda dice, better: [round(dice.random() + 0.1 * better, 1) for _ in range(3)],
+        "t",
+    ),
+    "scores of one size": (
+        lambda dice, better: [0.25 + 0.5 * (dice.random() < 0.4 + 0.3 * better)],
+        "mcnemar",
+    ),
     "few changes": (few, "t"),
     "huge scores": (lambda dice, better: [round(dice.random() + 0.2 * better, 3) * 1e200], "t"),
     "no difference": (lambda _dice, _better: [1.0], "mcnemar"),
@@ -49,7 +60,9 @@ def records(model: str, scores: list[list[float]]) -> list[Record]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("case", CASES)
-def test_all_commands_have_the_same_p_value(case: str, seed: int, tmp_path: Path, monkeypatch: Any) -> None:
+def test_all_commands_have_the_same_p_value(
+    case: str, seed: int, tmp_path: Path, monkeypatch: Any
+) -> None:
     draw, test = CASES[case]
     dice = Random(seed)
     of_a, of_b = ([draw(dice, better) for _ in range(40)] for better in (True, False))
@@ -57,7 +70,10 @@ def test_all_commands_have_the_same_p_value(case: str, seed: int, tmp_path: Path
     for folder in folders:
         folder.mkdir()
     both = make_corpus(folders[0], records(A, of_a) + records(B, of_b))
-    nights = [make_corpus(folders[1], records(ONE, of_b)), make_corpus(folders[2], records(ONE, of_a))]
+    nights = [
+        make_corpus(folders[1], records(ONE, of_b)),
+        make_corpus(folders[2], records(ONE, of_a)),
+    ]
 
     (compared,) = fastrec.compare(both, A, B).evaluations
     (differing,) = fastrec.diff(*nights).models
@@ -87,5 +103,9 @@ def test_all_commands_have_the_same_p_value(case: str, seed: int, tmp_path: Path
     assert tested == [pytest.approx(compared.p, rel=1e-9)] * len(tested)
     expected = {A: "1", B: "2"} if is_better else {A: "1–2", B: "1–2"}
     assert {one.model_id: one.rank for one in evaluation.by_model} == expected
-    cells = {one.model_id: (one.cells[0].rank_best, one.cells[0].rank_worst) for one in board.models if one.cells[0]}
+    cells = {
+        one.model_id: (one.cells[0].rank_best, one.cells[0].rank_worst)
+        for one in board.models
+        if one.cells[0]
+    }
     assert cells == ({A: (1, 1), B: (2, 2)} if is_better else {A: (1, 2), B: (1, 2)})

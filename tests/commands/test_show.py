@@ -31,10 +31,16 @@ AGENT: list[dict[str, Any]] = [
         "role": "assistant",
         "content": None,
         "reasoning_trace": "think " * 50,
-        "tool_calls": [{"id": "c1", "name": "search", "arguments": {"to": "Rome", "date": "May 1"}}],
+        "tool_calls": [
+            {"id": "c1", "name": "search", "arguments": {"to": "Rome", "date": "May 1"}}
+        ],
     },
     {"role": "tool", "content": "Error: no flights", "tool_call_id": ["c1"]},
-    *({"role": role, "content": f"{role} {number}"} for number in range(4) for role in ("user", "assistant")),
+    *(
+        {"role": role, "content": f"{role} {number}"}
+        for number in range(4)
+        for role in ("user", "assistant")
+    ),
 ]
 
 
@@ -43,7 +49,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few questions of each kind; read-only."""
     usage = {"token_usage": {"input_tokens": 1200, "output_tokens": 1, "total_tokens": 1201}}
     usage["performance"] = {"latency_ms": 1234.5}  # type: ignore[dict-item]
-    prompts = {"input": {"raw": "2 + 2?", "formatted": "<s>2 + 2?", "reference": ["4", "four"], "choices": ["4", "5"]}}
+    prompts = {
+        "input": {
+            "raw": "2 + 2?",
+            "formatted": "<s>2 + 2?",
+            "reference": ["4", "four"],
+            "choices": ["4", "5"],
+        }
+    }
     records = [
         answer("sums", "2 + 2?", "org/a", 1, text="It is 4.", sample_id="s2", **usage, **prompts),
         answer("sums", "2 + 2?", "org/b", 0, text="5", sample_id="s2", **prompts),
@@ -52,11 +65,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             answer("judged", "metrics?", "org/a", score, evaluation_result_id=metric, text="same")
             for metric, score in (("bleu", 0.25), ("exact", 1.0))
         ),
-        *(answer("judged", "repeats?", "org/a", 1, text="same", metadata={"trial": trial}) for trial in "12"),
+        *(
+            answer("judged", "repeats?", "org/a", 1, text="same", metadata={"trial": trial})
+            for trial in "12"
+        ),
         conversation("agents", "a flight", "org/a", 0, AGENT),
-        answer("hostile", HOSTILE, f"org/{HOSTILE}", 0, text=HOSTILE + "日本語" * 100 + "y" * 5_000),
-        *(answer(f"many-{number}", f"question {number}", "org/a", 1, sample_id="m") for number in range(7)),
-        *(answer(f"two-{number}", f"both {number}", "org/a", 1, sample_id="two") for number in range(2)),
+        answer(
+            "hostile", HOSTILE, f"org/{HOSTILE}", 0, text=HOSTILE + "日本語" * 100 + "y" * 5_000
+        ),
+        *(
+            answer(f"many-{number}", f"question {number}", "org/a", 1, sample_id="m")
+            for number in range(7)
+        ),
+        *(
+            answer(f"two-{number}", f"both {number}", "org/a", 1, sample_id="two")
+            for number in range(2)
+        ),
     ]
     return make_corpus(tmp_path_factory.mktemp("show"), records)
 
@@ -78,7 +102,10 @@ def test_a_question_is_found_by_sample_id_and_by_the_beginning_of_its_hash(corpu
         assert shown(corpus, found.sample_hash[:length]) == found
     with pytest.raises(UsageError, match="give at least 4 characters of a hash"):
         shown(corpus, found.sample_hash[:3])
-    assert [one.evaluation_name for one in fastrec.show(corpus, "two").questions] == ["two-0", "two-1"]
+    assert [one.evaluation_name for one in fastrec.show(corpus, "two").questions] == [
+        "two-0",
+        "two-1",
+    ]
 
 
 def test_several_questions_are_listed(corpus: Path) -> None:
@@ -105,7 +132,9 @@ def test_an_ambiguous_beginning_lists_the_candidates(tmp_path: Path) -> None:
     done = run(corpus, prefix)
     assert done.returncode == 2
     message = done.stderr.decode().splitlines()
-    assert message[0] == f"error: '{prefix}' is the beginning of several hashes; give more characters:"
+    assert (
+        message[0] == f"error: '{prefix}' is the beginning of several hashes; give more characters:"
+    )
     assert {line.split("  ")[-1] for line in message[1:]} == {asked, seen[prefix]}
     for row in fastrec.questions(corpus).evaluations[0].questions:
         assert shown(corpus, row.prefix).sample_hash == row.sample_hash
@@ -125,7 +154,9 @@ def test_an_ambiguous_beginning_lists_the_candidates(tmp_path: Path) -> None:
         (None, {}, "question must be a string or an integer, not None"),
     ],
 )
-def test_what_is_wrong_is_said(corpus: Path, question: Any, filters: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_said(
+    corpus: Path, question: Any, filters: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         fastrec.show(corpus, question, **filters)
 
@@ -148,7 +179,10 @@ def test_metrics_are_verdicts_on_one_answer_and_repeats_are_answers(corpus: Path
         ("exact", "right", 1.0),
     ]
     repeats = shown(corpus, "id of repeats?").answers
-    assert [[verdict.metadata for verdict in one.verdicts] for one in repeats] == [[{"trial": "1"}], [{"trial": "2"}]]
+    assert [[verdict.metadata for verdict in one.verdicts] for one in repeats] == [
+        [{"trial": "1"}],
+        [{"trial": "2"}],
+    ]
 
 
 def test_several_answers_of_a_model_are_told_apart(tmp_path: Path) -> None:
@@ -156,7 +190,9 @@ def test_several_answers_of_a_model_are_told_apart(tmp_path: Path) -> None:
     records = [
         answer("sums", "1 + 1?", "org/a", 1, text="2", metadata={"trial": "1", "seed": "7"}),
         answer("sums", "1 + 1?", "org/a", 0, text="3", metadata={"trial": "2", "seed": "7"}),
-        answer("sums", "1 + 1?", "org/a", 0, text="3", metadata={"trial": "2"}, evaluation_id="run 2"),
+        answer(
+            "sums", "1 + 1?", "org/a", 0, text="3", metadata={"trial": "2"}, evaluation_id="run 2"
+        ),
         answer("sums", "1 + 1?", "org/b", 0, text="4", metadata={"trial": "1"}),
     ]
     corpus = make_corpus(tmp_path, records)
@@ -282,27 +318,42 @@ def test_the_source_is_shown(tmp_path: Path) -> None:
     source = shown(tmp_path / "corpus", "id of where?").answers[0].verdicts[0].source
     assert source
     assert (Path(source.shard).name, source.line) == ("a.jsonl", 2)
-    assert f"  source: {source.shard}:2\n" in run(tmp_path / "corpus", "id of where?").stdout.decode()
+    assert (
+        f"  source: {source.shard}:2\n" in run(tmp_path / "corpus", "id of where?").stdout.decode()
+    )
 
 
 @needs_script
 @pytest.mark.parametrize(("colours", "columns"), [(True, 60), (False, 100)])
-def test_on_a_terminal_lines_fit_and_verdicts_have_colours(corpus: Path, colours: bool, columns: int) -> None:
+def test_on_a_terminal_lines_fit_and_verdicts_have_colours(
+    corpus: Path, colours: bool, columns: int
+) -> None:
     run_show = f"{sys.executable} -m fastrec show --no-progress {corpus}"
     command = f"stty cols {columns}; {run_show} s2; {run_show} 'id of a flight'"
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")
+    }
     environment |= {} if colours else {"NO_COLOR": "1"}
-    done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=True)
+    done = subprocess.run(
+        in_terminal(command), capture_output=True, env=environment, timeout=60, check=True
+    )
     text = done.stdout.decode()
     assert ("\x1b[32m\x1b[1mright" in text) is colours
     assert ("\x1b" in text) is colours
-    assert max(len(line) for line in click.unstyle(text).splitlines() if line.startswith("  ")) <= columns
+    assert (
+        max(len(line) for line in click.unstyle(text).splitlines() if line.startswith("  "))
+        <= columns
+    )
 
 
-def test_repeats_with_the_same_conversation_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeats_with_the_same_conversation_take_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each record is looked up once, not once for each record before it."""
     records = [answer("e", "q", "m", 1, text="same", metadata={"epoch": str(n)}) for n in range(40)]
-    records += [answer("e", "q", "m", 1, text="same", evaluation_result_id="other", metadata={"epoch": "0"})]
+    records += [
+        answer("e", "q", "m", 1, text="same", evaluation_result_id="other", metadata={"epoch": "0"})
+    ]
     corpus = make_corpus(tmp_path, records)
     spelled: list[Any] = []
 
@@ -318,10 +369,14 @@ def test_repeats_with_the_same_conversation_take_linear_time(tmp_path: Path, mon
 
 
 def test_too_many_answers_are_refused_while_they_are_read(tmp_path: Path) -> None:
-    records = [answer("e", "q", f"m{n % 2}", 1, text=f"{n}", metadata={"epoch": str(n)}) for n in range(6)]
+    records = [
+        answer("e", "q", f"m{n % 2}", 1, text=f"{n}", metadata={"epoch": str(n)}) for n in range(6)
+    ]
     corpus = make_corpus(tmp_path, records)
     with use_limits(Limits(shown_answers=5)):
-        with pytest.raises(UsageError, match="more than 5 answers, too many to show; choose some") as caught:
+        with pytest.raises(
+            UsageError, match="more than 5 answers, too many to show; choose some"
+        ) as caught:
             fastrec.show(corpus, "id of q")
         assert len(shown(corpus, "id of q", model="m0").answers) == 3
     hash_ = str(caught.value).rpartition("--hash ")[2].rstrip("`")

@@ -15,28 +15,41 @@ from fastrec.answers.further_tables import similar_pairs, spelling
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
-KEPT, TWIN, THIRD = "OpenAI/gsm8k-6B", "openai/gsm8k_6b", "gsm8k-6b"
-OTHER, DIFFERENT = "org/big", "lab/Big"
-LONELY, APART = "org/small", "org/Small"
+KEPT = "OpenAI/gsm8k-6B"
+TWIN = "openai/gsm8k_6b"
+THIRD = "gsm8k-6b"
+OTHER = "org/big"
+DIFFERENT = "lab/Big"
+LONELY = "org/small"
+APART = "org/Small"
 STAR = "org/b*g 2"
 MODELS = (KEPT, TWIN, THIRD, OTHER, DIFFERENT, LONELY, APART, STAR, "lab/B*G-2", "unique")
 
 
 def questions_of(model: str) -> range:
-    return {KEPT: range(9), TWIN: range(2, 8), THIRD: range(3), OTHER: range(6), LONELY: range(3)}.get(
-        model, range(5, 9)
-    )
+    return {
+        KEPT: range(9),
+        TWIN: range(2, 8),
+        THIRD: range(3),
+        OTHER: range(6),
+        LONELY: range(3),
+    }.get(model, range(5, 9))
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twins say the same; DIFFERENT gives one answer that OTHER does not; LONELY and APART share no question."""
+    """Twins say the same; DIFFERENT gives one answer that OTHER does not.
+
+    LONELY and APART share no question.
+    """
     records: list[Record] = []
     for model in MODELS:
         for number in questions_of(model):
             score = number % 2 if (model, number) != (DIFFERENT, 5) else 0
             error = {"error": "timeout"} if model in (OTHER, DIFFERENT) and number > 5 else {}
-            records.append(answer("sums", f"q{number}", model, score, text=f"says {score}", **error))
+            records.append(
+                answer("sums", f"q{number}", model, score, text=f"says {score}", **error)
+            )
     return make_corpus(tmp_path_factory.mktemp("names"), records)
 
 
@@ -61,7 +74,11 @@ def test_the_printed_lines_are_a_map(corpus: Path, tmp_path: Path) -> None:
     assert f'# "{DIFFERENT}" = "{OTHER}"' in lines
     (tmp_path / "names.toml").write_text(lines)
     fastrec.normalize(corpus, tmp_path / "joined", map=tmp_path / "names.toml")
-    models = {model.model_id for one in fastrec.stats(tmp_path / "joined").evaluations for model in one.by_model}
+    models = {
+        model.model_id
+        for one in fastrec.stats(tmp_path / "joined").evaluations
+        for model in one.by_model
+    }
     assert models == {*MODELS} - {TWIN, THIRD}
 
 
@@ -70,7 +87,8 @@ def test_json_csv_and_the_note(corpus: Path) -> None:
     assert {"name": KEPT, "other": TWIN, "common": 6, "same": 6, "rename": True} in found
     table = run_here("stats", corpus, "--names", "--format", "csv").stdout.decode().splitlines()
     assert table[:2] == ["model_id,other_model_id,common,same,rename", f"{KEPT},{TWIN},6,6,true"]
-    note = "4 pairs of models with names that differ only in spelling, such as"  # not those of two organisations
+    # not those of two organisations
+    note = "4 pairs of models with names that differ only in spelling, such as"
     assert note in run_here("stats", corpus, "--no-ranks").stdout.decode()
     few = ("stats", corpus, "--no-ranks", "--model", KEPT, "--model", OTHER)
     assert "spelling" not in run_here(*few).stdout.decode()

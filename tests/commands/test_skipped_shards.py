@@ -20,7 +20,10 @@ SAID = "incomplete: 1 shard could not be read and was skipped:\n  "
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two shards, one of which cannot be read; its name has a character of Markdown and one of HTML."""
+    """Two shards, one of which cannot be read.
+
+    Its name has a character of Markdown and one of HTML.
+    """
     folder = tmp_path_factory.mktemp("shards")
     (folder / "good.jsonl").write_text(json.dumps(sample()))
     (folder / "bad<*.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
@@ -54,12 +57,22 @@ def test_normalize_ends_with_the_skipped_shards(shards: list[Path], tmp_path: Pa
     closing, *rest = done.stderr.splitlines(keepends=True)[-3:]
     assert closing.startswith("1 line: 1 kept")
     assert "".join(rest).startswith(f"{SAID}{shards[1]}: ")
-    done = invoke("normalize", *shards, "-o", tmp_path / "corpus", "--skip-bad-shards", "--overwrite", "--quiet")
+    done = invoke(
+        "normalize",
+        *shards,
+        "-o",
+        tmp_path / "corpus",
+        "--skip-bad-shards",
+        "--overwrite",
+        "--quiet",
+    )
     assert done.stderr == "".join(rest), "what cron mails"
 
 
 @pytest.mark.parametrize("options", [[], ["--common"], ["--format", "markdown"]])
-def test_stats_begin_with_the_skipped_shards(corpus: Path, whole: Path, shards: list[Path], options: list[str]) -> None:
+def test_stats_begin_with_the_skipped_shards(
+    corpus: Path, whole: Path, shards: list[Path], options: list[str]
+) -> None:
     """On stdout, where the numbers are, even with --quiet."""
     text = invoke("stats", corpus, "-q", *options).stdout
     first, second, blank = text.splitlines()[:3]
@@ -71,7 +84,9 @@ def test_stats_begin_with_the_skipped_shards(corpus: Path, whole: Path, shards: 
 
 
 @pytest.mark.parametrize("output_format", ["csv", "json"])
-def test_documents_stay_documents(corpus: Path, whole: Path, shards: list[Path], output_format: str) -> None:
+def test_documents_stay_documents(
+    corpus: Path, whole: Path, shards: list[Path], output_format: str
+) -> None:
     """The message is on stderr; JSON has a field."""
     done = invoke("stats", corpus, "--format", output_format)
     assert done.stderr.startswith(f"{SAID}{shards[1]}: ")
@@ -126,4 +141,6 @@ def test_diff_says_which_corpus_lacks_shards(corpus: Path, whole: Path, shards: 
     assert fastrec.diff(whole, whole).notices == []
     for name, found in (("OLD", fastrec.diff(corpus, whole)), ("NEW", fastrec.diff(whole, corpus))):
         said = f"{name} is incomplete: 1 shard could not be read and was skipped: {shards[1]}: "
-        assert [notice.startswith(said) and "\n" not in notice for notice in found.notices] == [True]
+        assert [notice.startswith(said) and "\n" not in notice for notice in found.notices] == [
+            True
+        ]

@@ -29,7 +29,10 @@ VERDICTS = {"create": 1, "rename": 1, "move": 1, "delete": 0, "other": 0}
 
 
 def log() -> dict[str, Any]:
-    """An Inspect log of five samples. Four share prompt and target: their tasks are in their metadata."""
+    """An Inspect log of five samples.
+
+    Four share prompt and target: their tasks are in their metadata.
+    """
     samples = [
         {
             "id": name,
@@ -37,7 +40,10 @@ def log() -> dict[str, Any]:
             "input": "Another task." if name == "other" else "Do the task in the sandbox.",
             "target": "done",
             "messages": [],
-            "output": {"model": "org/m", "choices": [{"message": {"role": "assistant", "content": f"{name}: tried"}}]},
+            "output": {
+                "model": "org/m",
+                "choices": [{"message": {"role": "assistant", "content": f"{name}: tried"}}],
+            },
             "scores": {"check": {"value": "C" if right else "I", "answer": "tried"}},
             "metadata": {"task": name},
         }
@@ -108,7 +114,9 @@ def test_show_separates_samples(corpus: Path) -> None:
 
 
 def test_show_lists_many_samples_of_a_hash(tmp_path: Path) -> None:
-    made = make_corpus(tmp_path, [answer("e", "same", "m", 1, sample_id=f"s{number}") for number in range(6)])
+    made = make_corpus(
+        tmp_path, [answer("e", "same", "m", 1, sample_id=f"s{number}") for number in range(6)]
+    )
     (row, *_) = fastrec.questions(made).evaluations[0].questions
     with pytest.raises(UsageError, match=r"several samples have the hash .*; choose a --sample-id"):
         fastrec.show(made, row.sample_hash)
@@ -116,7 +124,9 @@ def test_show_lists_many_samples_of_a_hash(tmp_path: Path) -> None:
 
 def test_the_matrix_has_a_column_for_each_sample(corpus: Path, tmp_path: Path) -> None:
     fastrec.export(corpus, tmp_path / "matrix", format="matrix")
-    heads, values = csv.reader((tmp_path / "matrix" / "correct.csv").read_text(encoding="utf-8").splitlines())
+    heads, values = csv.reader(
+        (tmp_path / "matrix" / "correct.csv").read_text(encoding="utf-8").splitlines()
+    )
     assert len(heads) == 6
     assert sum(map(int, values[1:])) == 3
     assert sum(head.endswith('/"move"') for head in heads) == 1
@@ -135,32 +145,54 @@ def test_view_has_a_page_for_each_sample(corpus: Path) -> None:
 
 def test_every_metric_of_a_split_hash_can_be_opened(tmp_path: Path) -> None:
     """A hash that is split in one metric only has the page of the hash, or of its first sample, in the other."""
-    records = [answer("exam", "task", "m", 1.0, sample_id=name, evaluation_result_id="f1") for name in ("x", "y/z")]
+    records = [
+        answer("exam", "task", "m", 1.0, sample_id=name, evaluation_result_id="f1")
+        for name in ("x", "y/z")
+    ]
     one = answer("exam", "task", "m", 0.0, sample_id="x", evaluation_result_id="other")
     with serving(make_corpus(tmp_path, [*records, one])) as view:
         client = Client(view.address)
-        pages = [client.page(f"/questions?evaluation=exam&metric={metric}") for metric in ("f1", "other")]
-        found = [unescape(link) for page in pages for link in re.findall(r'href="([^"]*/question/[^"]*)"', page)]
+        pages = [
+            client.page(f"/questions?evaluation=exam&metric={metric}") for metric in ("f1", "other")
+        ]
+        found = [
+            unescape(link)
+            for page in pages
+            for link in re.findall(r'href="([^"]*/question/[^"]*)"', page)
+        ]
         assert len(found) == 3
         for address in found:
-            others = re.findall(r'href="([^"]*/question/[^"]*)"', client.page(address).split('class="tabs"')[1])
+            others = re.findall(
+                r'href="([^"]*/question/[^"]*)"', client.page(address).split('class="tabs"')[1]
+            )
             assert [client.send(unescape(other))[0] for other in others[:1]] == [200]
 
 
 def test_sql_has_a_question_for_each_sample(corpus: Path) -> None:
     connection = fastrec.connect(corpus)
     shown = {table.evaluation_name: table.total for table in fastrec.questions(corpus).evaluations}
-    counts = connection.sql("select evaluation, count(distinct question) from answers group by 1").fetchall()
+    counts = connection.sql(
+        "select evaluation, count(distinct question) from answers group by 1"
+    ).fetchall()
     assert dict(counts) == shown == {"sandbox": 5}
-    assert connection.sql("select max(trial), count(distinct question) from answers").fetchall() == [(1, 5)]
+    assert connection.sql(
+        "select max(trial), count(distinct question) from answers"
+    ).fetchall() == [(1, 5)]
     assert connection.sql("select accuracy from models").fetchall() == [(LOG_ACCURACY,)]
-    ids = connection.sql("select question, sample_id from answers where question like '%/%'").fetchall()
-    assert [question.partition("/")[2] for question, _ in ids] == [json.dumps(one) for _, one in ids]
+    ids = connection.sql(
+        "select question, sample_id from answers where question like '%/%'"
+    ).fetchall()
+    assert [question.partition("/")[2] for question, _ in ids] == [
+        json.dumps(one) for _, one in ids
+    ]
 
 
 def test_a_corpus_without_split_hashes_keeps_its_summary(tmp_path: Path) -> None:
     """Runs with ids of their own are repeats, as ever, and the summary does not mention split hashes."""
-    records = [answer("e", "same", "m", 1, sample_id=f"s{run}", evaluation_id=f"run {run}") for run in range(2)]
+    records = [
+        answer("e", "same", "m", 1, sample_id=f"s{run}", evaluation_id=f"run {run}")
+        for run in range(2)
+    ]
     made = make_corpus(tmp_path, records)
     (evaluation,) = json.loads((made / "summary.json").read_bytes())["evaluations"]
     assert (evaluation["questions"], evaluation["hashes_with_many_ids"]) == (1, 1)
@@ -170,13 +202,19 @@ def test_a_corpus_without_split_hashes_keeps_its_summary(tmp_path: Path) -> None
 
 def changes_of(old: Path, new: Path) -> list[tuple[int, int, int]]:
     (evaluation,) = fastrec.trend([old, new]).evaluations
-    return [(one.questions, one.better, one.worse) for model in evaluation.models for one in model.changes]
+    return [
+        (one.questions, one.better, one.worse)
+        for model in evaluation.models
+        for one in model.changes
+    ]
 
 
 @pytest.mark.parametrize("runs", [["s0"], ["s0", "s2"]])
 def test_trend_splits_what_either_corpus_splits(tmp_path: Path, runs: list[str]) -> None:
     """A hash that one run of one corpus has under several sample_ids is that many questions in the other one, too."""
-    old = [answer("e", "same", "m", 1, sample_id=name, evaluation_id=f"run {name}") for name in runs]
+    old = [
+        answer("e", "same", "m", 1, sample_id=name, evaluation_id=f"run {name}") for name in runs
+    ]
     new = [answer("e", "same", "m", 0, sample_id=f"s{number}") for number in range(3)]
     for name, some in (("old", old), ("new", new)):
         (tmp_path / name).mkdir()
@@ -219,7 +257,11 @@ def naive_values(some: Iterable[Record], split: set[Any]) -> Values:
     }
 
 
-@given(some=records, others=records, order=st.sampled_from([(), ("model_id",), ("sample_id",), ("sample_hash",)]))
+@given(
+    some=records,
+    others=records,
+    order=st.sampled_from([(), ("model_id",), ("sample_id",), ("sample_hash",)]),
+)
 @settings(max_examples=examples(8, 200))
 def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory) -> None:
     """The summary, the index, `--common`, `--joins`, `compare`, the matrix and `trend`, in any sort order."""
@@ -241,15 +283,24 @@ def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory
         asked = questions[one["metric"]]
         everyone = {model for values in asked for model in values}
         assert one["questions"] == tables[one["metric"]].total == len(asked)
-        assert one.get("split_hashes", 0) == sum(found[1] == one["metric"] for found in split_hashes(new))
+        assert one.get("split_hashes", 0) == sum(
+            found[1] == one["metric"] for found in split_hashes(new)
+        )
         shared = sum(values.keys() == everyone for values in asked)
         assert one["questions_all_models"] == common[one["metric"]].common_questions == shared
-        own = naive_models(record for record in new if record["evaluation_result_id"] == one["metric"])
+        own = naive_models(
+            record for record in new if record["evaluation_result_id"] == one["metric"]
+        )
         for model in one["by_model"]:
             naive = own["e", model["model_id"]]
-            assert (model["questions"], model["accuracy"]) == (naive.questions, pytest.approx(naive.accuracy))
+            assert (model["questions"], model["accuracy"]) == (
+                naive.questions,
+                pytest.approx(naive.accuracy),
+            )
         rows = tables[one["metric"]].questions
-        assert sorted(row.right for row in rows) == pytest.approx(sorted(sum(values.values()) for values in asked))
+        assert sorted(row.right for row in rows) == pytest.approx(
+            sorted(sum(values.values()) for values in asked)
+        )
         for row in rows:
             shown = fastrec.show(corpora[1], row.sample_hash, metric=one["metric"]).questions
             assert sum(tally.models for each in shown for tally in each.tallies) == sum(
@@ -259,7 +310,9 @@ def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory
             )
         check_trend(corpora, [old, new], one["metric"])
     fastrec.export(corpora[1], folder / "matrix", format="matrix")
-    heads, *_ = csv.reader((folder / "matrix" / "scores.csv").read_text(encoding="utf-8").splitlines())
+    heads, *_ = csv.reader(
+        (folder / "matrix" / "scores.csv").read_text(encoding="utf-8").splitlines()
+    )
     assert len(heads) - 1 == len(set(heads)) - 1 == len(expected)
     check_compare(corpora[1], questions)
 
@@ -270,7 +323,9 @@ def check_compare(corpus: Path, questions: dict[str, list[dict[str, float]]]) ->
         return
     for one in fastrec.compare(corpus, "m0", "m1").evaluations:
         both = [values for values in questions[one.metric] if values.keys() == {"m0", "m1"}]
-        wins, losses = (sum(sign * (each["m0"] - each["m1"]) > 0 for each in both) for sign in (1, -1))
+        wins, losses = (
+            sum(sign * (each["m0"] - each["m1"]) > 0 for each in both) for sign in (1, -1)
+        )
         assert (one.questions, one.wins, one.losses) == (len(both), wins, losses)
 
 
@@ -282,7 +337,11 @@ def check_trend(corpora: list[Path], records: list[list[Record]], metric: str) -
         for model in one.models:
             for change in model.changes:
                 name = model.model_id
-                both = [key for key in before.keys() & after.keys() if name in before[key] and name in after[key]]
+                both = [
+                    key
+                    for key in before.keys() & after.keys()
+                    if name in before[key] and name in after[key]
+                ]
                 pairs = [(before[key][name], after[key][name]) for key in both if key[1] == metric]
                 rose, fell = (sum(sign * (new - old) > 0 for old, new in pairs) for sign in (1, -1))
                 assert (change.questions, change.better, change.worse) == (len(pairs), rose, fell)

@@ -33,7 +33,8 @@ from tests.samples import sample
 
 duckdb: Any = Library("duckdb")
 pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))), reason="the extra `sql` is not installed"
+    not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))),
+    reason="the extra `sql` is not installed",
 )
 
 
@@ -62,11 +63,13 @@ def test_answers_have_the_values_of_the_records(corpus: Corpus) -> None:
     for row, line in zip(rows, corpus.lines, strict=True):
         record = json.loads(line)
         identity = tuple(
-            record.get(name) for name in ("evaluation_name", "evaluation_result_id", "sample_hash", "model_id")
+            record.get(name)
+            for name in ("evaluation_name", "evaluation_result_id", "sample_hash", "model_id")
         )
         trials[identity] = trials.get(identity, 0) + 1
         reference = record["input"]["reference"]
-        usage, times = record.get("token_usage") or {}, record.get("performance") or {}
+        usage = record.get("token_usage") or {}
+        times = record.get("performance") or {}
         metadata = record.get("metadata")
         expected = {
             "evaluation": record["evaluation_name"],
@@ -89,9 +92,14 @@ def test_answers_have_the_values_of_the_records(corpus: Corpus) -> None:
         if metadata:
             texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
             assert dict(row["metadata"]).items() >= texts.items()
-            others = {name: json.loads(dict(row["metadata"])[name]) for name in metadata.keys() - texts.keys()}
+            others = {
+                name: json.loads(dict(row["metadata"])[name])
+                for name in metadata.keys() - texts.keys()
+            }
             assert others == {name: metadata[name] for name in others}
-    assert {row["source"].rpartition(":")[0] for row in rows} == {str(corpus.path.parent / "in.jsonl")}
+    assert {row["source"].rpartition(":")[0] for row in rows} == {
+        str(corpus.path.parent / "in.jsonl")
+    }
 
 
 def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path) -> None:
@@ -100,7 +108,8 @@ def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path)
     record = json.loads(line)
     record.pop("sample_hash", None)
     lines = [
-        json.dumps(record | {"metadata": {"n": number, "pad": f"{number}" * 500}}).encode() for number in range(40)
+        json.dumps(record | {"metadata": {"n": number, "pad": f"{number}" * 500}}).encode()
+        for number in range(40)
     ]
     write(tmp_path / "in.jsonl", lines)
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus", part_size=4_000)
@@ -126,24 +135,30 @@ def test_token_counts_of_any_size(tmp_path: Path) -> None:
         (extra,) = ours.execute("select extra from records where sample_id = '4'").fetchone()
     assert json.loads(extra) == {"$.token_usage.input_tokens": 10**400}
     described = run_here("sql", "--schema").stdout.decode()
-    assert described.count("null if it is 2^63 or more: such a number is in `extra` of `records`") == 2
+    assert (
+        described.count("null if it is 2^63 or more: such a number is in `extra` of `records`") == 2
+    )
 
 
 # (over the tables of `sql`, over the exported records)
 PAIRS = [
     ("select count(*) from answers", "select count(*) from r"),
-    ("select model, count(*) from answers group by 1", "select model_id, count(*) from r group by 1"),
+    ("select model, count(*) from answers group by 1", ("select model_id, count(*) from r group by "
+"1")),
     ("select evaluation, avg(score) from answers group by 1",
      "select evaluation_name, avg(evaluation.score) from r group by 1"),
     ("select count(distinct question) from answers", "select count(distinct sample_hash) from r"),
-    ("select count(*) from answers where correct", "select count(*) from r where evaluation.is_correct"),
-    ("select count(*) from answers where error is not null", "select count(*) from r where error <> ''"),
+    ("select count(*) from answers where correct", ("select count(*) from r where "
+"evaluation.is_correct")),
+    ("select count(*) from answers where error is not null", ("select count(*) from r where error "
+"<> ''")),
     ("select sum(tokens_out) from answers", "select sum(token_usage.output_tokens) from r"),
     ("select max(latency_ms) from answers", "select max(performance.latency_ms) from r"),
     ("select avg(length(input)) from answers", "select avg(length(input.raw)) from r"),
     ("select min(sample_id) from answers", "select min(sample_id) from r"),
     ("select model, sum(tokens_in) from answers where score < 0.5 group by 1",
-     "select model_id, sum(token_usage.input_tokens) from r where evaluation.score < 0.5 group by 1"),
+     ("select model_id, sum(token_usage.input_tokens) from r where evaluation.score < 0.5 group by "
+"1")),
     ("select question, count(*) n from answers group by 1 having n > 3",
      "select sample_hash, count(*) n from r group by 1 having n > 3"),
     ("select evaluation, count(*) from answers where input ilike '%the%' group by 1",
@@ -151,25 +166,31 @@ PAIRS = [
     ("select sum(tool_calls), sum(turns) from answers", "select sum(tool_calls), sum(turns) from r"),
     ("select count(*) from questions",
      "select count(*) from (select distinct evaluation_name, METRIC, sample_hash from r)"),
-    ("select sum(answers), sum(errors) from questions", "select count(*), count(*) filter (error <> '') from r"),
+    ("select sum(answers), sum(errors) from questions", ("select count(*), count(*) filter (error "
+"<> '') from r")),
     ("select question, accuracy from questions",
-     "select sample_hash, avg(evaluation.is_correct::int) filter (not F) from r group by evaluation_name, METRIC, 1"),
+     ("select sample_hash, avg(evaluation.is_correct::int) filter (not F) from r group by "
+"evaluation_name, METRIC, 1")),
     ("select count(*) from models",
      "select count(*) from (select distinct evaluation_name, METRIC, model_id from r where not F)"),
     ("select evaluation, model, accuracy from models",
      "select e, m, avg(c) from (C group by all) group by e, k, m"),
-    ("select model_id, count(*) from records group by 1", "select model_id, count(*) from r group by 1"),
+    ("select model_id, count(*) from records group by 1", ("select model_id, count(*) from r group "
+"by 1")),
 ]  # fmt: skip
 
 
 NO_ERROR = "coalesce(error, '') = ''"
 BY_QUESTION = (
-    "select evaluation_name e, METRIC k, model_id m, sample_hash, avg(evaluation.is_correct::int) c from r where not F "
+    "select evaluation_name e, METRIC k, model_id m, sample_hash, "
+    "avg(evaluation.is_correct::int) c from r where not F "
 )
 
 
 def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    some = [tuple(round(cell, 9) if isinstance(cell, float) else cell for cell in row) for row in rows]
+    some = [
+        tuple(round(cell, 9) if isinstance(cell, float) else cell for cell in row) for row in rows
+    ]
     return sorted(some, key=repr)
 
 
@@ -181,14 +202,18 @@ def test_queries_give_what_sql_over_the_export_gives(corpus: Corpus, tmp_path: P
     with fastrec.connect(corpus.path) as ours:
         for query, by_hand in PAIRS:
             expected = exported.execute(
-                by_hand.replace("C ", BY_QUESTION).replace("METRIC", metric).replace("not F", NO_ERROR)
+                by_hand.replace("C ", BY_QUESTION)
+                .replace("METRIC", metric)
+                .replace("not F", NO_ERROR)
             ).fetchall()
             assert rounded(ours.execute(query).fetchall()) == rounded(expected), query
 
 
 def test_models_are_those_of_stats(corpus: Corpus) -> None:
     with fastrec.connect(corpus.path) as ours:
-        found = ours.execute("select evaluation, metric, model, questions, accuracy from models").fetchall()
+        found = ours.execute(
+            "select evaluation, metric, model, questions, accuracy from models"
+        ).fetchall()
     expected = [
         (one.evaluation_name, one.metric, model.model_id, model.questions, model.accuracy)
         for one in fastrec.stats(corpus.path).evaluations
@@ -247,7 +272,9 @@ def test_no_query_leaves_the_corpus(way: str, corpus: Corpus, tmp_path: Path) ->
     (tmp_path / "secret.csv").write_text("a,b\nsecret,1\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.01)
-        query = way.format(file=tmp_path / "secret.csv", folder=tmp_path, port=server.getsockname()[1])
+        query = way.format(
+            file=tmp_path / "secret.csv", folder=tmp_path, port=server.getsockname()[1]
+        )
         done = run_command("sql", str(corpus.path), query)
         assert done.returncode == 2
         assert b"secret" not in done.stdout
@@ -266,28 +293,49 @@ def test_python_variables_are_no_tables(corpus: Corpus) -> None:
 
 
 def test_formats(corpus: Corpus, tmp_path: Path) -> None:
-    query = "select model, count(*) as n, avg(score) as score, null as x from answers group by 1 order by 1"
+    query = (
+        "select model, count(*) as n, avg(score) as score, null as x from answers group by 1 "
+        "order by 1"
+    )
     found = json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout)
     expected = fastrec.connect(corpus.path).execute(query).fetchall()
     assert rounded([tuple(row.values()) for row in found]) == rounded(expected)
     text = run_command("sql", str(corpus.path), query, "--format", "csv").stdout.decode()
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == ["model", "n", "score", "x"]
-    assert rounded([(row[0], int(row[1]), float(row[2])) for row in rows[1:]]) == rounded([row[:3] for row in expected])
-    markdown = run_command("sql", str(corpus.path), query, "--format", "markdown").stdout.decode().splitlines()
+    assert rounded([(row[0], int(row[1]), float(row[2])) for row in rows[1:]]) == rounded(
+        [row[:3] for row in expected]
+    )
+    markdown = (
+        run_command("sql", str(corpus.path), query, "--format", "markdown")
+        .stdout.decode()
+        .splitlines()
+    )
     assert markdown[0] == "| model | n | score | x |"
     assert len(markdown) == len(expected) + 2
     (tmp_path / "q.sql").write_text(query)
     output = tmp_path / "out.parquet"
     assert (
         run_command(
-            "sql", str(corpus.path), "-f", str(tmp_path / "q.sql"), "--format", "parquet", "-o", str(output)
+            "sql",
+            str(corpus.path),
+            "-f",
+            str(tmp_path / "q.sql"),
+            "--format",
+            "parquet",
+            "-o",
+            str(output),
         ).returncode
         == 0
     )
     assert rounded(duckdb.sql(f"from '{output}'").fetchall()) == rounded(expected)
     count = "select count(*) as n from answers"
-    assert run_command("sql", str(corpus.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")).stdout == b""
+    assert (
+        run_command(
+            "sql", str(corpus.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")
+        ).stdout
+        == b""
+    )
     assert (tmp_path / "o.csv").read_text() == f"n\n{len(corpus.lines)}\n"
 
 
@@ -333,7 +381,15 @@ def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
     for output_format in ("table", "markdown"):
         done = run_command("sql", str(corpus.path), query, "--format", output_format)
         assert b"0044-01-01 (BC)" in done.stdout
-    done = run_command("sql", str(corpus.path), "select interval 1 day x", "--format", "parquet", "-o", tmp_path / "x")
+    done = run_command(
+        "sql",
+        str(corpus.path),
+        "select interval 1 day x",
+        "--format",
+        "parquet",
+        "-o",
+        tmp_path / "x",
+    )
     assert done.returncode == 2
     assert b"error: Parquet has no type for a column of this result" in done.stderr
 
@@ -365,7 +421,12 @@ def test_results_are_streamed(
     monkeypatch.setattr(tables, "_GROUP_ROWS", 4_096)
     output = tmp_path / "result"
     query = "select range as n from range(40000)"
-    assert run_command("sql", str(corpus.path), query, "--format", output_format, "-o", str(output)).returncode == 0
+    assert (
+        run_command(
+            "sql", str(corpus.path), query, "--format", output_format, "-o", str(output)
+        ).returncode
+        == 0
+    )
     assert len(alive) >= 10
     assert most <= 3
     if output_format == "csv":
@@ -373,13 +434,17 @@ def test_results_are_streamed(
     if output_format == "json":
         assert json.loads(output.read_text()) == [{"n": number} for number in range(40_000)]
     if output_format == "parquet":
-        assert duckdb.sql(f"from read_parquet('{output}')").fetchall() == [(number,) for number in range(40_000)]
+        assert duckdb.sql(f"from read_parquet('{output}')").fetchall() == [
+            (number,) for number in range(40_000)
+        ]
 
 
 @pytest.mark.each_value
 def test_json_is_spelled_as_one_document(corpus: Corpus) -> None:
     for rows in (0, 1, 3):
-        text = run_command("sql", str(corpus.path), f"from range({rows})", "--format", "json").stdout
+        text = run_command(
+            "sql", str(corpus.path), f"from range({rows})", "--format", "json"
+        ).stdout
         document = msgspec.json.encode([{"range": number} for number in range(rows)])
         assert text == msgspec.json.format(document, indent=2) + b"\n"
 
@@ -390,14 +455,21 @@ def test_a_result_that_fails_replaces_no_file(corpus: Corpus, tmp_path: Path) ->
     output.write_text("before")
     query = "select case when range > 30000 then error('no') else range end from range(40000)"
     for output_format in ("csv", "parquet"):
-        done = run_command("sql", str(corpus.path), query, "--format", output_format, "-o", str(output))
+        done = run_command(
+            "sql", str(corpus.path), query, "--format", output_format, "-o", str(output)
+        )
         assert done.returncode == 2
         assert b"error: Invalid Input Error: no" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["result.csv"]
     assert output.read_text() == "before"
-    done = run_command("sql", str(corpus.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x")
+    done = run_command(
+        "sql", str(corpus.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x"
+    )
     assert done.returncode == 3
-    assert done.stderr == f"error: {tmp_path}/no/x cannot be written: No such file or directory\n".encode()
+    assert (
+        done.stderr
+        == f"error: {tmp_path}/no/x cannot be written: No such file or directory\n".encode()
+    )
 
 
 @pytest.mark.each_value
@@ -408,7 +480,9 @@ def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(tables, "open_tables", Mock(side_effect=error))
         loading = run_command("sql", str(corpus.path), query)
-    monkeypatch.setattr(tables, "_start", Mock(side_effect=duckdb.OutOfMemoryException("no memory")))
+    monkeypatch.setattr(
+        tables, "_start", Mock(side_effect=duckdb.OutOfMemoryException("no memory"))
+    )
     running = run_command("sql", str(corpus.path), query)
     for done in (loading, running):
         assert done.returncode == 3
@@ -418,12 +492,16 @@ def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyP
 @pytest.mark.each_value
 def test_queries_of_any_length(corpus: Corpus) -> None:
     """A text that is too long for the name of a file is a query."""
-    done = run_command("sql", str(corpus.path), f"select {' + '.join(['1'] * 900)} as n", "--format", "csv")
+    done = run_command(
+        "sql", str(corpus.path), f"select {' + '.join(['1'] * 900)} as n", "--format", "csv"
+    )
     assert (done.returncode, done.stdout) == (0, b"n\n900\n")
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")])
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")]
+)
 def test_a_signal_ends_a_query_at_once(number: signal.Signals, said: str, corpus: Corpus) -> None:
     """Even a recursive one, which DuckDB runs in one call."""
     command = [sys.executable, "-m", "fastrec", "sql", str(corpus.path)]
@@ -434,7 +512,10 @@ def test_a_signal_ends_a_query_at_once(number: signal.Signals, said: str, corpus
         process.stdin.write(b"select 1 as begun;\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"  begun\n"
-        process.stdin.write(b"with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from t;\n")
+        process.stdin.write(
+            b"with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from "
+            b"t;\n"
+        )
         process.stdin.flush()
         time.sleep(0.2)
         process.send_signal(number)
@@ -464,18 +545,29 @@ def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path
     fastrec.normalize(corpus.path, tmp_path / "other", model="org-1/*")
     with fastrec.connect(corpus.path, tmp_path / "other") as ours:
         counts = dict(ours.execute("select corpus, count(*) from answers group by 1").fetchall())
-        assert dict(ours.execute("select corpus, count(*) from records group by 1").fetchall()) == counts
-        assert dict(ours.execute("select corpus, sum(answers) from questions group by 1").fetchall()) == counts
+        assert (
+            dict(ours.execute("select corpus, count(*) from records group by 1").fetchall())
+            == counts
+        )
+        assert (
+            dict(ours.execute("select corpus, sum(answers) from questions group by 1").fetchall())
+            == counts
+        )
     assert counts == {"corpus": len(corpus.lines), "other": len(Corpus(tmp_path / "other").lines)}
 
 
 def test_filters_of_tables(corpus: Corpus) -> None:
     expected = [
-        json.loads(line)["sample_id"] for line in fastrec.cat(corpus.path, where="output.raw~the", model="org-*")
+        json.loads(line)["sample_id"]
+        for line in fastrec.cat(corpus.path, where="output.raw~the", model="org-*")
     ]
-    rows = fastrec.table(corpus.path, columns=["sample_id"], where="output.raw~the", model="org-*").to_pylist()
+    rows = fastrec.table(
+        corpus.path, columns=["sample_id"], where="output.raw~the", model="org-*"
+    ).to_pylist()
     assert [row["sample_id"] for row in rows] == list(map(str, expected))
     reader = fastrec.batches(corpus.path, columns=["model"])
     assert sum(batch.num_rows for batch in reader) == len(corpus.lines)
-    with pytest.raises(UsageError, match="there is no column 'modl'; the columns are evaluation, metric, model"):
+    with pytest.raises(
+        UsageError, match="there is no column 'modl'; the columns are evaluation, metric, model"
+    ):
         fastrec.table(corpus.path, columns=["modl"])

@@ -125,7 +125,9 @@ def test_several_corpora_are_counted_as_one(tmp_path: Path) -> None:
     assert (model.records, model.correct, model.questions, model.coverage) == (3, 2, 3, 1.0)
 
 
-def test_temporary_files_are_removed(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_are_removed(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After success and after failure."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stats(shards, common=True)
@@ -138,7 +140,9 @@ def test_temporary_files_are_removed(shards: Path, tmp_path: Path, monkeypatch: 
     assert not list((tmp_path / "work").iterdir())
 
 
-def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) -> list[dict[str, Any]]:
+def on_common_questions(
+    corpus: Path, pattern: str, *, errors_as_wrong: bool
+) -> list[dict[str, Any]]:
     """The records of some models on questions that all of them that have answers have answered."""
     records = [json.loads(line) for line in Corpus(corpus).lines]
     records = [record for record in records if fnmatchcase(record["model_id"], pattern)]
@@ -151,7 +155,9 @@ def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) ->
     return [
         record
         for record in records
-        if answered[record["evaluation_name"], record["sample_hash"]] == answering[record["evaluation_name"]] != set()
+        if answered[record["evaluation_name"], record["sample_hash"]]
+        == answering[record["evaluation_name"]]
+        != set()
     ]
 
 
@@ -166,13 +172,22 @@ def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong
     records = on_common_questions(corpus, pattern, errors_as_wrong=errors_as_wrong)
     check_models(found, records, errors_as_wrong=errors_as_wrong)
     for key, model in found.items():
-        own = [record for record in records if (record["evaluation_name"], record["model_id"]) == key]
-        assert model.tokens.total == sum(record.get("token_usage", {}).get("total_tokens", 0) for record in own)
-        assert model.latency_ms.records == sum("latency_ms" in record.get("performance", {}) for record in own)
+        own = [
+            record for record in records if (record["evaluation_name"], record["model_id"]) == key
+        ]
+        assert model.tokens.total == sum(
+            record.get("token_usage", {}).get("total_tokens", 0) for record in own
+        )
+        assert model.latency_ms.records == sum(
+            "latency_ms" in record.get("performance", {}) for record in own
+        )
 
 
 def check_models(
-    found: dict[tuple[str, str], Any], records: list[dict[str, Any]], *, errors_as_wrong: bool = False
+    found: dict[tuple[str, str], Any],
+    records: list[dict[str, Any]],
+    *,
+    errors_as_wrong: bool = False,
 ) -> None:
     """Compare the numbers of models with those of a simple computation over all records."""
     expected = naive_models(records, errors_as_wrong=errors_as_wrong)
@@ -180,12 +195,16 @@ def check_models(
     for key, model in found.items():
         naive = expected[key]
         exact = ("records", "errors", "answers", "questions", "correct", "accuracy", "mean_score")
-        assert {name: getattr(model, name) for name in exact} == {name: getattr(naive, name) for name in exact}
+        assert {name: getattr(model, name) for name in exact} == {
+            name: getattr(naive, name) for name in exact
+        }
         assert near_root(model.accuracy_standard_error, naive.accuracy_variance)
         assert near_root(model.score_standard_error, naive.score_variance)
 
 
-@pytest.mark.parametrize("order", [("model_id",), ("sample_hash",), ("evaluation_name", "model_id")])
+@pytest.mark.parametrize(
+    "order", [("model_id",), ("sample_hash",), ("evaluation_name", "model_id")]
+)
 def test_common_questions_in_another_sort_order(
     shards: Path, corpus: Path, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
@@ -214,7 +233,10 @@ def test_no_common_questions(tmp_path: Path) -> None:
     assert (evaluation.common_questions, evaluation.by_model, evaluation.chosen) == (0, [], 2)
     for output_format in ("table", "markdown"):
         done = invoke(corpus, "--common", "--format", output_format)
-        assert (done.exit_code, "no question was answered by all of them" in done.stdout) == (0, True)
+        assert (done.exit_code, "no question was answered by all of them" in done.stdout) == (
+            0,
+            True,
+        )
 
 
 def test_coverage_counts_questions(tmp_path: Path) -> None:
@@ -222,7 +244,8 @@ def test_coverage_counts_questions(tmp_path: Path) -> None:
     again = answer("a", 1, correct=False, evaluation_id="again")
     corpus = corpus_of(tmp_path, answer("a", 1), again, answer("b", 1), answer("b", 2))
     found = numbers(stats(corpus))
-    a, b = found["arithmetic", "a"], found["arithmetic", "b"]
+    a = found["arithmetic", "a"]
+    b = found["arithmetic", "b"]
     assert (a.records, a.questions, a.coverage) == (2, 1, 0.5)
     assert (b.records, b.questions, b.coverage) == (2, 2, 1.0)
 
@@ -233,7 +256,9 @@ def test_all_records(corpus: Path, errors_as_wrong: bool) -> None:
     found = numbers(stats(corpus, errors_as_wrong=errors_as_wrong))
     assert any(model.errors for model in found.values())
     assert any(model.answers > model.questions for model in found.values())
-    check_models(found, [json.loads(line) for line in Corpus(corpus).lines], errors_as_wrong=errors_as_wrong)
+    check_models(
+        found, [json.loads(line) for line in Corpus(corpus).lines], errors_as_wrong=errors_as_wrong
+    )
 
 
 def test_huge_token_counts(tmp_path: Path) -> None:
@@ -260,8 +285,16 @@ def test_cli_lists_all_rankings() -> None:
         ("score", lambda model: 1 if model.mean_score is None else -model.mean_score),
         ("coverage", lambda model: -model.coverage),
         ("errors", lambda model: model.errors / model.records),
-        ("tokens", lambda model: float("inf") if model.tokens_per_record is None else model.tokens_per_record),
-        ("latency", lambda model: float("inf") if model.latency_ms.p50 is None else model.latency_ms.p50),
+        (
+            "tokens",
+            lambda model: (
+                float("inf") if model.tokens_per_record is None else model.tokens_per_record
+            ),
+        ),
+        (
+            "latency",
+            lambda model: float("inf") if model.latency_ms.p50 is None else model.latency_ms.p50,
+        ),
         ("model", lambda model: model.model_id),
     ],
 )
@@ -271,8 +304,14 @@ def test_ranking(corpus: Path, by: str, value: Any) -> None:
     assert numbers(found) == numbers(stats(corpus))
     for evaluation in stats(corpus, by=by, min_coverage=0).evaluations:
         assert evaluation.by == by
-        ties = [model.mean_score if evaluation.graded else model.accuracy for model in evaluation.by_model]
-        ranks = [(value(model), -(tie or 0)) for model, tie in zip(evaluation.by_model, ties, strict=True)]
+        ties = [
+            model.mean_score if evaluation.graded else model.accuracy
+            for model in evaluation.by_model
+        ]
+        ranks = [
+            (value(model), -(tie or 0))
+            for model, tie in zip(evaluation.by_model, ties, strict=True)
+        ]
         assert ranks == sorted(ranks)
     assert {evaluation.graded for evaluation in found.evaluations} == {False, True}
 
@@ -284,7 +323,8 @@ def test_patterns(corpus: Path) -> None:
     assert found == {
         (name, model): value
         for (name, model), value in everything.items()
-        if (name.startswith("trivia") or name.endswith("desk")) and (model.endswith("7b") or model.startswith("org-1/"))
+        if (name.startswith("trivia") or name.endswith("desk"))
+        and (model.endswith("7b") or model.startswith("org-1/"))
     }
     assert 0 < len(found) < len(everything)
 
@@ -299,8 +339,14 @@ def test_name_with_brackets_matches_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"model": ["org-1/*", "nobody"]}, "no model matches 'nobody'; available: org-0/model-1b, "),
-        ({"evaluation": ["nothing*"]}, r"no evaluation matches 'nothing\*'; available: booking_agent, "),
+        (
+            {"model": ["org-1/*", "nobody"]},
+            "no model matches 'nobody'; available: org-0/model-1b, ",
+        ),
+        (
+            {"evaluation": ["nothing*"]},
+            r"no evaluation matches 'nothing\*'; available: booking_agent, ",
+        ),
         ({"by": "beauty"}, "by must be one of accuracy, score, .*, not 'beauty'"),
     ],
 )
@@ -319,13 +365,27 @@ def test_table_output(corpus: Path) -> None:
     lines = done.stdout.splitlines()
     (evaluation,) = stats(corpus, evaluation=["trivia_choice"]).evaluations
     errors = f"{counted(evaluation.errors, 'error')}, " if evaluation.errors else ""
-    assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {errors}{evaluation.models} models, ")
-    assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
-    assert lines[1].split()[:6] == ["rank", "model", "questions", "answers", "answers/question", "coverage"]
+    assert lines[0].startswith(
+        f"trivia_choice: {evaluation.records} records, {errors}{evaluation.models} models, "
+    )
+    assert lines[0].endswith(
+        f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models"
+    )
+    assert lines[1].split()[:6] == [
+        "rank",
+        "model",
+        "questions",
+        "answers",
+        "answers/question",
+        "coverage",
+    ]
     blank = lines.index("")
-    unranked = next(number for number, line in enumerate(lines) if line.strip().startswith("not ranked:"))
+    unranked = next(
+        number for number, line in enumerate(lines) if line.strip().startswith("not ranked:")
+    )
     ranked, others = (
-        [one for one in evaluation.by_model if bool(one.rank) is is_ranked] for is_ranked in (True, False)
+        [one for one in evaluation.by_model if bool(one.rank) is is_ranked]
+        for is_ranked in (True, False)
     )
     rows = [line.split() for line in lines[2:unranked]]
     assert [row[:2] for row in rows[: len(ranked)]] == [[one.rank, one.model_id] for one in ranked]
@@ -340,7 +400,11 @@ def test_table_output(corpus: Path) -> None:
 
 def test_empty_columns_are_left_out(tmp_path: Path) -> None:
     """An evaluation without latencies, errors or repeats has no columns for them."""
-    plain = {key: value for key, value in answer("a", 1).items() if key not in {"performance", "token_usage"}}
+    plain = {
+        key: value
+        for key, value in answer("a", 1).items()
+        if key not in {"performance", "token_usage"}
+    }
     done = invoke(corpus_of(tmp_path, plain))
     head = done.stdout.splitlines()[1].split()
     assert head == ["model", "n", "coverage", "accuracy", "95%", "interval", "score"]
@@ -349,7 +413,10 @@ def test_empty_columns_are_left_out(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Model `a` answers two questions four times each, `b` once and with an error, `c` has errors only; read-only."""
-    records = [answer("a", number % 2, correct=number < 6, evaluation_id=f"run-{number}") for number in range(8)]
+    records = [
+        answer("a", number % 2, correct=number < 6, evaluation_id=f"run-{number}")
+        for number in range(8)
+    ]
     records += [answer("b", 0), answer("b", 1, correct=True, error="timeout")]
     records += [answer("c", number, correct=False, error="refused") for number in range(2)]
     return corpus_of(tmp_path_factory.mktemp("failing"), *records)
@@ -361,8 +428,16 @@ def test_errors_do_not_count(failing: Path) -> None:
     assert [(model.model_id, model.accuracy, model.mean_score, model.answers) for model in evaluation.by_model] == [
         ("b", 1.0, 1.0, 1), ("a", 0.75, 0.75, 8), ("c", None, None, 0),
     ]  # fmt: skip
-    assert (evaluation.errors, evaluation.chosen, evaluation.answering, evaluation.common_questions) == (3, 3, 2, 1)
-    assert about(evaluation) == "12 records, 3 errors, 3 models, 2 questions, 1 answered by all 2 models with answers"
+    assert (
+        evaluation.errors,
+        evaluation.chosen,
+        evaluation.answering,
+        evaluation.common_questions,
+    ) == (3, 3, 2, 1)
+    assert (
+        about(evaluation)
+        == "12 records, 3 errors, 3 models, 2 questions, 1 answered by all 2 models with answers"
+    )
     (evaluation,) = stats(failing, errors_as_wrong=True).evaluations
     assert [(model.model_id, model.accuracy, model.mean_score, model.answers) for model in evaluation.by_model] == [
         ("a", 0.75, 0.75, 8), ("b", 0.5, 1.0, 2), ("c", 0.0, 0.0, 2),
@@ -377,7 +452,10 @@ def test_common_questions_are_those_of_models_with_answers(failing: Path) -> Non
     """A model without answers does not make every question uncommon; its errors are still shown."""
     (evaluation,) = stats(failing, common=True).evaluations
     assert evaluation.common_questions == 1
-    found = {model.model_id: (model.answers, model.errors, model.accuracy) for model in evaluation.by_model}
+    found = {
+        model.model_id: (model.answers, model.errors, model.accuracy)
+        for model in evaluation.by_model
+    }
     assert found == {"a": (4, 0, 0.75), "b": (1, 0, 1.0), "c": (0, 1, None)}
     (evaluation,) = stats(failing, common=True, model=["c"]).evaluations
     assert (evaluation.common_questions, evaluation.by_model) == (0, [])
@@ -389,27 +467,45 @@ def test_errors_and_repeats_are_shown(failing: Path, options: list[str]) -> None
     """In tables, Markdown and CSV. The legend says how errors count."""
     for output_format in ("table", "markdown"):
         text = invoke(failing, "--format", output_format, *options).stdout
-        assert all(name in text for name in ("questions", "answers", "answers/question", "errors", "95% interval"))
-        assert ("–" in {cell.strip("| ") for cell in text.split()}) is ("--errors-as-wrong" not in options)
+        assert all(
+            name in text
+            for name in ("questions", "answers", "answers/question", "errors", "95% interval")
+        )
+        assert ("–" in {cell.strip("| ") for cell in text.split()}) is (
+            "--errors-as-wrong" not in options
+        )
         assert "A question with several answers counts once, with the mean of its answers." in text
         assert ("They count as wrong" in text) is ("--errors-as-wrong" in options)
     rows = {
-        row["model_id"]: row for row in csv.DictReader(io.StringIO(invoke(failing, "--format", "csv", *options).stdout))
+        row["model_id"]: row
+        for row in csv.DictReader(io.StringIO(invoke(failing, "--format", "csv", *options).stdout))
     }
     assert (rows["c"]["accuracy"] == "") is ("--errors-as-wrong" not in options)
     assert int(rows["c"]["errors"]) > 0
-    assert float(rows["a"]["accuracy_low"]) < float(rows["a"]["accuracy"]) < float(rows["a"]["accuracy_high"])
+    assert (
+        float(rows["a"]["accuracy_low"])
+        < float(rows["a"]["accuracy"])
+        < float(rows["a"]["accuracy_high"])
+    )
     assert rows["a"]["answers_per_question"] == "4.0"
 
 
 def test_standard_errors_are_over_questions(tmp_path: Path) -> None:
     """Four equal answers to each question tell as much as one: the error and the interval do not shrink."""
     once = [answer("a", number, correct=number % 3 == 0) for number in range(30)]
-    four_times = [{**record, "evaluation_id": f"run-{trial}"} for record in once for trial in range(4)]
+    four_times = [
+        {**record, "evaluation_id": f"run-{trial}"} for record in once for trial in range(4)
+    ]
     (single,) = numbers(stats(corpus_of(tmp_path / "1", *once))).values()
     (repeated,) = numbers(stats(corpus_of(tmp_path / "4", *four_times))).values()
     assert (single.answers, repeated.answers, repeated.questions) == (30, 120, 30)
-    for name in ("accuracy", "accuracy_standard_error", "accuracy_low", "accuracy_high", "score_standard_error"):
+    for name in (
+        "accuracy",
+        "accuracy_standard_error",
+        "accuracy_low",
+        "accuracy_high",
+        "score_standard_error",
+    ):
         assert getattr(repeated, name) == pytest.approx(getattr(single, name))
 
 
@@ -417,7 +513,9 @@ def test_a_summary_of_another_format(copy: Path) -> None:
     """The message says which format it is, and what to do."""
     summary = json.loads((copy / "summary.json").read_bytes())
     (copy / "summary.json").write_text(json.dumps(summary | {"format": 3}))
-    with pytest.raises(CorpusError, match=r"its format is 3, and this version of fastrec reads 4\. Normalize again"):
+    with pytest.raises(
+        CorpusError, match=r"its format is 3, and this version of fastrec reads 4\. Normalize again"
+    ):
         stats(copy)
     assert any("its format is 3" in problem.message for problem in fastrec.verify(copy).problems)
     done = run(copy)
@@ -439,18 +537,30 @@ def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         stats(tmp_path / "a.jsonl", evaluation=["a"], model=["x", "org/*"])
     assert str(caught.value) == (
-        "no model of the chosen evaluations matches 'org/*'; available: x. It matches models of other evaluations: "
+        "no model of the chosen evaluations matches 'org/*'; available: x. It matches models of "
+        "other evaluations: "
         "b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more"
     )
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:
     """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are asked for."""
-    record = sample(model_id="=m", evaluation_name="-e", evaluation={"score": -1, "is_correct": False}, error=None)
+    record = sample(
+        model_id="=m",
+        evaluation_name="-e",
+        evaluation={"score": -1, "is_correct": False},
+        error=None,
+    )
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     for options, mark in (([], "'"), (["--raw-cells"], "")):
-        (row,) = csv.DictReader(io.StringIO(invoke(tmp_path / "a.jsonl", "--format", "csv", *options).stdout))
-        assert [row["evaluation_name"], row["model_id"], row["mean_score"]] == [f"{mark}-e", f"{mark}=m", "-1.0"]
+        (row,) = csv.DictReader(
+            io.StringIO(invoke(tmp_path / "a.jsonl", "--format", "csv", *options).stdout)
+        )
+        assert [row["evaluation_name"], row["model_id"], row["mean_score"]] == [
+            f"{mark}-e",
+            f"{mark}=m",
+            "-1.0",
+        ]
 
 
 def test_csv_output(corpus: Path) -> None:
@@ -487,7 +597,9 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
         assert len({line.count("|") - line.count(r"\|") for line in table[: table.index("")]}) == 1
     if output_format == "csv":
         _, row = csv.reader(io.StringIO(text))
-        assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\n", r"\n")
+        assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace(
+            "\n", r"\n"
+        )
 
 
 def test_statistics_of_nothing_are_exit_code_1(tmp_path: Path) -> None:
@@ -495,9 +607,17 @@ def test_statistics_of_nothing_are_exit_code_1(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, allow_empty=True)
     (tmp_path / "blank.jsonl").write_text("\n\n")
     for paths in ([corpus], [tmp_path / "blank.jsonl"]):
-        for options in ([], ["--common", "--format", "csv"], ["--format", "json", "--quiet"], ["--format", "markdown"]):
+        for options in (
+            [],
+            ["--common", "--format", "csv"],
+            ["--format", "json", "--quiet"],
+            ["--format", "markdown"],
+        ):
             done = invoke(*paths, *options)
-            assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, "error: there are no records")
+            assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+                1,
+                "error: there are no records",
+            )
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
     with pytest.raises(UsageError, match="no model matches 'a'; there are no models"):
         stats(corpus, model=["a"])
@@ -525,7 +645,11 @@ def test_notice_about_invalid_lines(shards: Path) -> None:
 
 @pytest.mark.parametrize(
     "output_format",
-    ["table", "json", *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown"))],
+    [
+        "table",
+        "json",
+        *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown")),
+    ],
 )
 def test_closed_pipe(corpus: Path, output_format: str) -> None:
     """A closed pipe prints no error."""
@@ -556,7 +680,9 @@ def test_damaged_summary(copy: Path) -> None:
     with pytest.raises(CorpusError, match=r"summary.json: is not a summary: .* Normalize again"):
         stats(copy)
     summary.write_bytes(whole.replace(b'"correct": 1', b'"correct": 2', 1))
-    with pytest.raises(CorpusError, match=r"is not the one that manifest.json names: run fastrec verify"):
+    with pytest.raises(
+        CorpusError, match=r"is not the one that manifest.json names: run fastrec verify"
+    ):
         stats(copy)
     summary.unlink()
     with pytest.raises(CorpusError, match=r"summary.json: is missing: normalize again"):
@@ -572,7 +698,9 @@ def test_damaged_columns(copy: Path) -> None:
         with pytest.raises(CorpusError, match=r"part-00003\.columns: is damaged: .*"):
             stats(copy, common=True)
     shutil.copy(copy / "part-00004.columns", columns)
-    with pytest.raises(CorpusError, match=r"part-00003\.columns: is damaged: it belongs to another part"):
+    with pytest.raises(
+        CorpusError, match=r"part-00003\.columns: is damaged: it belongs to another part"
+    ):
         stats(copy, common=True)
     columns.unlink()
     with pytest.raises(CorpusError, match=r"part-00003\.columns: is missing"):
@@ -605,7 +733,11 @@ def test_corpus_without_manifest(copy: Path) -> None:
         ),
         (["good.jsonl", "--by", "beauty"], 2, "'accuracy', 'score'"),
         (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
-        (["good.jsonl", "--model", "nobody"], 2, "error: no model matches 'nobody'; available: org/model\n"),
+        (
+            ["good.jsonl", "--model", "nobody"],
+            2,
+            "error: no model matches 'nobody'; available: org/model\n",
+        ),
         (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
         (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),

@@ -24,7 +24,9 @@ from tests.sizes import examples
 
 duckdb: Any = Library("duckdb")
 
-needs_arrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="needs pyarrow")
+needs_arrow = pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="needs pyarrow"
+)
 needs_duckdb = pytest.mark.skipif(importlib.util.find_spec("duckdb") is None, reason="needs duckdb")
 
 FILTERS: list[dict[str, Any]] = [
@@ -39,7 +41,9 @@ FILTERS: list[dict[str, Any]] = [
 
 def corpus_of(folder: Path, records: list[dict[str, Any]], **options: Any) -> Corpus:
     write(folder / "in.jsonl", [json.dumps(record).encode() for record in records])
-    fastrec.normalize(folder / "in.jsonl", folder / "corpus", allow_empty=True, part_size=2_000, **options)
+    fastrec.normalize(
+        folder / "in.jsonl", folder / "corpus", allow_empty=True, part_size=2_000, **options
+    )
     return Corpus(folder / "corpus")
 
 
@@ -54,7 +58,9 @@ def matching_lines(corpus: Corpus, filters: dict[str, Any]) -> list[bytes] | Non
 @needs_arrow
 @settings(max_examples=examples(15, 300), deadline=None)
 @given(
-    st.lists(hostile_records, max_size=8), st.sampled_from(FILTERS), st.sampled_from(["evaluation_name", "model_id"])
+    st.lists(hostile_records, max_size=8),
+    st.sampled_from(FILTERS),
+    st.sampled_from(["evaluation_name", "model_id"]),
 )
 def test_answers_are_a_plain_reading_of_the_lines(
     records: list[dict[str, Any]], filters: dict[str, Any], first: str
@@ -104,16 +110,23 @@ def test_conditions_choose_the_lines_to_read(records: list[dict[str, Any]]) -> N
         with fastrec.connect(corpus.path) as ours:
             ours.execute("create table copied as from answers")
             for condition in CONDITIONS:
-                query = f"select output, question, metadata::text, trial from answers where {condition} order by all"
+                query = (
+                    "select output, question, metadata::text, trial from answers where "
+                    f"{condition} order by all"
+                )
                 found = ours.execute(query).fetchall()
-                assert found == ours.execute(query.replace("from answers", "from copied")).fetchall(), condition
+                assert (
+                    found == ours.execute(query.replace("from answers", "from copied")).fetchall()
+                ), condition
 
 
 @needs_arrow
 @needs_duckdb
 def test_only_columns_that_need_it_read_the_lines(tmp_path: Path) -> None:
     """Parts that are gone are noticed by a query that names a text, and only by rows that it needs."""
-    corpus = corpus_of(tmp_path, [sample(sample_id=number, error="failed" * (number % 2)) for number in range(9)])
+    corpus = corpus_of(
+        tmp_path, [sample(sample_id=number, error="failed" * (number % 2)) for number in range(9)]
+    )
     for part in corpus.parts:
         part.unlink()
     texts = ("input", "reference", "output", "error", "metadata")
@@ -128,7 +141,10 @@ def test_only_columns_that_need_it_read_the_lines(tmp_path: Path) -> None:
                 ours.execute(f"select {name} from answers").fetchall()
     opened = tables.open_tables(corpus.path)
     for table in ("answers", "records"):
-        with pytest.raises(ShardMissingError, match="part-00000"), tables.run_query(opened, f"from {table}") as result:
+        with (
+            pytest.raises(ShardMissingError, match="part-00000"),
+            tables.run_query(opened, f"from {table}") as result,
+        ):
             list(result.batches)
 
 
@@ -139,15 +155,21 @@ def table_of(path: Path) -> list[list[str]]:
 
 @settings(max_examples=examples(15, 300), deadline=None)
 @given(
-    st.lists(hostile_records, max_size=8), st.sampled_from(FILTERS), st.sampled_from(["evaluation_name", "model_id"])
+    st.lists(hostile_records, max_size=8),
+    st.sampled_from(FILTERS),
+    st.sampled_from(["evaluation_name", "model_id"]),
 )
 def test_the_matrix_is_a_plain_reading_of_the_lines(
     records: list[dict[str, Any]], filters: dict[str, Any], first: str
 ) -> None:
-    """Of several answers of a model to a question, the first counts; scores have all their digits."""
+    """Of several answers of a model to a question, the first counts.
+
+    Scores have all their digits.
+    """
     order = {} if first == "evaluation_name" else {"sort_by": "model_id"}
     with tempfile.TemporaryDirectory() as folder:
-        corpus, output = corpus_of(Path(folder), records, **order), Path(folder, "matrix")
+        corpus = corpus_of(Path(folder), records, **order)
+        output = Path(folder, "matrix")
         lines = matching_lines(corpus, filters)
         if filters and not lines:
             with pytest.raises(fastrec.FastrecError):
@@ -155,7 +177,10 @@ def test_the_matrix_is_a_plain_reading_of_the_lines(
             assert not output.exists()
             return
         done = fastrec.export(corpus.path, output, format="matrix", raw_cells=True, **filters)
-        assert (done.rows, done.text_bytes) == (len(lines or []), sum(len(line) + 1 for line in lines or []))
+        assert (done.rows, done.text_bytes) == (
+            len(lines or []),
+            sum(len(line) + 1 for line in lines or []),
+        )
         columns, cells = matrix_of(lines or [])
         assert table_of(output / "samples.csv")[1:] == columns
         for number, name in enumerate(("scores.csv", "correct.csv")):
@@ -170,7 +195,9 @@ def test_the_matrix_is_a_plain_reading_of_the_lines(
 
 @settings(max_examples=examples(8, 100), deadline=None)
 @given(st.lists(hostile_records, min_size=1, max_size=8), st.sampled_from(FILTERS[1:]))
-def test_filters_leave_out_rows_and_nothing_else(records: list[dict[str, Any]], filters: dict[str, Any]) -> None:
+def test_filters_leave_out_rows_and_nothing_else(
+    records: list[dict[str, Any]], filters: dict[str, Any]
+) -> None:
     """A table of matching records has the rows that the table of all records has for these."""
     with tempfile.TemporaryDirectory() as folder:
         corpus = corpus_of(Path(folder), records)
@@ -181,5 +208,8 @@ def test_filters_leave_out_rows_and_nothing_else(records: list[dict[str, Any]], 
         header, *rows = table_of(Path(folder, "all", "records.csv"))
         by_line = dict(zip(corpus.lines, rows, strict=True))
         done = fastrec.export(corpus.path, Path(folder, "some"), format="csv", **filters)
-        assert table_of(Path(folder, "some", "records.csv")) == [header, *(by_line[line] for line in lines)]
+        assert table_of(Path(folder, "some", "records.csv")) == [
+            header,
+            *(by_line[line] for line in lines),
+        ]
         assert done.rows == len(lines)

@@ -67,7 +67,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_values_and_changes(nights: Path) -> None:
-    """Values are those of the summaries; changes are those of questions that were answered in both corpora."""
+    """Values are those of the summaries.
+
+    Changes are those of questions that were answered in both corpora.
+    """
     found = fastrec.trend(nights)
     assert [night.name for night in found.corpora] == list(NIGHTS)  # numbers by value
     (evaluation,) = found.evaluations
@@ -78,16 +81,28 @@ def test_values_and_changes(nights: Path) -> None:
         for point in model.points:
             marks = NIGHTS[point.corpus][name].replace(" ", "")
             answers = [mark == "+" for mark in marks if mark != "!"]
-            assert (point.records, point.errors, point.questions) == (len(marks), marks.count("!"), len(answers))
+            assert (point.records, point.errors, point.questions) == (
+                len(marks),
+                marks.count("!"),
+                len(answers),
+            )
             assert point.value == (pytest.approx(fmean(answers)) if answers else None)
     first, over_a_gap = models["falls"].changes
-    assert (first.before, first.after, first.questions, first.better, first.worse) == ("night-9", "night-10", 15, 0, 12)
+    assert (first.before, first.after, first.questions, first.better, first.worse) == (
+        "night-9",
+        "night-10",
+        15,
+        0,
+        12,
+    )
     assert (first.old, first.new) == (1.0, 0.2)
     assert first.difference == pytest.approx(-0.8)
     assert (first.test, first.p, first.significant) == ("mcnemar", 2 / 2**12, True)
     assert (over_a_gap.before, over_a_gap.after) == ("night-10", "night-12")
     assert (over_a_gap.questions, over_a_gap.worse, over_a_gap.p) == (15, 1, 1.0)
-    assert [(change.before, change.after) for change in models["new"].changes] == [("night-11", "night-12")]
+    assert [(change.before, change.after) for change in models["new"].changes] == [
+        ("night-11", "night-12")
+    ]
     assert found.comparisons == 2 + 1 + 3
     assert first.p_adjusted == pytest.approx(6 * first.p)
 
@@ -97,11 +112,15 @@ def test_line_counts_and_models_that_come_and_go(nights: Path) -> None:
     found = fastrec.trend(nights)
     for night in found.corpora:
         summary = json.loads((nights / night.name / "summary.json").read_bytes())
-        assert fastrec.Summary.from_json(json.dumps(summary).encode()).line_counts == night.line_counts
+        assert (
+            fastrec.Summary.from_json(json.dumps(summary).encode()).line_counts == night.line_counts
+        )
     assert [night.appeared for night in found.corpora] == [[], ["new"], [], ["falls"]]
     assert [night.disappeared for night in found.corpora] == [[], [], ["falls"], []]
     steady = fastrec.trend(nights, model="steady")
-    assert [(night.models, night.appeared, night.disappeared) for night in steady.corpora] == [(1, [], [])] * 4
+    assert [(night.models, night.appeared, night.disappeared) for night in steady.corpora] == [
+        (1, [], [])
+    ] * 4
 
 
 def test_paths_and_filters(nights: Path) -> None:
@@ -130,7 +149,9 @@ def test_conditions_choose_records(nights: Path) -> None:
     paths = [nights / "night-9", nights / "night-10"]
     found = fastrec.trend(paths, where=["sample_id<4", "model_id=falls"])
     assert [corpus.path for corpus in found.corpora] == list(map(str, paths))
-    assert [corpus.line_counts for corpus in found.corpora] == [one.line_counts for one in fastrec.trend(paths).corpora]
+    assert [corpus.line_counts for corpus in found.corpora] == [
+        one.line_counts for one in fastrec.trend(paths).corpora
+    ]
     (model,) = found.evaluations[0].models
     assert [(point.corpus, point.records, point.value) for point in model.points] == [
         ("night-9", 4, 1.0),
@@ -139,7 +160,10 @@ def test_conditions_choose_records(nights: Path) -> None:
     assert (model.changes[0].questions, model.changes[0].worse) == (4, 2)
     assert [one.models for one in fastrec.trend(paths, where="model_id=new").corpora] == [0, 1]
     same = fastrec.trend(paths, model="falls", sample_id=range(4))
-    assert same.evaluations == fastrec.trend(paths, where=["sample_id>=0", "sample_id<4"], model="falls").evaluations
+    assert (
+        same.evaluations
+        == fastrec.trend(paths, where=["sample_id>=0", "sample_id<4"], model="falls").evaluations
+    )
 
 
 def test_wrong_conditions(nights: Path) -> None:
@@ -153,8 +177,14 @@ def test_wrong_conditions(nights: Path) -> None:
 def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     """Corpora with one name are told apart by their paths."""
     shutil.copytree(nights / "night-9", tmp_path / "night-9")
-    found, _ = find_corpora([str(nights / "night-9"), str(tmp_path / "night-9"), str(nights / "night-10")])
-    assert [name for name, _ in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
+    found, _ = find_corpora(
+        [str(nights / "night-9"), str(tmp_path / "night-9"), str(nights / "night-10")]
+    )
+    assert [name for name, _ in found] == [
+        str(nights / "night-9"),
+        str(tmp_path / "night-9"),
+        "night-10",
+    ]
 
 
 def test_a_metric_that_becomes_graded(tmp_path: Path) -> None:
@@ -201,7 +231,8 @@ def test_means_of_scores_are_exact(tmp_path: Path) -> None:
     for night, tied in (("night-1", (0.0, 0.3)), ("night-2", (0.1, 0.2))):
         better = (0.25, 0.35) if night == "night-2" else (0.1, 0.2)
         records = [
-            record("m", number, "+", metadata={"trial": trial}) | {"evaluation": {"score": score, "is_correct": True}}
+            record("m", number, "+", metadata={"trial": trial})
+            | {"evaluation": {"score": score, "is_correct": True}}
             for number in range(6)
             for trial, score in enumerate(better if number < 4 else tied)
         ]
@@ -218,7 +249,10 @@ def test_hashes_that_differ(nights: Path, tmp_path: Path) -> None:
     found = fastrec.trend([nights / "night-9", tmp_path / "other"])
     assert found.comparisons == 0
     (notice,) = found.notices
-    assert "night-9 has schema 0.2.0 and sha256 hashes, other has schema 0.2.0 and xxh3_128 hashes" in notice
+    assert (
+        "night-9 has schema 0.2.0 and sha256 hashes, other has schema 0.2.0 and xxh3_128 hashes"
+        in notice
+    )
 
 
 TEXT = """\
@@ -249,19 +283,30 @@ def test_text(nights: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == TEXT
     calm = run_here("trend", nights, "--p", "0.001").stdout.decode()
-    assert "No change is more than chance (exact McNemar test; p < 0.001, adjusted for 6 comparisons)." in calm
+    assert (
+        "No change is more than chance (exact McNemar test; p < 0.001, adjusted for 6 comparisons)."
+        in calm
+    )
     alone = run_here("trend", nights / "night-9").stdout.decode()
     assert "arithmetic: accuracy in 1 corpus\n" in alone
     assert "No model has answered a question in two corpora, so nothing is compared." in alone
 
 
 def test_many_corpora(tmp_path: Path) -> None:
-    """A table has the first, the last, and those with changes; all of them are in the table of corpora."""
+    """A table has the first, the last, and those with changes.
+
+    All of them are in the table of corpora.
+    """
     for night in range(12):
         marks = ("+" if night < 6 else "-") * 12
-        make_corpus(tmp_path / f"n{night}", [record("m", number, mark) for number, mark in enumerate(marks)])
+        make_corpus(
+            tmp_path / f"n{night}", [record("m", number, mark) for number, mark in enumerate(marks)]
+        )
     text = run_here("trend", tmp_path).stdout.decode()
-    assert "accuracy in 12 corpora; 4 of them shown\n  model      n0       n5     n6    n11   last records\n" in text
+    assert (
+        "accuracy in 12 corpora; 4 of them shown\n  model      n0       n5     n6    n11   last "
+        "records\n" in text
+    )
     assert "  m      100.0%   100.0%   0.0%▼  0.0%             12\n" in text
     assert text.count("\n  n") == 12 + 1
 
@@ -271,10 +316,16 @@ def test_json_and_csv(nights: Path) -> None:
     document = json.loads(run_here("trend", nights, "--format", "json").stdout)
     assert document["evaluations"][0]["models"][0]["changes"][0]["significant"] is True
     assert [night["name"] for night in document["corpora"]] == list(NIGHTS)
-    rows = list(csv.DictReader(io.StringIO(run_here("trend", nights, "--format", "csv").stdout.decode())))
+    rows = list(
+        csv.DictReader(io.StringIO(run_here("trend", nights, "--format", "csv").stdout.decode()))
+    )
     assert len(rows) == sum(map(len, NIGHTS.values()))
     (change,) = [row for row in rows if row["significant"] == "true"]
-    assert (change["model_id"], change["corpus"], change["change_before"]) == ("falls", "night-10", "night-9")
+    assert (change["model_id"], change["corpus"], change["change_before"]) == (
+        "falls",
+        "night-10",
+        "night-9",
+    )
     assert float(change["change_p"]) == 2 / 2**12
     assert rows[0]["significant"] == rows[0]["change_p"] == ""
 
@@ -302,10 +353,14 @@ def test_corpora_that_cannot_be_read(nights: Path, tmp_path: Path) -> None:
     assert b"fastrec verify" in done.stderr
     shutil.rmtree(copy / "night-10")
     manifest = json.loads((copy / "night-11" / "manifest.json").read_bytes())
-    (copy / "night-11" / "manifest.json").write_text(json.dumps(manifest | {"refused": "too many rejected lines"}))
+    (copy / "night-11" / "manifest.json").write_text(
+        json.dumps(manifest | {"refused": "too many rejected lines"})
+    )
     found = fastrec.trend(copy)
     assert [night.name for night in found.corpora] == ["night-9", "night-12"]
-    assert found.notices == [f"{copy / 'night-11'} is left out: it is a refused corpus, which was not published"]
+    assert found.notices == [
+        f"{copy / 'night-11'} is left out: it is a refused corpus, which was not published"
+    ]
     (copy / "night-9" / "manifest.json").write_text("{}")
     assert run_here("trend", copy).returncode == 3
 

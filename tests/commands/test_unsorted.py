@@ -29,7 +29,11 @@ def unsorted(tmp_path: Path) -> Path:
     (part,) = manifest["parts"]
     (corpus / part["file"]).write_bytes(data)
     digest = xxhash.xxh3_128_hexdigest(text)
-    part |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "text_xxh3_128": digest}
+    part |= {
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "text_xxh3_128": digest,
+    }
     manifest["text_xxh3_128"] = tree_hash([digest])
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     return corpus

@@ -33,10 +33,22 @@ from tests.samples import sample, sample_of
 from tests.sources.compressing import FORMATS, compressed
 from tests.systems import needs_dev_full
 
-EVERYTHING = {"duplicates": 0.05, "conflicts": 0.05, "unknown_keys": 0.3, "rejects": 0.15, "blanks": 0.05}
+EVERYTHING = {
+    "duplicates": 0.05,
+    "conflicts": 0.05,
+    "unknown_keys": 0.3,
+    "rejects": 0.15,
+    "blanks": 0.05,
+}
 GOOD = json.dumps(sample()).encode().replace(b'"sample_hash": "00ff", ', b"")
 BAD = b'{"nonsense": true}'
-SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
+SUFFIXES = {
+    Format.PLAIN: "",
+    Format.ZSTD: ".zst",
+    Format.GZIP: ".gz",
+    Format.BZ2: ".bz2",
+    Format.XZ: ".xz",
+}
 
 
 SMALL_TASKS = Limits(small_input=0, task_bytes=5_000)
@@ -51,7 +63,9 @@ def write(path: Path, lines: list[bytes], end: bytes = b"\n") -> Path:
 def balanced(found: Validation) -> Validation:
     """Check what must hold for every validation."""
     assert found.lines == found.valid + found.invalid + found.blank
-    assert found.warnings == sum(count for code, count in found.codes.items() if CODES[code].severity == "warning")
+    assert found.warnings == sum(
+        count for code, count in found.codes.items() if CODES[code].severity == "warning"
+    )
     assert found.ok is (not found.invalid and not found.bad_shards)
     if len(found.groups) < LIMITS.finding_groups:
         counts: Counter[str] = Counter()
@@ -80,7 +94,9 @@ def log_of(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.each_value
 @pytest.mark.parametrize("compression", ["none", "mixed"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_line_counts_add_up_and_every_invalid_line_is_found(tmp_path: Path, seed: int, compression: str) -> None:
+def test_line_counts_add_up_and_every_invalid_line_is_found(
+    tmp_path: Path, seed: int, compression: str
+) -> None:
     """Exactly the lines with a known flaw are invalid, each with its own code."""
     recipe = {"records": 400, "seed": seed, **EVERYTHING}
     kinds = Counter(kind for kind, _ in labelled_lines(Recipe(**recipe)))
@@ -103,7 +119,10 @@ def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
     made = generate(tmp_path / "in", shards=4, compression="mixed", **recipe)
     found = validate([tmp_path / "in"], json_log=tmp_path / "log.jsonl")
     log = log_of(tmp_path / "log.jsonl")
-    assert all(list(entry) == ["source", "line", "severity", "code", "path", "message", "version"] for entry in log)
+    assert all(
+        list(entry) == ["source", "line", "severity", "code", "path", "message", "version"]
+        for entry in log
+    )
     locations = [(made.paths.index(entry["source"]), entry["line"]) for entry in log]
     assert locations == sorted(locations)
     assert Counter(entry["code"] for entry in log) == found.codes
@@ -111,12 +130,17 @@ def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
     kinds = [kind for kind, _ in labelled_lines(Recipe(**recipe))]
     expected = {(n // 75, n % 75 + 1) for n, kind in enumerate(kinds) if kind in CODES}
     assert {
-        location for location, entry in zip(locations, log, strict=True) if entry["severity"] == "error"
+        location
+        for location, entry in zip(locations, log, strict=True)
+        if entry["severity"] == "error"
     } == expected
 
 
 def test_groups_have_equal_findings_and_their_first_locations(tmp_path: Path) -> None:
-    """Findings with equal code, path and message are one group; errors come first, then the most frequent."""
+    """Findings with equal code, path and message are one group.
+
+    Errors come first, then the most frequent.
+    """
     odd = GOOD.replace(b'"total_tokens": 15', b'"total_tokens": 16')
     first = write(tmp_path / "a.jsonl", [BAD, GOOD, b"[]", BAD, odd])
     second = write(tmp_path / "b.jsonl", [b"", odd, BAD, BAD, BAD, odd, odd])
@@ -135,39 +159,65 @@ def test_groups_have_equal_findings_and_their_first_locations(tmp_path: Path) ->
         (str(second), 2),
         (str(second), 6),
     ]
-    assert [group.severity for group in found.groups] == sorted(group.severity for group in found.groups)
-    assert [-group.count for group in found.groups[:-1]] == sorted(-group.count for group in found.groups[:-1])
+    assert [group.severity for group in found.groups] == sorted(
+        group.severity for group in found.groups
+    )
+    assert [-group.count for group in found.groups[:-1]] == sorted(
+        -group.count for group in found.groups[:-1]
+    )
     assert found.groups[-1] == tokens
-    assert (found.lines, found.valid, found.invalid, found.blank, found.warnings) == (12, 5, 6, 1, 4)
+    assert (found.lines, found.valid, found.invalid, found.blank, found.warnings) == (
+        12,
+        5,
+        6,
+        1,
+        4,
+    )
 
 
 def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
     """The number of groups is bounded, and the counts by code are complete."""
-    lines = [json.dumps(sample(metadata={f"k{number}": float("nan")})).encode() for number in range(50)]
+    lines = [
+        json.dumps(sample(metadata={f"k{number}": float("nan")})).encode() for number in range(50)
+    ]
     found = use_limits(Limits(finding_groups=10))(validate)([write(tmp_path / "a.jsonl", lines)])
     assert len(found.groups) == 10
     assert found.codes["json.number"] == found.invalid == 50
 
 
 def test_findings_are_grouped_by_code_and_path(tmp_path: Path) -> None:
-    """Values and indices do not split a group; its message and locations are those of the first findings."""
+    """Values and indices do not split a group.
+
+    Its message and locations are those of the first findings.
+    """
     turns = [{"turn_idx": 0, "role": "user"}, {"turn_idx": "one", "role": "user"}]
     lines = [json.dumps(sample(model_id=number)).encode() for number in range(5)]
-    lines += [json.dumps(sample("multi_turn", interactions=turns[number:])).encode() for number in (0, 1)]
+    lines += [
+        json.dumps(sample("multi_turn", interactions=turns[number:])).encode() for number in (0, 1)
+    ]
     path = write(tmp_path / "a.jsonl", lines)
     found = balanced(validate([path]))
     assert [(group.code, group.path, group.message, group.count) for group in found.groups] == [
         ("schema.type", "$.model_id", "expected a string, found the integer 0", 5),
-        ("schema.type", "$.interactions[1].turn_idx", 'expected an integer, found the string "one"', 2),
+        (
+            "schema.type",
+            "$.interactions[1].turn_idx",
+            'expected an integer, found the string "one"',
+            2,
+        ),
     ]
     assert [location.line for location in found.groups[0].locations] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("recipe", "most"), [({"mix": "agentic"}, 30), ({"rejects": 0.6, "warnings": 0.9, "mix": "mixed"}, 62)]
+    ("recipe", "most"),
+    [({"mix": "agentic"}, 30), ({"rejects": 0.6, "warnings": 0.9, "mix": "mixed"}, 62)],
 )
 def test_the_findings_fit_on_a_screen(tmp_path: Path, recipe: dict[str, Any], most: int) -> None:
-    """A fresh set of shards needs a few lines; whatever is wrong, there are at most 20 groups of three lines."""
+    """A fresh set of shards needs a few lines.
+
+    Whatever is wrong, there are at most 20 groups of three lines.
+    """
     generate(tmp_path, records=150, shards=1, **recipe)
     done = CliRunner().invoke(cli, ["validate", str(tmp_path)])
     assert done.stdout.count("\n") <= most
@@ -175,14 +225,22 @@ def test_the_findings_fit_on_a_screen(tmp_path: Path, recipe: dict[str, Any], mo
 
 
 def test_a_line_with_many_errors_lists_the_first_and_counts_all(tmp_path: Path) -> None:
-    """The counts by code are complete; the log has a hundred errors of the line, and the number of the others."""
+    """The counts by code are complete.
+
+    The log has a hundred errors of the line, and the number of the others.
+    """
     line = json.dumps(sample("multi_turn", interactions=[{}] * 400)).encode()
     found = validate([write(tmp_path / "a.jsonl", [line, GOOD])], json_log=tmp_path / "log")
     assert (found.invalid, found.codes["schema.required"]) == (1, 800)
-    assert [(group.count, len(group.locations)) for group in found.groups if group.severity == "error"] == [(50, 1)] * 2
+    assert [
+        (group.count, len(group.locations)) for group in found.groups if group.severity == "error"
+    ] == [(50, 1)] * 2
     log = [entry for entry in log_of(tmp_path / "log") if entry["severity"] == "error"]
     assert len(log) == 101
-    assert (log[100]["line"], log[100]["message"]) == (1, "700 more errors of this kind are not listed")
+    assert (log[100]["line"], log[100]["message"]) == (
+        1,
+        "700 more errors of this kind are not listed",
+    )
 
 
 # The same result, however the work is done
@@ -192,17 +250,27 @@ def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
     """The same lines give the same result and log with one job and with two, plain, cut or compressed."""
     recipe = {"records": 160, "seed": 11, "warnings": 0.2, **EVERYTHING}
     made = generate(tmp_path / "plain", shards=6, compression="none", **recipe)
-    reports, logs = [], []
+    reports = []
+    logs = []
     for format_ in (Format.PLAIN, *FORMATS):
         folder = tmp_path / format_.value
         folder.mkdir(exist_ok=True)
         if format_ is not Format.PLAIN:
             for path in map(Path, made.paths):
-                (folder / f"{path.name}{SUFFIXES[format_]}").write_bytes(compressed(format_, path.read_bytes()))
+                (folder / f"{path.name}{SUFFIXES[format_]}").write_bytes(
+                    compressed(format_, path.read_bytes())
+                )
         for jobs in (1, 2) if format_ in (Format.PLAIN, Format.ZSTD) else (1,):
-            found = balanced(use_limits(SMALL_TASKS)(validate)([folder], jobs=jobs, json_log=tmp_path / "log"))
+            found = balanced(
+                use_limits(SMALL_TASKS)(validate)([folder], jobs=jobs, json_log=tmp_path / "log")
+            )
             reports.append(plain(found, folder))
-            logs.append([(Path(entry.pop("source")).name.split(".")[0], entry) for entry in log_of(tmp_path / "log")])
+            logs.append(
+                [
+                    (Path(entry.pop("source")).name.split(".")[0], entry)
+                    for entry in log_of(tmp_path / "log")
+                ]
+            )
     assert reports[0]["lines"] == 160
     assert reports[0]["invalid"] > 20
     assert all(found == reports[0] for found in reports)
@@ -212,14 +280,22 @@ def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
 @pytest.mark.each_value
 @pytest.mark.parametrize("task_bytes", [50, 999, 5_000, 20_000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_bytes: int, end: bytes) -> None:
+def test_a_file_cut_into_ranges_keeps_its_line_numbers(
+    tmp_path: Path, task_bytes: int, end: bytes
+) -> None:
     """Groups and log have the line numbers of the file, wherever it is cut."""
     limits = Limits(small_input=0, task_bytes=task_bytes)
-    lines = [BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)]
+    lines = [
+        BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)
+    ]
     large = write(tmp_path / "large.jsonl", lines, end)
     small = write(tmp_path / "small.jsonl", [GOOD, BAD], end)
     assert len(list(_shard(large).slices(task_bytes))) > 1
-    found = balanced(use_limits(limits)(validate)([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"))
+    found = balanced(
+        use_limits(limits)(validate)(
+            [small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"
+        )
+    )
     expected = [number for number in range(1, 61) if number % 7 == 0]
     log = [entry for entry in log_of(tmp_path / "log") if entry["path"] == "$.model_id"]
     assert [(entry["source"], entry["line"]) for entry in log] == [
@@ -272,9 +348,12 @@ HOSTILE = [
 def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: Path) -> None:
     """Hostile lines get the designed verdict, in this process and in a worker."""
     path = write(tmp_path / "hostile.jsonl", [line for line, _ in HOSTILE])
-    reports, logs = [], []
+    reports = []
+    logs = []
     for jobs in (1, 2):
-        found = balanced(use_limits(SMALL_TASKS)(validate)([path], jobs=jobs, json_log=tmp_path / "log"))
+        found = balanced(
+            use_limits(SMALL_TASKS)(validate)([path], jobs=jobs, json_log=tmp_path / "log")
+        )
         reports.append(plain(found, tmp_path))
         logs.append(log_of(tmp_path / "log"))
     assert reports[0] == reports[1]
@@ -283,11 +362,15 @@ def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: 
     for entry in logs[0]:
         if entry["severity"] == "error":
             first.setdefault(entry["line"], entry["code"])
-    assert [first.get(number) for number in range(1, len(HOSTILE) + 1)] == [code for _, code in HOSTILE]
+    assert [first.get(number) for number in range(1, len(HOSTILE) + 1)] == [
+        code for _, code in HOSTILE
+    ]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+def test_a_pool_is_started_only_for_enough_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
     """A small input is judged in this process, a larger one by the given number of jobs."""
     asked = []
 
@@ -338,7 +421,9 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
     """A line over the limit is invalid; the lines around it keep their verdicts and numbers."""
     long_line = GOOD + b" " * (length - len(GOOD))
     path = write(tmp_path / "a.jsonl", [GOOD, GOOD, long_line, BAD, GOOD, long_line])
-    found = balanced(use_limits(SMALL_TASKS)(validate)([path], max_line_bytes=2_000, json_log=tmp_path / "log"))
+    found = balanced(
+        use_limits(SMALL_TASKS)(validate)([path], max_line_bytes=2_000, json_log=tmp_path / "log")
+    )
     entries = [entry for entry in log_of(tmp_path / "log") if entry["code"] == "line.too_long"]
     if length <= 2_000:
         assert (found.invalid, entries) == (1, [])
@@ -356,7 +441,8 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_all_bad_shards_are_listed_and_none_of_their_lines_count(tmp_path: Path, jobs: int) -> None:
     """A truncated or corrupt shard adds nothing to the counts, the groups and the log."""
-    # Each bad shard has two frames or members. The first is intact and long enough to be judged, the second is damaged.
+    # Each bad shard has two frames or members. The first is intact and long enough to be judged,
+    # the second is damaged.
     text = (GOOD + b"\n" + BAD + b"\n") * 100
     zstd = compressed(Format.ZSTD, text)
     gz = compressed(Format.GZIP, text)
@@ -365,14 +451,24 @@ def test_all_bad_shards_are_listed_and_none_of_their_lines_count(tmp_path: Path,
     (tmp_path / "3.jsonl.gz").write_bytes(gz + gz[:-8] + bytes(4) + gz[-4:])
     (tmp_path / "4.jsonl.gz").write_bytes(gz)
     found = balanced(
-        use_limits(Limits(chunk_bytes=500, small_input=0))(validate)([tmp_path], jobs=jobs, json_log=tmp_path / "log")
+        use_limits(Limits(chunk_bytes=500, small_input=0))(validate)(
+            [tmp_path], jobs=jobs, json_log=tmp_path / "log"
+        )
     )
-    assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == ["1.jsonl.zst", "3.jsonl.gz"]
+    assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == [
+        "1.jsonl.zst",
+        "3.jsonl.gz",
+    ]
     assert "at byte" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid, found.shards) == (202, 101, 101, 4)
-    assert {Path(entry["source"]).name for entry in log_of(tmp_path / "log")} == {"2.jsonl", "4.jsonl.gz"}
+    assert {Path(entry["source"]).name for entry in log_of(tmp_path / "log")} == {
+        "2.jsonl",
+        "4.jsonl.gz",
+    }
     assert found.text_bytes == len(text) + (tmp_path / "2.jsonl").stat().st_size
-    assert found.notices == [f"{tmp_path / '2.jsonl'} begins with a byte order mark, which was skipped"]
+    assert found.notices == [
+        f"{tmp_path / '2.jsonl'} begins with a byte order mark, which was skipped"
+    ]
     assert not found.ok
 
 
@@ -392,7 +488,9 @@ def test_a_cut_file_that_changes_is_listed_once_and_does_not_count(
         return judge_chunk(self, *args, **options)
 
     monkeypatch.setattr(Judge, "judge_chunk", change_at_the_third)
-    found = balanced(use_limits(SMALL_TASKS)(validate)([changing, other], json_log=tmp_path / "log"))
+    found = balanced(
+        use_limits(SMALL_TASKS)(validate)([changing, other], json_log=tmp_path / "log")
+    )
     assert len(found.bad_shards) == 1
     assert "changed" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid) == (2, 1, 1)
@@ -448,7 +546,9 @@ def test_the_log_never_overwrites_a_shard(tmp_path: Path, link: bool) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("log", ["missing/log.jsonl", pytest.param("/dev/full", marks=needs_dev_full)])
+@pytest.mark.parametrize(
+    "log", ["missing/log.jsonl", pytest.param("/dev/full", marks=needs_dev_full)]
+)
 def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> None:
     """The error names the log, if it cannot be opened and if the disk is full."""
     path = write(tmp_path / "a.jsonl", [BAD] * 1_000)
@@ -457,7 +557,9 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> N
     assert caught.value.exit_code == 3
 
 
-def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_in_the_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The logs of slices are removed at the end."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -527,22 +629,30 @@ def mixed_shard(path: Path) -> Path:
 def test_valid_lines_are_counted_by_version(tmp_path: Path, jobs: int) -> None:
     """The counts have the order of the versions, and errors say which version they are of."""
     path = mixed_shard(tmp_path / "a.jsonl")
-    found = balanced(use_limits(SMALL_TASKS)(validate)(path, jobs=jobs, json_log=tmp_path / "log.jsonl"))
+    found = balanced(
+        use_limits(SMALL_TASKS)(validate)(path, jobs=jobs, json_log=tmp_path / "log.jsonl")
+    )
     assert list(found.versions.items()) == [(name, 2) for name in SCHEMAS]
     errors = [group for group in found.groups if group.severity == "error"]
     assert {(group.code, group.path, group.version, group.count) for group in errors} == {
         ("schema.type", "$.model_id", name, 1) for name in SCHEMAS
     }
-    assert [(entry["line"], entry["version"]) for entry in log_of(tmp_path / "log.jsonl") if entry["version"]] == [
-        (3 * number + 2, name) for number, name in enumerate(SCHEMAS)
-    ]
+    assert [
+        (entry["line"], entry["version"])
+        for entry in log_of(tmp_path / "log.jsonl")
+        if entry["version"]
+    ] == [(3 * number + 2, name) for number, name in enumerate(SCHEMAS)]
     assert all(group.version is None for group in found.groups if group.severity == "warning")
 
 
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_everything_can_be_judged_by_one_version(tmp_path: Path, version: str) -> None:
     """With `schema`, a record is valid exactly if it follows that version, and all errors are of it."""
-    lines = [json.dumps(sample_of(name, kind)).encode() for name in SCHEMAS for kind in ("single_turn", "agentic")]
+    lines = [
+        json.dumps(sample_of(name, kind)).encode()
+        for name in SCHEMAS
+        for kind in ("single_turn", "agentic")
+    ]
     found = balanced(validate(write(tmp_path / "a.jsonl", lines), schema=version))
     valid = [is_valid(json.loads(line), SCHEMAS[version]) for line in lines]
     assert (found.valid, found.versions) == (sum(valid), {version: sum(valid)})
@@ -551,7 +661,10 @@ def test_everything_can_be_judged_by_one_version(tmp_path: Path, version: str) -
 
 def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
     """The error lists the versions."""
-    with pytest.raises(UsageError, match=r"no schema version '0\.9'; the versions are 0\.2\.0, 0\.2\.0-released, 0\.2"):
+    with pytest.raises(
+        UsageError,
+        match=r"no schema version '0\.9'; the versions are 0\.2\.0, 0\.2\.0-released, 0\.2",
+    ):
         validate(write(tmp_path / "a.jsonl", [GOOD]), schema="0.9")
 
 
@@ -566,7 +679,10 @@ def test_the_choices_of_the_command_are_the_versions() -> None:
 def test_the_upgrade_report_has_every_step_with_examples(tmp_path: Path, jobs: int) -> None:
     """Counts and locations are those of upgrading each record, on the fast and the slow path, with unknown keys."""
     odd = json.dumps(sample(**{'a"b': 1}, epoch=3, metadata={})).encode()  # takes the slow path
-    extra = [json.dumps(sample("agentic", epoch=number, metadata={"n": 1})).encode() for number in range(6)]
+    extra = [
+        json.dumps(sample("agentic", epoch=number, metadata={"n": 1})).encode()
+        for number in range(6)
+    ]
     path = mixed_shard(tmp_path / "a.jsonl")
     path.write_bytes(path.read_bytes() + b"\n".join([*extra, odd, b"", BAD]) + b"\n")
     expected: dict[str, list[int]] = {}
@@ -580,7 +696,9 @@ def test_the_upgrade_report_has_every_step_with_examples(tmp_path: Path, jobs: i
     report = found.upgrade
     assert report is not None
     assert (report.target, report.records) == ("0.3.0", earlier)
-    assert {step.code: step.count for step in report.steps} == {code: len(lines) for code, lines in expected.items()}
+    assert {step.code: step.count for step in report.steps} == {
+        code: len(lines) for code, lines in expected.items()
+    }
     for step in report.steps:
         assert [one.line for one in step.locations] == expected[step.code][:3]
         assert step.meaning == UPGRADES[step.code]
@@ -596,10 +714,13 @@ def test_the_command_prints_versions_and_the_upgrade_report(tmp_path: Path) -> N
     assert "error schema.type  1 ×, judged as 0.2.0-released\n" in done.stdout
     assert "\nversions: 0.2.0 (2), 0.2.0-released (2), 0.2.1 (2), 0.3.0 (2)\n" in done.stdout
     assert (
-        "\nupgrade to 0.3.0: 6 records of earlier versions\n  upgrade.metadata_text  4 ×\n    a value in" in done.stdout
+        "\nupgrade to 0.3.0: 6 records of earlier versions\n  upgrade.metadata_text  4 ×\n    a "
+        "value in" in done.stdout
     )
     assert f"\n    {path}:1, {path}:3, {path}:4, …\n" in done.stdout
-    document = json.loads(CliRunner().invoke(cli, ["validate", str(path), "--format=json", "--upgrade-report"]).stdout)
+    document = json.loads(
+        CliRunner().invoke(cli, ["validate", str(path), "--format=json", "--upgrade-report"]).stdout
+    )
     assert document["versions"] == dict.fromkeys(SCHEMAS, 2)
     assert document["upgrade"]["steps"][0]["code"] == "upgrade.metadata_text"
     alone = CliRunner().invoke(cli, ["validate", str(path), "--schema", "0.2.1"])

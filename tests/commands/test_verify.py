@@ -65,9 +65,13 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three shards with duplicates, repeats, contradictions, unknown keys, invalid and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     every = list(lines(RECIPE))
-    every += [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(6)]
+    every += [
+        json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(6)
+    ]
     for number in range(3):
-        (directory / f"{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in every[number::3]))
+        (directory / f"{number}.jsonl").write_bytes(
+            b"".join(line + b"\n" for line in every[number::3])
+        )
     return directory
 
 
@@ -131,13 +135,17 @@ def on_json(file: str, *steps: Any, to: Any) -> Damage:
     return damage
 
 
-def on_record(change: Callable[[dict[str, Any]], Any], file: str = MIDDLE, index: int = 5) -> Damage:
+def on_record(
+    change: Callable[[dict[str, Any]], Any], file: str = MIDDLE, index: int = 5
+) -> Damage:
     """Damage that changes one record and spells it as the normal form does."""
 
     def respell(found: list[bytes]) -> None:
         record = json.loads(found[index])
         change(record)
-        found[index] = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        found[index] = (
+            json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        )
 
     return on_lines(respell, file)
 
@@ -151,7 +159,11 @@ def swap(found: list[bytes]) -> None:
 
 
 def swap_parts(corpus: Path) -> None:
-    for old, new in ((MIDDLE, "x"), ("part-00002.jsonl.zst", MIDDLE), ("x", "part-00002.jsonl.zst")):
+    for old, new in (
+        (MIDDLE, "x"),
+        ("part-00002.jsonl.zst", MIDDLE),
+        ("x", "part-00002.jsonl.zst"),
+    ):
         (corpus / old).rename(corpus / new)
 
 
@@ -177,7 +189,8 @@ def seal(corpus: Path) -> None:
     """Update the checksums, sizes, counts and keys in the manifest, as if it had been written for these files."""
     manifest = json.loads((corpus / "manifest.json").read_bytes())
     for part in manifest["parts"]:
-        data, text = (corpus / part["file"]).read_bytes(), text_of(corpus / part["file"])
+        data = (corpus / part["file"]).read_bytes()
+        text = text_of(corpus / part["file"])
         found = [line for line in text.split(b"\n") if line.strip()]
         part |= {"bytes": len(data), "sha256": sha256(data).hexdigest(), "records": len(found)}
         part |= {"text_bytes": len(text), "text_xxh3_128": xxh3_128_hexdigest(text)}
@@ -210,7 +223,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "first of conflicts": {"conflicts": "first", "part_size": PART_SIZE},
     "no conflicts": {"conflicts": "reject", "part_size": PART_SIZE},
     "first of repeats": {"repeats": "first", "part_size": PART_SIZE},
-    "no repeats": {"repeats": "reject", "conflicts": "first", "same_run": "ignore", "part_size": PART_SIZE},
+    "no repeats": {
+        "repeats": "reject",
+        "conflicts": "first",
+        "same_run": "ignore",
+        "part_size": PART_SIZE,
+    },
     "by model": {"sort_by": ("model_id", "sample_id"), "part_size": PART_SIZE},
     "by id": {"sort_by": ("sample_id",), "conflicts": "first", "part_size": PART_SIZE},
     "fast hash": {"hash": "xxh3_128"},
@@ -248,7 +266,9 @@ def test_a_corpus_without_records_is_ok(tmp_path: Path, data: bytes) -> None:
 def test_a_corpus_with_a_skipped_shard_is_ok(shards: Path, tmp_path: Path) -> None:
     """Its line counts are those of the shards that could be read."""
     (tmp_path / "bad.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    fastrec.normalize([shards, tmp_path / "bad.jsonl.zst"], tmp_path / "corpus", skip_bad_shards=True)
+    fastrec.normalize(
+        [shards, tmp_path / "bad.jsonl.zst"], tmp_path / "corpus", skip_bad_shards=True
+    )
     assert verify(tmp_path / "corpus").problems == []
 
 
@@ -256,7 +276,9 @@ def test_keys_may_be_integers_of_any_size(tmp_path: Path) -> None:
     """Keys with 30, 3,000 and 30,000 digits, positive or negative, are compared as numbers."""
     record = json.loads(next(iter(lines(Recipe(records=1, mix="single_turn")))))
     text = json.dumps(record | {"sample_id": "@"}).replace('"@"', "%s")
-    numbers = [text % f"{sign}1{'0' * zeros}" for sign in ("", "-") for zeros in (0, 29, 2_999, 29_999)]
+    numbers = [
+        text % f"{sign}1{'0' * zeros}" for sign in ("", "-") for zeros in (0, 29, 2_999, 29_999)
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(numbers))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", sort_by=("sample_id",))
     found = verify(tmp_path / "corpus")
@@ -274,7 +296,10 @@ MODEL = (*EVALUATION, "by_model", 0)
 
 # For each damage: what is done, and exactly the kinds of problems that must be found.
 DAMAGE: dict[str, tuple[Damage, set[str]]] = {
-    "a flipped byte at the end of a part": (lambda out: flip(out / MIDDLE, -1), BYTES | {"file.unreadable"}),
+    "a flipped byte at the end of a part": (
+        lambda out: flip(out / MIDDLE, -1),
+        BYTES | {"file.unreadable"},
+    ),
     "a flipped magic number": (lambda out: flip(out / MIDDLE, 0), BYTES | {"file.unreadable"}),
     "a truncated part": (lambda out: cut(out / MIDDLE, 3), SIZES | {"file.unreadable"}),
     "an empty part": (
@@ -290,13 +315,19 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         lambda out: ((out / MIDDLE).unlink(), (out / MIDDLE).mkdir()),
         {"file.unreadable"},
     ),
-    "a stray part": (lambda out: shutil.copy(out / MIDDLE, out / "part-00099.jsonl.zst"), {"file.stray"}),
+    "a stray part": (
+        lambda out: shutil.copy(out / MIDDLE, out / "part-00099.jsonl.zst"),
+        {"file.stray"},
+    ),
     "a stray file": (lambda out: (out / ".hidden").write_bytes(b""), {"file.stray"}),
     "a stray directory": (lambda out: (out / "old").mkdir(), {"file.stray"}),
     "a missing summary": (lambda out: (out / "summary.json").unlink(), {"file.missing"}),
     "missing rejects": (lambda out: (out / REJECTS).unlink(), {"file.missing"}),
     "truncated rejects": (lambda out: cut(out / REJECTS, 3), SIZES | {"file.unreadable"}),
-    "a flipped byte in the rejects": (lambda out: flip(out / REJECTS, -1), BYTES | {"file.unreadable"}),
+    "a flipped byte in the rejects": (
+        lambda out: flip(out / REJECTS, -1),
+        BYTES | {"file.unreadable"},
+    ),
     "a dropped line": (
         on_lines(lambda found: found.pop(5)),
         SIZES | TEXT | {"part.records", "summary.statistics"},
@@ -309,33 +340,60 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_lines(lambda found: found.__delitem__(slice(-3, None))),
         SIZES | TEXT | {"part.records", "part.last", "summary.statistics"},
     ),
-    "a dropped rejected line": (on_lines(lambda found: found.pop(2), REJECTS), SIZES | {"rejects.count"}),
-    "an edited summary": (on_json("summary.json", "line_counts", "blank", to=more), BYTES | {"summary.line_counts"}),
-    "a manifest that is not JSON": (lambda out: cut(out / "manifest.json", 9), {"manifest.unreadable"}),
+    "a dropped rejected line": (
+        on_lines(lambda found: found.pop(2), REJECTS),
+        SIZES | {"rejects.count"},
+    ),
+    "an edited summary": (
+        on_json("summary.json", "line_counts", "blank", to=more),
+        BYTES | {"summary.line_counts"},
+    ),
+    "a manifest that is not JSON": (
+        lambda out: cut(out / "manifest.json", 9),
+        {"manifest.unreadable"},
+    ),
     "a manifest that is not UTF-8": (
         lambda out: (out / "manifest.json").write_bytes(b'{"format": 1, "fastrec": "\xff"}'),
         {"manifest.unreadable"},
     ),
-    "a manifest of another format": (on_json("manifest.json", "format", to=99), {"manifest.unreadable"}),
+    "a manifest of another format": (
+        on_json("manifest.json", "format", to=99),
+        {"manifest.unreadable"},
+    ),
     "a manifest without a field": (
         lambda out: (out / "manifest.json").write_text('{"format": 1}'),
         {"manifest.unreadable"},
     ),
     "another schema": (on_json("manifest.json", "schema", to="0.3"), {"manifest.options"}),
-    "an unknown hash": (on_json("manifest.json", "options", "hash", to="md5"), {"manifest.options"}),
+    "an unknown hash": (
+        on_json("manifest.json", "options", "hash", to="md5"),
+        {"manifest.options"},
+    ),
     "an option that no manifest records": (
         on_json("manifest.json", "options", to=lambda options: {**options, "jobs": 99}),
         {"manifest.options"},
     ),
-    "an option of another type": (on_json("manifest.json", "options", "level", to="3"), {"manifest.options"}),
-    "an unknown field of the order": (on_json("manifest.json", "sort_fields", 0, to="colour"), {"manifest.options"}),
-    "an incomplete order": (on_json("manifest.json", "sort_fields", to=lambda order: order[:3]), {"manifest.options"}),
+    "an option of another type": (
+        on_json("manifest.json", "options", "level", to="3"),
+        {"manifest.options"},
+    ),
+    "an unknown field of the order": (
+        on_json("manifest.json", "sort_fields", 0, to="colour"),
+        {"manifest.options"},
+    ),
+    "an incomplete order": (
+        on_json("manifest.json", "sort_fields", to=lambda order: order[:3]),
+        {"manifest.options"},
+    ),
     "another total of records": (
         on_json("manifest.json", "records", to=more),
         {"manifest.total", "summary.line_counts"},
     ),
     "another total of text": (on_json("manifest.json", "text_bytes", to=more), {"manifest.total"}),
-    "another checksum of text": (on_json("manifest.json", "text_xxh3_128", to="00"), {"manifest.total"}),
+    "another checksum of text": (
+        on_json("manifest.json", "text_xxh3_128", to="00"),
+        {"manifest.total"},
+    ),
     "another number of records": (
         on_json("manifest.json", "parts", 1, "records", to=more),
         {"manifest.total", "part.records"},
@@ -348,7 +406,10 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "parts", 1, "first", "sample_id", to="nonsense"),
         {"part.first"},
     ),
-    "another last key": (on_json("manifest.json", "parts", 1, "last", "model_id", to="nonsense"), {"part.last"}),
+    "another last key": (
+        on_json("manifest.json", "parts", 1, "last", "model_id", to="nonsense"),
+        {"part.last"},
+    ),
     "a part that is not listed": (
         on_json("manifest.json", "parts", to=lambda parts: parts[:-1]),
         {"manifest.total", "file.stray", "summary.statistics"},
@@ -382,10 +443,14 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     ),
 }
 
-# The same, but the manifest was updated afterwards: only the records and the line counts show the damage.
+# The same, but the manifest was updated afterwards: only the records and the line counts show the
+# damage.
 SEALED: dict[str, tuple[Damage, set[str]]] = {
     "nothing": (lambda out: None, set()),
-    "a dropped line": (on_lines(lambda found: found.pop(5)), {"summary.line_counts", "summary.statistics"}),
+    "a dropped line": (
+        on_lines(lambda found: found.pop(5)),
+        {"summary.line_counts", "summary.statistics"},
+    ),
     "two swapped lines": (on_lines(swap), {"line.order"}),
     "two swapped parts": (swap_parts, {"part.order"}),
     "a line twice": (
@@ -394,11 +459,15 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
     ),
     "the same line in two parts": (
         lambda out: on_lines(
-            lambda found: found.insert(0, text_of(out / MIDDLE).splitlines(keepends=True)[-1]), "part-00002.jsonl.zst"
+            lambda found: found.insert(0, text_of(out / MIDDLE).splitlines(keepends=True)[-1]),
+            "part-00002.jsonl.zst",
         )(out),
         {"part.order", "summary.line_counts", "summary.statistics"},
     ),
-    "another spelling": (on_lines(lambda found: found.append(found.pop().replace(b":", b": ", 1))), {"line.form"}),
+    "another spelling": (
+        on_lines(lambda found: found.append(found.pop().replace(b":", b": ", 1))),
+        {"line.form"},
+    ),
     "keys in another order": (
         on_record(lambda record: record.update(model_id=record.pop("model_id"))),
         {"line.form"},
@@ -407,22 +476,41 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_lines(lambda found: found.append(found.pop().replace(b"\n", b"\r\n"))),
         {"line.form"},
     ),
-    "no newline at the end": (on_lines(lambda found: found.append(found.pop().rstrip())), {"line.form"}),
-    "a byte order mark": (on_lines(lambda found: found.insert(0, b"\xef\xbb\xbf")), {"line.form", "part.text_bytes"}),
+    "no newline at the end": (
+        on_lines(lambda found: found.append(found.pop().rstrip())),
+        {"line.form"},
+    ),
+    "a byte order mark": (
+        on_lines(lambda found: found.insert(0, b"\xef\xbb\xbf")),
+        {"line.form", "part.text_bytes"},
+    ),
     "a blank line": (on_lines(lambda found: found.insert(5, b" \n")), {"line.blank"}),
-    "a record without a hash": (on_record(lambda record: record.pop("sample_hash"), index=5), {"line.form"}),
+    "a record without a hash": (
+        on_record(lambda record: record.pop("sample_hash"), index=5),
+        {"line.form"},
+    ),
     "a record with another hash": (
         on_record(lambda record: record.update(sample_hash="00")),
         {"line.invalid", "part.records"},
     ),
-    "a record that is not valid": (on_record(lambda record: record.pop("output")), {"line.invalid", "part.records"}),
+    "a record that is not valid": (
+        on_record(lambda record: record.pop("output")),
+        {"line.invalid", "part.records"},
+    ),
     "a line that is not a record": (
         on_lines(lambda found: found.insert(5, b"nonsense\n")),
         {"line.invalid", "part.records", "summary.line_counts"},
     ),
-    "a part of another corpus": (other_corpus, {"part.order", "summary.line_counts", "summary.statistics"}),
+    "a part of another corpus": (
+        other_corpus,
+        {"part.order", "summary.line_counts", "summary.statistics"},
+    ),
     "another score": (
-        on_record(lambda record: record["evaluation"].update(is_correct=not record["evaluation"]["is_correct"])),
+        on_record(
+            lambda record: record["evaluation"].update(
+                is_correct=not record["evaluation"]["is_correct"]
+            )
+        ),
         {"summary.statistics"},
     ),
     "conflicts that should not be there": (
@@ -441,13 +529,31 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "sort_fields", to=lambda order: [order[4], *order[:4]]),
         {"line.order", "part.order"},
     ),
-    "a summary that is not JSON": (lambda out: cut(out / "summary.json", 5), {"summary.unreadable"}),
-    "a summary with a negative count": (on_json("summary.json", "line_counts", "blank", to=-1), {"summary.unreadable"}),
-    "a summary of another format": (on_json("summary.json", "format", to=99), {"summary.unreadable"}),
+    "a summary that is not JSON": (
+        lambda out: cut(out / "summary.json", 5),
+        {"summary.unreadable"},
+    ),
+    "a summary with a negative count": (
+        on_json("summary.json", "line_counts", "blank", to=-1),
+        {"summary.unreadable"},
+    ),
+    "a summary of another format": (
+        on_json("summary.json", "format", to=99),
+        {"summary.unreadable"},
+    ),
     "lines": (on_json("summary.json", "line_counts", "lines", to=more), {"summary.line_counts"}),
-    "kept": (on_json("summary.json", "line_counts", "kept", to=more), {"summary.line_counts", "summary.statistics"}),
-    "duplicates": (on_json("summary.json", "line_counts", "duplicates", to=more), {"summary.line_counts"}),
-    "rejected": (on_json("summary.json", "line_counts", "rejected", to=more), {"summary.line_counts"}),
+    "kept": (
+        on_json("summary.json", "line_counts", "kept", to=more),
+        {"summary.line_counts", "summary.statistics"},
+    ),
+    "duplicates": (
+        on_json("summary.json", "line_counts", "duplicates", to=more),
+        {"summary.line_counts"},
+    ),
+    "rejected": (
+        on_json("summary.json", "line_counts", "rejected", to=more),
+        {"summary.line_counts"},
+    ),
     "rejected by code": (
         on_json("summary.json", "rejected_by_code", "json.syntax", to=more),
         {"summary.line_counts", "rejects.count"},
@@ -455,12 +561,20 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
     "a code for another": (
         lambda out: [
             on_json("summary.json", "rejected_by_code", "json.syntax", to=more)(out),
-            on_json("summary.json", "rejected_by_code", "schema.type", to=lambda count: count - 1)(out),
+            on_json("summary.json", "rejected_by_code", "schema.type", to=lambda count: count - 1)(
+                out
+            ),
         ],
         {"rejects.count"},
     ),
-    "verified hashes": (on_json("summary.json", "sample_hash", "verified", to=more), {"summary.line_counts"}),
-    "the name of the hash": (on_json("summary.json", "sample_hash", "algorithm", to="md5"), {"summary.statistics"}),
+    "verified hashes": (
+        on_json("summary.json", "sample_hash", "verified", to=more),
+        {"summary.line_counts"},
+    ),
+    "the name of the hash": (
+        on_json("summary.json", "sample_hash", "algorithm", to="md5"),
+        {"summary.statistics"},
+    ),
     "interaction types": (
         on_json("summary.json", "interaction_types", "single_turn", to=more),
         {"summary.statistics"},
@@ -470,7 +584,10 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("summary.json", "repeats", "examples", to=lambda old: old[1:]),
         {"summary.statistics"},
     ),
-    "questions": (on_json("summary.json", *EVALUATION, "questions", to=more), {"summary.statistics"}),
+    "questions": (
+        on_json("summary.json", *EVALUATION, "questions", to=more),
+        {"summary.statistics"},
+    ),
     "ids with many hashes": (
         on_json("summary.json", *EVALUATION, "ids_with_many_hashes", to=more),
         {"summary.statistics"},
@@ -479,9 +596,15 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("summary.json", *EVALUATION, "evaluation_name", to="nonsense"),
         {"summary.statistics"},
     ),
-    "records of a model": (on_json("summary.json", *MODEL, "records", to=more), {"summary.statistics"}),
+    "records of a model": (
+        on_json("summary.json", *MODEL, "records", to=more),
+        {"summary.statistics"},
+    ),
     "mean score": (on_json("summary.json", *MODEL, "mean_score", to=0.125), {"summary.statistics"}),
-    "latency": (on_json("summary.json", *MODEL, "latency_ms", "p90", to=0.125), {"summary.statistics"}),
+    "latency": (
+        on_json("summary.json", *MODEL, "latency_ms", "p90", to=0.125),
+        {"summary.statistics"},
+    ),
     "two swapped rejected lines": (on_lines(swap, REJECTS), {"rejects.order"}),
     "a rejected line twice": (
         on_lines(lambda found: found.insert(3, found[3]), REJECTS),
@@ -518,8 +641,14 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
 SOURCES_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "missing sources": (lambda out: (out / SOURCES).unlink(), {"file.missing"}),
     "truncated sources": (lambda out: cut(out / SOURCES, 3), SIZES | {"file.unreadable"}),
-    "a flipped byte in the sources": (lambda out: flip(out / SOURCES, -1), BYTES | {"file.unreadable"}),
-    "empty sources": (lambda out: (out / SOURCES).write_bytes(b""), SIZES | {"sources.records", "sources.kept"}),
+    "a flipped byte in the sources": (
+        lambda out: flip(out / SOURCES, -1),
+        BYTES | {"file.unreadable"},
+    ),
+    "empty sources": (
+        lambda out: (out / SOURCES).write_bytes(b""),
+        SIZES | {"sources.records", "sources.kept"},
+    ),
     "sources of another part": (
         lambda out: shutil.copy(out / "part-00002.sources.zst", out / SOURCES),
         SIZES | {"sources.records", "sources.kept"},
@@ -533,7 +662,12 @@ SOURCES_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         {"manifest.files", "file.stray"},
     ),
     "sources that are not listed": (
-        on_json("manifest.json", "parts", 1, to=lambda part: {key: part[key] for key in part if key != "sources"}),
+        on_json(
+            "manifest.json",
+            "parts",
+            1,
+            to=lambda part: {key: part[key] for key in part if key != "sources"},
+        ),
         {"manifest.sources", "file.stray"},
     ),
     "sources that are not tracked": (
@@ -543,12 +677,18 @@ SOURCES_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 }
 SOURCES_SEALED: dict[str, tuple[Damage, set[str]]] = {
     "nothing": (lambda out: None, set()),
-    "a dropped source": (on_lines(lambda found: found.pop(5), SOURCES), {"sources.records", "sources.kept"}),
+    "a dropped source": (
+        on_lines(lambda found: found.pop(5), SOURCES),
+        {"sources.records", "sources.kept"},
+    ),
     "a source twice": (
         on_lines(lambda found: found.insert(5, found[5]), SOURCES),
         {"sources.records", "sources.kept"},
     ),
-    "a source that is not JSON": (on_lines(lambda found: found.__setitem__(5, b"{\n"), SOURCES), {"sources.entry"}),
+    "a source that is not JSON": (
+        on_lines(lambda found: found.__setitem__(5, b"{\n"), SOURCES),
+        {"sources.entry"},
+    ),
     "a source that is not UTF-8": (
         on_lines(lambda found: found.__setitem__(5, b'{"source":"\xff","line":1}\n'), SOURCES),
         {"sources.entry"},
@@ -557,17 +697,28 @@ SOURCES_SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_lines(lambda found: found.insert(5, b"\n"), SOURCES),
         {"sources.entry", "sources.records"},
     ),
-    "a source without a line": (on_record(lambda source: source.pop("line"), SOURCES), {"sources.entry"}),
-    "a source of another type": (on_record(lambda source: source.update(line="1"), SOURCES), {"sources.entry"}),
+    "a source without a line": (
+        on_record(lambda source: source.pop("line"), SOURCES),
+        {"sources.entry"},
+    ),
+    "a source of another type": (
+        on_record(lambda source: source.update(line="1"), SOURCES),
+        {"sources.entry"},
+    ),
     "an unknown shard": (
         on_record(lambda source: source.update(source="x.jsonl"), SOURCES),
         {"sources.shard", "sources.kept"},
     ),
     "line 0": (on_record(lambda source: source.update(line=0), SOURCES), {"sources.line"}),
-    "a line after the last one": (on_record(lambda source: source.update(line=10**30), SOURCES), {"sources.line"}),
+    "a line after the last one": (
+        on_record(lambda source: source.update(line=10**30), SOURCES),
+        {"sources.line"},
+    ),
     "another shard": (
         on_record(
-            lambda source: source.update(source=source["source"].replace(*other_shard(source["source"])), line=1),
+            lambda source: source.update(
+                source=source["source"].replace(*other_shard(source["source"])), line=1
+            ),
             SOURCES,
         ),
         {"sources.kept"},
@@ -609,23 +760,43 @@ def test_damage_with_an_updated_manifest_is_reported(corpus: Path, name: str) ->
     damage(corpus)
     seal(corpus)
     found = verify(corpus)
-    assert kinds(found) - {"columns.unreadable"} == expected  # columns belong to the text that they were made from
+    assert (
+        kinds(found) - {"columns.unreadable"} == expected
+    )  # columns belong to the text that they were made from
     assert_files_are_named(found)
 
 
 COLUMNS_DAMAGE: dict[str, tuple[Callable[[Path], object], set[str]]] = {
-    "a flipped bit in a column": (lambda path: flip(path, -20), {"file.sha256", "columns.unreadable"}),
-    "a flipped bit in the header": (lambda path: flip(path, 40), {"file.sha256", "columns.unreadable"}),
+    "a flipped bit in a column": (
+        lambda path: flip(path, -20),
+        {"file.sha256", "columns.unreadable"},
+    ),
+    "a flipped bit in the header": (
+        lambda path: flip(path, 40),
+        {"file.sha256", "columns.unreadable"},
+    ),
     "a cut file": (lambda path: cut(path, 9), {"file.bytes", "file.sha256", "columns.unreadable"}),
-    "another file": (lambda path: path.write_bytes(b"nonsense"), {"file.bytes", "file.sha256", "columns.unreadable"}),
+    "another file": (
+        lambda path: path.write_bytes(b"nonsense"),
+        {"file.bytes", "file.sha256", "columns.unreadable"},
+    ),
     "no file": (Path.unlink, {"file.missing"}),
     "columns of another part": (
         lambda path: path.write_bytes(path.with_name("part-00002.columns").read_bytes()),
         {"file.bytes", "file.sha256", "columns.unreadable"},
     ),
-    "another value": (lambda path: change_column(path, "score"), {"file.bytes", "file.sha256", "columns.values"}),
-    "another name": (lambda path: change_column(path, "values.model"), {"file.sha256", "columns.values"}),
-    "a column more": (lambda path: change_column(path, ""), {"file.bytes", "file.sha256", "columns.names"}),
+    "another value": (
+        lambda path: change_column(path, "score"),
+        {"file.bytes", "file.sha256", "columns.values"},
+    ),
+    "another name": (
+        lambda path: change_column(path, "values.model"),
+        {"file.sha256", "columns.values"},
+    ),
+    "a column more": (
+        lambda path: change_column(path, ""),
+        {"file.bytes", "file.sha256", "columns.names"},
+    ),
 }
 
 
@@ -637,12 +808,16 @@ def change_column(path: Path, changed: str) -> None:
     for name, kind, _ in header["frames"]:
         values = columns[name]
         if name == changed:
-            values = [*values[:-1], "another name"] if kind == "json" else np.append(values[:-1], 17.5)
+            values = (
+                [*values[:-1], "another name"] if kind == "json" else np.append(values[:-1], 17.5)
+            )
         frames.append((name, kind, spell(values) if kind == "json" else values.tobytes()))
     if not changed:
         frames.append(("metadata.new", "u1", bytes(header["records"])))
     packed = [zstandard.compress(content) for _, _, content in frames]
-    header["frames"] = [(name, kind, len(data)) for (name, kind, _), data in zip(frames, packed, strict=True)]
+    header["frames"] = [
+        (name, kind, len(data)) for (name, kind, _), data in zip(frames, packed, strict=True)
+    ]
     head = zstandard.compress(json.dumps(header).encode())
     path.write_bytes(b"fastrec\1" + len(head).to_bytes(4, "little") + head + b"".join(packed))
 
@@ -661,7 +836,9 @@ def test_damaged_columns_are_reported(corpus: Path, name: str) -> None:
 def test_a_wrong_column_is_named_with_its_first_wrong_line(corpus: Path) -> None:
     path = corpus / "part-00001.columns"
     change_column(path, "score")
-    (problem,) = [problem for problem in verify(corpus).problems if problem.kind == "columns.values"]
+    (problem,) = [
+        problem for problem in verify(corpus).problems if problem.kind == "columns.values"
+    ]
     assert "score" in problem.message
     assert problem.line == read_columns(path)["header"]["records"]
 
@@ -680,7 +857,9 @@ def test_problems_say_where_and_what(corpus: Path) -> None:
     seal(corpus)
     last = text_of(corpus / MIDDLE).count(b"\n")
     found = {problem.kind: problem for problem in verify(corpus).problems}
-    order, form, number = found["line.order"], found["line.form"], found["summary.statistics"]
+    order = found["line.order"]
+    form = found["line.form"]
+    number = found["summary.statistics"]
     assert (order.file, order.line) == (MIDDLE, last)
     assert (form.file, form.line) == (MIDDLE, last)
     assert form.message == "expected the normal form, found other text from byte 1 of the line"
@@ -694,12 +873,20 @@ def test_problems_say_which_file_claims_what(corpus: Path, fresh: Path) -> None:
     on_json("summary.json", "line_counts", "kept", to=more)(corpus)
     seal(corpus)
     said = f"summary.json says {kept + 1:,}"
-    lines = sum(entry["lines"] for entry in json.loads((corpus / "manifest.json").read_bytes())["inputs"])
+    lines = sum(
+        entry["lines"] for entry in json.loads((corpus / "manifest.json").read_bytes())["inputs"]
+    )
     assert [problem.message for problem in verify(corpus).problems] == [
-        f"summary.json says {lines} lines, but its kept + duplicates + rejected + blank are {lines + 1}",
+        (
+            f"summary.json says {lines} lines, but its kept + duplicates + rejected + blank are "
+            f"{lines + 1}"
+        ),
         f"kept: {said}, the inputs in manifest.json add up to {kept}",
         f"kept: {said}, manifest.json says that the number of records is {kept}",
-        f"valid lines: summary.json says {hashed(corpus) + 1}, its sample_hash adds up to {hashed(corpus)}",
+        (
+            f"valid lines: summary.json says {hashed(corpus) + 1}, its sample_hash adds up to "
+            f"{hashed(corpus)}"
+        ),
         f"$.line_counts.kept: {said}, the parts give {kept}",
     ]
 
@@ -736,13 +923,21 @@ def test_all_problems_are_reported(corpus: Path) -> None:
     cut(corpus / REJECTS, 1)
     found = verify(corpus)
     files = [problem.file for problem in found.problems]
-    assert list(dict.fromkeys(files)) == ["part-00000.jsonl.zst", MIDDLE, "part-00002.jsonl.zst", REJECTS]
+    assert list(dict.fromkeys(files)) == [
+        "part-00000.jsonl.zst",
+        MIDDLE,
+        "part-00002.jsonl.zst",
+        REJECTS,
+    ]
     assert len(found.notices) == 1
     assert found.notices[0].startswith("the statistics in summary.json were not checked")
 
 
 def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
-    """If every line of a part is wrong, the first are listed and the others counted. The checksum comes first."""
+    """If every line of a part is wrong, the first are listed and the others counted.
+
+    The checksum comes first.
+    """
     count = len(text_of(corpus / LARGE).splitlines())
 
     def spread(found: list[bytes]) -> None:
@@ -751,7 +946,9 @@ def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
     on_lines(spread, LARGE)(corpus)
     problems = [problem for problem in verify(corpus).problems if problem.file == LARGE]
     assert [problem.kind for problem in problems[:2]] == ["file.bytes", "file.sha256"]
-    assert [problem.line for problem in problems if problem.kind == "line.form"] == list(range(1, MOST_PROBLEMS + 1))
+    assert [problem.line for problem in problems if problem.kind == "line.form"] == list(
+        range(1, MOST_PROBLEMS + 1)
+    )
     assert problems[-1].message == f"{count - MOST_PROBLEMS} more problems in this file"
 
 
@@ -764,7 +961,12 @@ def all_of_it(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [None, all_of_it, *(pytest.param(damage, marks=pytest.mark.long_only) for damage in SOME_DAMAGE)]
+    "damage",
+    [
+        None,
+        all_of_it,
+        *(pytest.param(damage, marks=pytest.mark.long_only) for damage in SOME_DAMAGE),
+    ],
 )
 def test_jobs_do_not_change_the_result(corpus: Path, damage: Damage | None) -> None:
     """Two processes find the same problems as one, in the same order."""
@@ -788,8 +990,12 @@ def test_a_part_without_read_permission_is_reported(corpus: Path) -> None:
     assert "file.unreadable" in kinds(verify(corpus))
 
 
-@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch], ids=["nothing", "directory", "file"])
-def test_a_path_that_is_not_a_corpus_is_a_usage_error(tmp_path: Path, make: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda path: None, Path.mkdir, Path.touch], ids=["nothing", "directory", "file"]
+)
+def test_a_path_that_is_not_a_corpus_is_a_usage_error(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
     """Without a manifest there is nothing to check against."""
     make(tmp_path / "out")
     with pytest.raises(UsageError, match="is not a corpus: "):
@@ -824,7 +1030,10 @@ def test_the_result_for_a_good_corpus_is_one_line(fresh: Path) -> None:
 
 
 def test_problems_are_lines_of_stdout(corpus: Path) -> None:
-    """With exit code 1: one problem per line, then the result. What could not be checked is a notice on stderr."""
+    """With exit code 1: one problem per line, then the result.
+
+    What could not be checked is a notice on stderr.
+    """
     (corpus / MIDDLE).unlink()
     (corpus / "stray\x1b[31m\n").touch()
     done = invoke(corpus)
@@ -856,7 +1065,9 @@ def test_a_path_that_is_not_a_corpus_is_exit_code_2(tmp_path: Path, run: Any) ->
     """The message names the directory and what is missing."""
     done = run(tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
+    assert done.stderr.decode().startswith(
+        f"error: {tmp_path} is not a corpus: it holds no manifest.json\n"
+    )
     assert run(tmp_path / "missing").returncode == 2
 
 
@@ -865,7 +1076,10 @@ def test_an_unreadable_manifest_is_exit_code_3(tmp_path: Path, run: Any) -> None
     (tmp_path / "manifest.json").mkdir()
     done = run(tmp_path)
     assert done.returncode == 3
-    assert done.stderr.decode() == f"error: {tmp_path / 'manifest.json'}: is a directory, not a regular file\n"
+    assert (
+        done.stderr.decode()
+        == f"error: {tmp_path / 'manifest.json'}: is a directory, not a regular file\n"
+    )
 
 
 def test_help_fits_a_terminal() -> None:
@@ -876,7 +1090,9 @@ def test_help_fits_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(("damage", "code"), [(None, 0), (SEALED["another order"][0], 1)])
-def test_a_closed_pipe_is_no_error(corpus: Path, run: Any, damage: Damage | None, code: int) -> None:
+def test_a_closed_pipe_is_no_error(
+    corpus: Path, run: Any, damage: Damage | None, code: int
+) -> None:
     """Nothing is written to stderr, and the exit code does not change."""
     if damage:
         damage(corpus)

@@ -125,10 +125,17 @@ class Elements(HTMLParser):
         ("/%c3%a9/", "GET", {}, 403),
     ],
 )
-def test_what_is_refused(client: Client, path: str, method: str, headers: dict[str, str], status: int) -> None:
-    """Only GET and HEAD, to this host, with the token; every response has all headers, and none names the server."""
+def test_what_is_refused(
+    client: Client, path: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    """Only GET and HEAD, to this host, with the token.
+
+    Every response has all headers, and none names the server.
+    """
     values = {"port": client.port, "wrong": secrets.token_urlsafe(24), "short": client.prefix[1:-1]}
-    given_headers = {name.replace("_", "-"): value.format(**values) for name, value in headers.items()}
+    given_headers = {
+        name.replace("_", "-"): value.format(**values) for name, value in headers.items()
+    }
     found, named, body = client.send(path.format(client.prefix, **values), method, **given_headers)
     assert found == status, body
     assert HEADERS.items() <= named.items()
@@ -165,7 +172,10 @@ def test_wrong_port(corpus: Path, port: Any) -> None:
 
 
 def test_a_port_that_is_used(corpus: Path) -> None:
-    with fastrec.view(corpus) as first, pytest.raises(UsageError, match="give another --port, or none"):
+    with (
+        fastrec.view(corpus) as first,
+        pytest.raises(UsageError, match="give another --port, or none"),
+    ):
         fastrec.view(corpus, port=int(first.address.split("/")[2].split(":")[1]))
 
 
@@ -201,7 +211,9 @@ PLACES = st.builds(
     query=QUERIES,
     page=st.integers(1, 10**6),
     size=st.integers(1, LARGEST_PAGE),
-    show=st.lists(st.builds(AnswerName, NAMES, st.integers(1, 999)), max_size=3, unique=True).map(tuple),
+    show=st.lists(st.builds(AnswerName, NAMES, st.integers(1, 999)), max_size=3, unique=True).map(
+        tuple
+    ),
     differences=st.booleans(),
     whole=st.booleans(),
 )
@@ -233,7 +245,9 @@ def test_any_parameters_are_read(pairs: list[tuple[str, str]]) -> None:
     assert 1 <= state.size <= LARGEST_PAGE
 
 
-@pytest.mark.parametrize("text", ["\\", "\\x4", "\\uD800", "\\U00110000", "\\2", "\\\\2", "a\\2", "a\\\\2", "a\\\\\\2"])
+@pytest.mark.parametrize(
+    "text", ["\\", "\\x4", "\\uD800", "\\U00110000", "\\2", "\\\\2", "a\\2", "a\\\\2", "a\\\\\\2"]
+)
 def test_names_with_backslashes(text: str) -> None:
     """A backslash of a name is never taken for the number of an answer."""
     for chosen in (AnswerName(text), AnswerName(text, 2)):
@@ -300,13 +314,17 @@ def test_conditions_stay_in_links_and_in_the_form(client: Client) -> None:
 )
 def test_a_wrong_condition_is_shown_in_the_page(client: Client, condition: str, said: str) -> None:
     """With the form, so that it can be corrected."""
-    page = client.page("/questions?" + urlencode({"evaluation": "sums", "where": condition}), status=400)
+    page = client.page(
+        "/questions?" + urlencode({"evaluation": "sums", "where": condition}), status=400
+    )
     assert said in page
     assert f'value="{escape(condition)}"' in page
     assert "<b>?" not in page
     sample_hash = links_in(client.page("/questions?evaluation=sums"))
     path = next(one for one in sample_hash if "/question/" in one)
-    assert "This cannot be used" in client.page(f"{path}&" + urlencode({"where": condition}), status=400)
+    assert "This cannot be used" in client.page(
+        f"{path}&" + urlencode({"where": condition}), status=400
+    )
 
 
 def test_pages_stay_small_with_many_models(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,8 +335,17 @@ def test_pages_stay_small_with_many_models(client: Client, monkeypatch: pytest.M
     assert "org/c" not in page
     assert page.count('name="model"') == 3
     assert re.findall('<input[^>]*name="right"[^>]*value="([^"]*)"', page) == ["org/a"]
-    assert sorted(table(client, model=["org/a", "org/c"], which="all-right", right="org/c")) == ["q0", "q2"]
-    shown = client.page(next(one for one in links_in(client.page("/questions?evaluation=sums")) if "/question/" in one))
+    assert sorted(table(client, model=["org/a", "org/c"], which="all-right", right="org/c")) == [
+        "q0",
+        "q2",
+    ]
+    shown = client.page(
+        next(
+            one
+            for one in links_in(client.page("/questions?evaluation=sums"))
+            if "/question/" in one
+        )
+    )
     assert "and 1 more" in shown
     assert "These are the first 2 answers" in shown
     assert "org/c says" not in shown
@@ -328,7 +355,12 @@ def test_sort_and_paging(client: Client) -> None:
     assert table(client, sort="hardest")[0] == "q1"
     assert table(client, sort="easiest")[0] == "q0"
     whole = table(client)
-    assert [table(client, size=2, page=page) for page in (1, 2, 3, 4)] == [whole[:2], whole[2:4], whole[4:], []]
+    assert [table(client, size=2, page=page) for page in (1, 2, 3, 4)] == [
+        whole[:2],
+        whole[2:4],
+        whole[4:],
+        [],
+    ]
     page = client.page("/questions?evaluation=sums&size=2&page=2")
     assert "3–4 of 5 questions" in page
     assert "There are fewer pages" in client.page("/questions?evaluation=sums&page=2")
@@ -346,7 +378,10 @@ def test_empty_fields_of_the_form_are_left_out(client: Client) -> None:
     """The address after Apply has only what was chosen."""
     path = f"{client.prefix}/questions?evaluation=sums&text=&which=all&right=&wrong=org%2Fa&least=&most="
     status, headers, _ = client.send(path)
-    assert (status, headers["location"]) == (303, f"{client.prefix}/questions?evaluation=sums&wrong=org%2Fa")
+    assert (status, headers["location"]) == (
+        303,
+        f"{client.prefix}/questions?evaluation=sums&wrong=org%2Fa",
+    )
 
 
 def test_every_link_works(client: Client) -> None:
@@ -366,7 +401,12 @@ def test_every_link_works(client: Client) -> None:
         if status == 200 and headers["content-type"].startswith("text/html"):
             assert all(link.startswith(client.prefix) for link in links_in(body))
             waiting += links_in(body)
-    assert {kind for kind, pages in kinds.items() if pages > 20} >= {"question", "answer", "record", "questions"}
+    assert {kind for kind, pages in kinds.items() if pages > 20} >= {
+        "question",
+        "answer",
+        "record",
+        "questions",
+    }
 
 
 def test_hostile_text_is_text(client: Client) -> None:
@@ -374,8 +414,12 @@ def test_hostile_text_is_text(client: Client) -> None:
     allowed = {"on", "style", "src", "srcdoc", "formaction"}
     starts = links_in(client.page("/"))
     tables = [link for link in starts if "/questions?" in link]
-    questions = [link for one in tables for link in links_in(client.page(one)) if "/question/" in link]
-    answers = [link for one in questions for link in links_in(client.page(one)) if "/answer/" in link]
+    questions = [
+        link for one in tables for link in links_in(client.page(one)) if "/question/" in link
+    ]
+    answers = [
+        link for one in questions for link in links_in(client.page(one)) if "/answer/" in link
+    ]
     for address in dict.fromkeys([*starts, *tables, *questions, *answers]):
         body = client.send(address)[2] if not address.endswith((".css", ".js")) else ""
         for name, attributes in Elements(body).found:
@@ -391,7 +435,12 @@ def test_hostile_text_is_text(client: Client) -> None:
 
 
 def test_question_that_is_not_there(client: Client) -> None:
-    for path in ("/question/00?evaluation=sums", "/questions?evaluation=none", "/questions", "/answer/00"):
+    for path in (
+        "/question/00?evaluation=sums",
+        "/questions?evaluation=none",
+        "/questions",
+        "/answer/00",
+    ):
         assert "<h1>Nothing here</h1>" in client.page(path, 404)
 
 
@@ -400,7 +449,10 @@ def test_find(client: Client) -> None:
     status, headers, _ = client.send(f"{client.prefix}/find?text=q2")
     assert status == 303
     sample_hash = re.search("/question/([0-9a-f]+)", headers["location"])[1]  # type: ignore[index]
-    assert client.send(f"{client.prefix}/find?text={sample_hash[:12]}")[1]["location"] == headers["location"]
+    assert (
+        client.send(f"{client.prefix}/find?text={sample_hash[:12]}")[1]["location"]
+        == headers["location"]
+    )
     assert "0 questions found" in client.page("/find?text=no-such-question")
 
 
@@ -414,7 +466,11 @@ def test_question(client: Client, corpus: Path) -> None:
     page = client.page(f"/question/{hash_of(corpus, 'q2')}?evaluation=sums")
     assert page.count('<article class="card answer') == 3
     assert [*re.findall(r'class="verdict (\w+)', page)] == ["right", "right", "wrong"]
-    assert re.findall(r'<a href="[^"]*" class="model" title="([^"]*)">', page) == ["org/a", "org/c", "org/b"]
+    assert re.findall(r'<a href="[^"]*" class="model" title="([^"]*)">', page) == [
+        "org/a",
+        "org/c",
+        "org/b",
+    ]
     assert "2 of 3 models right (67%)" in page
     assert "tokens <b>10 → 5</b>" in page
     assert "latency <b>12.5 ms</b>" in page
@@ -431,11 +487,17 @@ def test_several_answers_of_a_model(client: Client, corpus: Path) -> None:
         [("org/b: right, wrong", "✓✗")],
         [("org/b: wrong, right", "✗✓")],
     )
-    texts = [client.page(f"/answer/{here}?evaluation=sums&show={quote(show)}") for show in ("org/b", "org/b\\2")]
+    texts = [
+        client.page(f"/answer/{here}?evaluation=sums&show={quote(show)}")
+        for show in ("org/b", "org/b\\2")
+    ]
     assert ["It is 28 after all" in text for text in texts].count(True) == 1
     assert ["answer 1 of 2" in texts[0], "answer 2 of 2" in texts[1]] == [True, True]
     assert re.findall(r'class="repeat">(.*?)<', page) == ["answer 1 of 2", "answer 2 of 2"]
-    assert re.findall(r'aria-label="Choose (org/b.*?)"', page) == ["org/b answer 1 of 2", "org/b answer 2 of 2"]
+    assert re.findall(r'aria-label="Choose (org/b.*?)"', page) == [
+        "org/b answer 1 of 2",
+        "org/b answer 2 of 2",
+    ]
     other = re.findall(r'Answers of this model: .*?href="([^"]*)"', texts[0])
     assert client.page(unescape(other[0])) == texts[1]
     client.page(f"/answer/{here}?evaluation=sums&show={quote('org/b')}%5C3", 404)
@@ -454,7 +516,13 @@ def test_differences(client: Client, corpus: Path) -> None:
 def test_transcript(client: Client, corpus: Path) -> None:
     """Roles, folded reasoning, calls with arguments and results, and links from error to error."""
     page = client.page(f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a")
-    assert re.findall(r'<b class="role">(\w+)', page) == ["system", "user", "assistant", "assistant", "assistant"]
+    assert re.findall(r'<b class="role">(\w+)', page) == [
+        "system",
+        "user",
+        "assistant",
+        "assistant",
+        "assistant",
+    ]
     assert re.search(r"<details[^>]*><summary>Reasoning.*?secret thought", page)
     assert page.count("needle " * 200) == 1
     assert [*re.findall(r'id="(error-[12])"', page)] == ["error-1", "error-2"]
@@ -468,7 +536,9 @@ def test_sources(tmp_path: Path) -> None:
     make_corpus(tmp_path, plain_records())
     fastrec.normalize(tmp_path / "corpus.jsonl", tmp_path / "tracked", track_sources=True)
     with serving(tmp_path / "tracked") as opened:
-        page = Client(opened.address).page(f"/answer/{hash_of(tmp_path / 'tracked', 'q1')}?evaluation=sums&show=org/b")
+        page = Client(opened.address).page(
+            f"/answer/{hash_of(tmp_path / 'tracked', 'q1')}?evaluation=sums&show=org/b"
+        )
     assert re.search(r"source <code>[^<]*corpus\.jsonl, line 5</code>", page)
 
 
@@ -487,9 +557,15 @@ def test_metrics(tmp_path: Path) -> None:
 
 
 def test_many_answers_and_long_texts(tmp_path: Path) -> None:
-    """Many answers are a list; long texts are cut, with a link to the whole; the page stays small."""
+    """Many answers are a list; long texts are cut, with a link to the whole.
+
+    The page stays small.
+    """
     (base, *_) = plain_records()
-    records = [{**base, "model_id": f"org/m{number}", "output": {"raw": "long " * 4_000}} for number in range(40)]
+    records = [
+        {**base, "model_id": f"org/m{number}", "output": {"raw": "long " * 4_000}}
+        for number in range(40)
+    ]
     records = [{**one, "input": {"raw": "word " * 10_000, "reference": "42"}} for one in records]
     corpus = make_corpus(tmp_path, records)
     with serving(corpus) as opened:
@@ -521,10 +597,14 @@ def test_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
         page = client.page(path, 500)
         assert "<h1>The corpus cannot be read</h1>" in page
         assert "Traceback" not in page
-        assert "part-00000" in client.page("/questions?evaluation=sums", 500)  # it shows the beginnings of questions
+        assert "part-00000" in client.page(
+            "/questions?evaluation=sums", 500
+        )  # it shows the beginnings of questions
 
 
-def test_a_bug_is_a_page(client: Client, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_is_a_page(
+    client: Client, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """An unexpected error is a readable page, and nothing is printed."""
 
     def fail(*_: Any) -> None:
@@ -565,7 +645,10 @@ def test_empty_corpus(tmp_path: Path) -> None:
         ("\0\x1b", '<span class="hidden-char">\\x00\\x1b</span>'),
         ("<b>\u202e", '&lt;b&gt;<span class="hidden-char">\\u202e</span>'),
         ("\u2028", '<span class="hidden-char">\\u2028</span>'),
-        ("👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0", "👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0"),
+        (
+            "👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0",
+            "👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0",
+        ),
     ],
 )
 def test_text_with_line_breaks(text: str, expected: str) -> None:
@@ -578,7 +661,11 @@ def test_no_text_becomes_markup(text: str) -> None:
     shown = multiline(text)
     assert Elements(shown).found == [("span", {"class": "hidden-char"})] * shown.count("<span")
     ((_, attributes),) = Elements(tag("input", value=Exact(text))).found
-    assert attributes["value"] == text.replace("\r\n", "\n").replace("\r", "\n") or "\0" in text or "\r" in text
+    assert (
+        attributes["value"] == text.replace("\r\n", "\n").replace("\r", "\n")
+        or "\0" in text
+        or "\r" in text
+    )
 
 
 FEW_WORDS = st.lists(st.sampled_from("abc ."), max_size=30).map("".join)

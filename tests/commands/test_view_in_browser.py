@@ -35,13 +35,23 @@ PHONE = 390
 def many_answers() -> list[dict[str, Any]]:
     """A question that 30 models answer at length."""
     (base, *_) = plain_records()
-    changes = {"evaluation_name": "many", "evaluation_id": "many/1", "output": {"raw": "word " * 1_000}}
+    changes = {
+        "evaluation_name": "many",
+        "evaluation_id": "many/1",
+        "output": {"raw": "word " * 1_000},
+    }
     return [{**base, **changes, "model_id": f"org/m{number:02}"} for number in range(30)]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
-    records = [*plain_records(), agent_record(), *many_answers(), *hostile_records(), *metric_records()]
+    records = [
+        *plain_records(),
+        agent_record(),
+        *many_answers(),
+        *hostile_records(),
+        *metric_records(),
+    ]
     with serving(make_corpus(tmp_path_factory.mktemp("viewed"), records, "<i>corpus")) as opened:
         yield opened
 
@@ -85,7 +95,10 @@ def watched(browser: Browser, server: View) -> Watched:
 
 @pytest.fixture
 def open_page(watched: Watched, server: View) -> Iterator[Any]:
-    """Open the first page; check at the end that nothing was logged, and that every request was to the server."""
+    """Open the first page.
+
+    Check at the end that nothing was logged, and that every request was to the server.
+    """
     yield watched.open
     assert [text for text in watched.said if "404 (Not Found)" not in text] == []
     assert all(url.startswith(server.address) for url in watched.requests)
@@ -130,7 +143,11 @@ def test_from_the_first_page_to_an_answer(open_page: Any) -> None:
     assert "2 x 7 = ?" in page.locator(".asked").inner_text()
     assert page.locator(".choices li").all_inner_texts() == ["41", "42 ✓ reference"]
     assert page.locator(".glance a.dot").count() == 3
-    assert page.locator(".answer h3 a").all_inner_texts() == ["org/a", "org/c", "org/b"]  # the best first
+    assert page.locator(".answer h3 a").all_inner_texts() == [
+        "org/a",
+        "org/c",
+        "org/b",
+    ]  # the best first
     follow(page, ".answer h3 >> text=org/b")
     assert page.locator("h1").inner_text() == "org/b"
     assert "org/b says" in page.locator(".turn.assistant").inner_text()
@@ -187,7 +204,10 @@ def test_sort(open_page: Any) -> None:
 
 
 def test_differences(open_page: Any) -> None:
-    """Two chosen answers are shown side by side, then with their differences; the address keeps it."""
+    """Two chosen answers are shown side by side, then with their differences.
+
+    The address keeps it.
+    """
     page = open_page()
     open_question(page, "q2")
     page.check("[aria-label='Choose org/a']")
@@ -230,7 +250,10 @@ def test_keys_in_the_table(open_page: Any) -> None:
 
 
 def test_keys_between_questions(open_page: Any) -> None:
-    """Next, previous and next disagreement follow the order and the filters of the table; u leads up."""
+    """Next, previous and next disagreement follow the order and the filters of the table.
+
+    U leads up.
+    """
     page = open_page("questions?evaluation=sums&sort=hardest")
     order = ids(page)
     follow(page, ".row-link >> nth=0")
@@ -260,7 +283,10 @@ def test_keys_between_models(open_page: Any) -> None:
 
 
 def test_transcript(open_page: Any) -> None:
-    """Reasoning and long results are folded; search unfolds what it finds; e goes from error to error."""
+    """Reasoning and long results are folded; search unfolds what it finds.
+
+    E goes from error to error.
+    """
     page = open_page()
     open_question(page, "task-1", "agents")
     follow(page, "text=Transcript: 8 turns, 3 tool calls")
@@ -287,7 +313,10 @@ def test_transcript(open_page: Any) -> None:
 
 
 def test_many_answers(open_page: Any) -> None:
-    """A list with two lines for each answer, which unfolds; a long answer is cut, with a link to the whole."""
+    """A list with two lines for each answer, which unfolds.
+
+    A long answer is cut, with a link to the whole.
+    """
     page = open_page()
     open_question(page, "q0", "many")
     rows = page.locator(".answer-list .answer")
@@ -304,7 +333,10 @@ def test_many_answers(open_page: Any) -> None:
 
 
 def test_models_are_filtered_by_name(open_page: Any) -> None:
-    """On a question with its answers, folded ones too, and in the leaderboard; `l` opens the first answer."""
+    """On a question with its answers, folded ones too, and in the leaderboard.
+
+    `l` opens the first answer.
+    """
     page = open_page()
     page.fill("[data-filter]", "org/m0")
     assert page.locator(".board tbody tr:visible").count() == 10
@@ -334,7 +366,10 @@ def test_a_label(browser: Browser, tmp_path: Path) -> None:
         follow(page, "text=The verdict was right: it is wrong")
         assert "label: wrong" in page.inner_text(".said")
         context.close()
-    assert [json.loads(line)["is_correct"] for line in file.read_text().splitlines()] == [True, False]
+    assert [json.loads(line)["is_correct"] for line in file.read_text().splitlines()] == [
+        True,
+        False,
+    ]
 
 
 def test_metrics(open_page: Any) -> None:
@@ -353,7 +388,10 @@ def test_themes(open_page: Any, scheme: str) -> None:
     page = open_page(color_scheme=scheme)
     background = "getComputedStyle(document.body).backgroundColor"
     own = page.evaluate(background)
-    addresses = [page.url, *page.locator(".row-link").evaluate_all("all => all.slice(0, 2).map((one) => one.href)")]
+    addresses = [
+        page.url,
+        *page.locator(".row-link").evaluate_all("all => all.slice(0, 2).map((one) => one.href)"),
+    ]
     follow(page, ".row-link >> text=sums")
     follow(page, ".row-link:has(.id:text-is('q3'))")
     page.check("[aria-label='Choose org/a']")
@@ -365,7 +403,9 @@ def test_themes(open_page: Any, scheme: str) -> None:
     for address in addresses if LONG else addresses[:: 1 if scheme == "dark" else 2]:
         page.goto(address)
         assert page.evaluate(background) == own
-        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        page.evaluate(
+            "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
+        )
         contrast, element = page.evaluate(report.CONTRAST)
         assert contrast >= 4.5, element
     page.click("#theme")
@@ -386,7 +426,8 @@ def hostile_tables(server: View) -> list[str]:
 
 def hostile_addresses(server: View) -> list[str]:
     """For each of these evaluations a question, and an answer to it."""
-    client, addresses = Client(server.address), []
+    client = Client(server.address)
+    addresses = []
     for table in hostile_tables(server):
         question = unescape(re.findall(r'href="([^"]*/question/[^"]*)"', client.page(table))[0])
         answers = re.findall(r'href="([^"]*/answer/[^"]*)" class="model', client.page(question))
@@ -397,19 +438,33 @@ def hostile_addresses(server: View) -> list[str]:
 def test_hostile_records(open_page: Any, server: View) -> None:
     """No script from a record runs, nothing is loaded, and every text can be read, on a phone too.
 
-    `make test` opens a page of each evaluation, and each kind of page; `make test-long` all of them.
+    `make test` opens a page of each evaluation, and each kind of page; `make test-long` all of
+    them.
     """
     page = open_page(width=PHONE)
     addresses = [*hostile_tables(server), *hostile_addresses(server)]
     assert len(addresses) == 5 * 3
     if not LONG:
-        addresses = [addresses[0], addresses[1], addresses[5 + 2 * 2], addresses[5 + 2 * 3], addresses[5 + 2 * 4 + 1]]
+        addresses = [
+            addresses[0],
+            addresses[1],
+            addresses[5 + 2 * 2],
+            addresses[5 + 2 * 3],
+            addresses[5 + 2 * 4 + 1],
+        ]
     for address in addresses:
         page.goto(urljoin(server.address, address))
-        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        page.evaluate(
+            "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
+        )
         assert page.evaluate("window.hacked") is None
         assert page.locator("script").count() == 1
-        assert page.locator("img, iframe, style, [onmouseover], [onfocus], a[href^=javascript]").count() == 0
+        assert (
+            page.locator(
+                "img, iframe, style, [onmouseover], [onfocus], a[href^=javascript]"
+            ).count()
+            == 0
+        )
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE, address
 
 
@@ -425,7 +480,9 @@ def test_hostile_names_in_forms(open_page: Any, server: View) -> None:
         follow(page, "text=Apply")
         assert page.locator(".checks input").last.is_checked()
         assert "Models that count: 1 of 3" in page.inner_text(".filters")
-        assert page.locator(".questions tbody td").first.inner_text() == "0%"  # only the third model is wrong
+        assert (
+            page.locator(".questions tbody td").first.inner_text() == "0%"
+        )  # only the third model is wrong
         assert page.evaluate("window.hacked") is None
 
 

@@ -18,7 +18,14 @@ import fastrec
 from fastrec.commands.view.answer_page import LabelFile
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
-from tests.commands.viewing import STEERING, Client, make_corpus, metric_records, plain_records, serving
+from tests.commands.viewing import (
+    STEERING,
+    Client,
+    make_corpus,
+    metric_records,
+    plain_records,
+    serving,
+)
 
 RIGHT = b"is_correct=true"
 
@@ -46,7 +53,9 @@ def address(corpus: Path, sample_id: str, model: str, page: str = "label", **mor
     return f"/{page}/{json.loads(line)['sample_hash']}?{urlencode(names)}"
 
 
-def post(client: Client, path: str, form: bytes = RIGHT, **headers: str) -> tuple[int, dict[str, str], str]:
+def post(
+    client: Client, path: str, form: bytes = RIGHT, **headers: str
+) -> tuple[int, dict[str, str], str]:
     own = {"Origin": f"http://127.0.0.1:{client.port}", "Sec-Fetch-Site": "same-origin"}
     sent = {name: value for name, value in (own | headers).items() if value}
     return client.send(f"{client.prefix}{path}", "POST", form=form, **sent)
@@ -56,14 +65,20 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_bytes().splitlines()]
 
 
-def test_a_label_is_written_shown_and_applied(client: Client, corpus: Path, file: Path, tmp_path: Path) -> None:
+def test_a_label_is_written_shown_and_applied(
+    client: Client, corpus: Path, file: Path, tmp_path: Path
+) -> None:
     """The whole way: the form of a page, a line of the file, the page after it, and the corrected corpus."""
     path = address(corpus, "q2", "org/b")
     before = client.page(address(corpus, "q2", "org/b", "answer"))
-    (form,) = re.findall(r'<form method="post" action="([^"]+)"', before.replace('class="line judging" ', ""))
+    (form,) = re.findall(
+        r'<form method="post" action="([^"]+)"', before.replace('class="line judging" ', "")
+    )
     assert unescape(form) == f"{client.prefix}{path}"
     assert 'name="is_correct" value="true"' in before
-    status, headers, _ = post(client, path, urlencode({"is_correct": "true", "reason": f"same <b>{STEERING}"}).encode())
+    status, headers, _ = post(
+        client, path, urlencode({"is_correct": "true", "reason": f"same <b>{STEERING}"}).encode()
+    )
     assert status == 303
     (label,) = lines(file)
     assert label.pop("at").startswith("20")
@@ -74,7 +89,9 @@ def test_a_label_is_written_shown_and_applied(client: Client, corpus: Path, file
     after = client.page(headers["location"])
     assert "label: right, same &lt;b&gt;a\\u202eb" in after
     assert "The verdict was right: it is wrong" in after
-    assert "label: right" in client.page(address(corpus, "q2", "org/b", "question").partition("&show")[0])
+    assert "label: right" in client.page(
+        address(corpus, "q2", "org/b", "question").partition("&show")[0]
+    )
     labelled = fastrec.normalize(corpus, tmp_path / "out", labels=file, strict_labels=True).labels
     assert labelled is not None
     assert (labelled.labels, labelled.changed) == (1, 1)
@@ -84,7 +101,9 @@ def test_the_last_label_wins(client: Client, corpus: Path, file: Path) -> None:
     """It can be taken back, and lines that somebody else has added count, even without a line break at the end."""
     path = address(corpus, "q2", "org/b")
     post(client, path)
-    file.write_bytes(file.read_bytes() + json.dumps(lines(file)[0] | {"reason": "by hand"}).encode())
+    file.write_bytes(
+        file.read_bytes() + json.dumps(lines(file)[0] | {"reason": "by hand"}).encode()
+    )
     assert "label: right, by hand" in client.page(path.replace("/label/", "/answer/"))
     post(client, path, b"is_correct=false")
     assert [one["is_correct"] for one in lines(file)] == [True, True, False]
@@ -92,7 +111,10 @@ def test_the_last_label_wins(client: Client, corpus: Path, file: Path) -> None:
 
 
 def test_graded_and_repeated_answers(client: Client, corpus: Path, file: Path) -> None:
-    """A metric and a score are named; an answer that cannot be told from another one, or has an error, has no label."""
+    """A metric and a score are named.
+
+    An answer that cannot be told from another one, or has an error, has no label.
+    """
     graded = address(corpus, "g1", "org/a", metric="f1")
     assert 'name="score"' in client.page(graded.replace("/label/", "/answer/"))
     assert post(client, graded, b"is_correct=true&score=0.75&reason=")[0] == 303
@@ -108,7 +130,10 @@ def test_trials_are_told_apart(tmp_path: Path, file: Path) -> None:
     (base, *_) = plain_records()
     corpus = make_corpus(tmp_path, [{**base, "metadata": {"epoch": number}} for number in (1, 2)])
     with serving(corpus, labels=file) as opened:
-        assert post(Client(opened.address), address(corpus, "q0", "org/a\\2"), b"is_correct=false")[0] == 303
+        assert (
+            post(Client(opened.address), address(corpus, "q0", "org/a\\2"), b"is_correct=false")[0]
+            == 303
+        )
     assert [one["trial"] for one in lines(file)] == [{"epoch": "2"}]
     labelled = fastrec.normalize(corpus, tmp_path / "out", labels=file, strict_labels=True).labels
     assert labelled is not None
@@ -159,7 +184,9 @@ def test_only_own_pages_may_post(
         (b"is_correct=true&reason=" + b"x" * 20_000, 413),
     ],
 )
-def test_what_is_no_label(client: Client, corpus: Path, file: Path, form: bytes, status: int) -> None:
+def test_what_is_no_label(
+    client: Client, corpus: Path, file: Path, form: bytes, status: int
+) -> None:
     assert post(client, address(corpus, "q2", "org/b"), form)[0] == status
     assert lines(file) == []
 
@@ -176,11 +203,15 @@ def test_what_is_no_label(client: Client, corpus: Path, file: Path, form: bytes,
         ("/../x/label/00", "POST", 405),
     ],
 )
-def test_other_methods_and_addresses(client: Client, file: Path, path: str, method: str, status: int) -> None:
+def test_other_methods_and_addresses(
+    client: Client, file: Path, path: str, method: str, status: int
+) -> None:
     own = f"http://127.0.0.1:{client.port}"
     found, named, _ = client.send(f"{client.prefix}{path}", method, form=RIGHT, Origin=own)
     assert found == status
-    assert named.get("allow") == ({"/label/": "POST"}.get(path[:7], "GET, HEAD") if status == 405 else None)
+    assert named.get("allow") == (
+        {"/label/": "POST"}.get(path[:7], "GET, HEAD") if status == 405 else None
+    )
     assert client.send(f"/{'x' * 32}/label/00", "POST", form=RIGHT, Origin=own)[0] == 403
     assert lines(file) == []
 
@@ -214,7 +245,9 @@ def test_files_that_cannot_be_used(corpus: Path, file: Path, tmp_path: Path) -> 
         assert (status, "labels.jsonl cannot be read" in page) == (400, True)
 
 
-def test_a_full_disk(client: Client, corpus: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(
+    client: Client, corpus: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(file))
 

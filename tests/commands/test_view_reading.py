@@ -22,7 +22,14 @@ from fastrec.answers.table import Query
 from fastrec.commands.view.layout import answer_text, render
 from fastrec.commands.view.question_page import are_unique
 from tests.commands.test_view import Elements, hash_of, links_in
-from tests.commands.viewing import HOSTILE, Client, agent_record, make_corpus, plain_records, serving
+from tests.commands.viewing import (
+    HOSTILE,
+    Client,
+    agent_record,
+    make_corpus,
+    plain_records,
+    serving,
+)
 from tests.samples import question, sample
 from tests.sizes import examples
 from tests.timing import grows_linearly
@@ -32,7 +39,10 @@ MARKDOWN = "# Answer\n\nIt is **42**:\n\n1. six\n2. seven\n\n```py\nprint(6 * 7)
 
 
 def graded_records() -> list[dict[str, Any]]:
-    """One question that many models answer with different scores; three have errors, and one has no record."""
+    """One question that many models answer with different scores.
+
+    Three have errors, and one has no record.
+    """
     scores = [0.25, 1.0, 0.5, 0.123456, 0.75, *[0.0] * 15]
     return [
         sample(
@@ -69,7 +79,11 @@ def described_records() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     agent = agent_record() | {"metadata": {}}
-    agent["interactions"][2] |= {"token_usage": {"output_tokens": 77}, "latency_ms": 1250, "time": "{not json"}
+    agent["interactions"][2] |= {
+        "token_usage": {"output_tokens": 77},
+        "latency_ms": 1250,
+        "time": "{not json",
+    }
     agent["interactions"][-1]["content"] = MARKDOWN
     other = {**plain_records()[0], "evaluation_name": "[s]ums", "metadata": {}}
     records = [*described_records(), agent, *graded_records(), other]
@@ -86,7 +100,10 @@ def client(corpus: Path) -> Iterator[Client]:
 
 
 def test_models_are_sorted_by_score(client: Client, corpus: Path) -> None:
-    """The best first; answers with errors are folded at the end; scores have the same digits; names are cut inside."""
+    """The best first; answers with errors are folded at the end; scores have the same digits.
+
+    Names are cut inside.
+    """
     page = client.page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
     judged, folded = page.split('<details class="folded unjudged"><summary>3 answers with an error')
     scores = re.findall(r'<span class="figure">(\d[.\d]*)</span>', judged)
@@ -95,19 +112,30 @@ def test_models_are_sorted_by_score(client: Client, corpus: Path) -> None:
     assert folded.count("Error: out of memory") == 3
     assert "answer 17" in folded
     titles = re.findall(r'class="dot (\w+)" title="[^"]*(\d\d): ', page)
-    assert titles[:5] == [("right", "01"), ("right", "04"), ("right", "02"), ("wrong", "00"), ("wrong", "03")]
+    assert titles[:5] == [
+        ("right", "01"),
+        ("right", "04"),
+        ("right", "02"),
+        ("wrong", "00"),
+        ("wrong", "03"),
+    ]
     assert titles[-3:] == [("error", "17"), ("error", "18"), ("error", "19")]
     assert "3 models without an answer" in page
     cut = re.findall(r'<span class="model" title="([^"]*)">([^<]*)<', page)
     assert all(len(shown) == 81 and shown.endswith(name[-40:]) for name, shown in cut)
 
 
-def test_the_first_answer_and_its_neighbours_follow_the_same_order(client: Client, corpus: Path) -> None:
+def test_the_first_answer_and_its_neighbours_follow_the_same_order(
+    client: Client, corpus: Path
+) -> None:
     """`l` opens the best model's answer, and then goes on to the next best one."""
     address = f"/question/{hash_of(corpus, 'g')}?evaluation=graded"
     for number in ("01", "04", "02", "00"):
         (address,) = (
-            unescape(one) for one in re.findall(r'href="([^"]*)" class="button" data-key="l"', client.page(address))
+            unescape(one)
+            for one in re.findall(
+                r'href="([^"]*)" class="button" data-key="l"', client.page(address)
+            )
         )
         assert f"answer {int(number)}<" in client.page(address)
 
@@ -115,7 +143,8 @@ def test_the_first_answer_and_its_neighbours_follow_the_same_order(client: Clien
 def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_path: Path) -> None:
     """Previous and next lead through all answers of a model, in the order of the table."""
     some = [record for number, record in enumerate(plain_records()) if number % 5 not in (1, 2)]
-    corpus, query = make_corpus(tmp_path, some), Query(evaluation_name="sums")
+    corpus = make_corpus(tmp_path, some)
+    query = Query(evaluation_name="sums")
     answered: dict[str, list[str]] = {}
     index = open_index(corpus)
     names = [row.name for row in index.page(query).rows]
@@ -132,7 +161,9 @@ def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_p
                 for name in order:
                     assert f"/answer/{name}?" in address
                     page = client.page(address)
-                    found = re.search(rf'href="([^"]*)" class="button" data-key="\w \w" rel="{step}"', page)
+                    found = re.search(
+                        rf'href="([^"]*)" class="button" data-key="\w \w" rel="{step}"', page
+                    )
                     address = unescape(found[1]) if found else ""
                 assert address == ""
 
@@ -153,9 +184,13 @@ def test_the_order_of_outcomes(corpus: Path) -> None:
 
 
 def test_the_table_starts_with_the_hardest(client: Client) -> None:
-    ids = re.findall(r'<span class="id"[^>]*>(.*?)</span>', client.page("/questions?evaluation=sums"))
+    ids = re.findall(
+        r'<span class="id"[^>]*>(.*?)</span>', client.page("/questions?evaluation=sums")
+    )
     assert (ids[0], ids[-1]) == ("q1", "q0")
-    link = next(one for one in links_in(client.page("/questions?evaluation=sums")) if "sort=order" in one)
+    link = next(
+        one for one in links_in(client.page("/questions?evaluation=sums")) if "sort=order" in one
+    )
     assert 'aria-sort="ascending"><a' in client.page(link)
 
 
@@ -169,7 +204,9 @@ def test_markdown_is_rendered_unless_it_is_wanted_as_it_is(client: Client, corpu
     assert "print(6 * 7)\n</code></pre>" in page
     plain = next(one for one in links_in(page) if "plain=1" in one)
     assert "# Answer\n\nIt is **42**:" in client.page(plain)
-    back = next(one for one in links_in(client.page(plain)) if "plain" not in one and "/answer/" in one)
+    back = next(
+        one for one in links_in(client.page(plain)) if "plain" not in one and "/answer/" in one
+    )
     assert client.page(back) == page
 
 
@@ -207,7 +244,9 @@ def test_hostile_markdown(text: str) -> None:
     assert page.count("<p>") == page.count("</p>")
     if render(text):
         shown = unescape(re.sub('<span class="hidden-char">.*?</span>|<[^>]*>', " ", page))
-        missing = Counter(re.findall("[^\\W\\d_]+", text)) - Counter(re.findall("[^\\W\\d_]+", shown))
+        missing = Counter(re.findall("[^\\W\\d_]+", text)) - Counter(
+            re.findall("[^\\W\\d_]+", shown)
+        )
         assert not missing or 'title="' in page or "hidden-char" in page
 
 
@@ -273,7 +312,9 @@ def test_frequent_metadata_has_columns_and_filters(client: Client) -> None:
         ({"evaluation": "sums", "text": "no such text"}, {"evaluation": "sums", "sample_id": "none"}),
     ],
 )  # fmt: skip
-def test_a_download_is_what_cat_prints(client: Client, corpus: Path, state: Any, filters: Any) -> None:
+def test_a_download_is_what_cat_prints(
+    client: Client, corpus: Path, state: Any, filters: Any
+) -> None:
     status, headers, body = client.send(f"{client.prefix}/download?{urlencode(state, doseq=True)}")
     assert (status, headers["content-type"]) == (200, "application/x-ndjson")
     assert headers["content-disposition"] == 'attachment; filename="records.jsonl"'
@@ -304,10 +345,19 @@ def test_a_download_of_a_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
     with serving(copy) as opened:
         for part in copy.glob("part-*.jsonl*"):
             part.write_bytes(b"\0" * part.stat().st_size)
-        assert "The corpus cannot be read" in Client(opened.address).page("/download?evaluation=sums", 500)
+        assert "The corpus cannot be read" in Client(opened.address).page(
+            "/download?evaluation=sums", 500
+        )
 
 
 def test_trials_that_no_other_answer_has_are_found_in_linear_time() -> None:
     """A model may have 100,000 answers to a question."""
-    assert are_unique([{"epoch": "1"}, {}, {"epoch": "2", "run": "a"}, {"epoch": "1"}]) == [False, True, True, False]
-    assert grows_linearly(lambda size: are_unique([{"epoch": str(number)} for number in range(size)]), 1_000)
+    assert are_unique([{"epoch": "1"}, {}, {"epoch": "2", "run": "a"}, {"epoch": "1"}]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert grows_linearly(
+        lambda size: are_unique([{"epoch": str(number)} for number in range(size)]), 1_000
+    )

@@ -32,13 +32,17 @@ from tests.timing import grows_linearly
 
 def lines(version: str) -> list[bytes]:
     """Records of all interaction types; some fields are rare, unknown, lists or null."""
-    made, is_new = [], version == "0.3.0"
+    made = []
+    is_new = version == "0.3.0"
     for number in range(120):
         record = sample_of(version, ("single_turn", "multi_turn", "agentic")[number % 3])
         record |= {"model_id": f"m{number % 4}", "evaluation_name": "law" if number % 5 else "zoo"}
         record |= {"sample_id": f"s{number // 4}"}
         record["input"] |= {"raw": question(number // 4)["raw"]}
-        record["metadata"] = {"subject": ("law", "Law", "art")[number % 3], "level": str(number % 12)}
+        record["metadata"] = {
+            "subject": ("law", "Law", "art")[number % 3],
+            "level": str(number % 12),
+        }
         if number % 2 == 0 and not is_new:
             record["zz"] = {"tags": ["a", None, {"deep": number}], "flag": number % 4 == 0}
             record["metadata"]["level"] = number % 12
@@ -81,7 +85,9 @@ CASES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "response.characters<20": lambda r: sum(map(len, said(r))) < 20,
     "response.words > 5": lambda r: sum(len(text.split()) for text in said(r)) > 5,
     "turns>1": lambda r: len(r.get("messages") or r.get("interactions") or [0]) > 1,
-    "tool_calls>0": lambda r: any(turn.get("tool_calls") for turn in r.get("messages") or r.get("interactions") or []),
+    "tool_calls>0": lambda r: any(
+        turn.get("tool_calls") for turn in r.get("messages") or r.get("interactions") or []
+    ),
     "error?": lambda r: bool(r.get("error")),
     "!error?": lambda r: not r.get("error"),
     "error~TIMEOUT": lambda r: "timeout" in (r.get("error") or ""),
@@ -98,7 +104,9 @@ CASES: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 def naive(corpus: Corpus, *conditions: str) -> list[bytes]:
-    return [line for line in corpus.lines if all(CASES[one](json.loads(line)) for one in conditions)]
+    return [
+        line for line in corpus.lines if all(CASES[one](json.loads(line)) for one in conditions)
+    ]
 
 
 @pytest.mark.parametrize("condition", CASES)
@@ -125,9 +133,13 @@ def test_normalize_keeps_what_python_finds(condition: str, corpus: Corpus, tmp_p
 
 
 def test_an_unknown_key_is_seen_in_every_line(tmp_path: Path) -> None:
-    """The decoder learns unknown keys from the slow path; lines before and after that are filtered alike."""
+    """The decoder learns unknown keys from the slow path.
+
+    Lines before and after that are filtered alike.
+    """
     records = [
-        sample("single_turn", sample_id=number) | ({"rare": number % 2} if number % 3 else {}) for number in range(60)
+        sample("single_turn", sample_id=number) | ({"rare": number % 2} if number % 3 else {})
+        for number in range(60)
     ]
     write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
     summary = fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out", where="rare=1")
@@ -138,8 +150,14 @@ def test_stats_count_the_matching_records_of_each_model(corpus: Corpus) -> None:
     condition = "output.raw~i'm sorry"
     expected = Counter(json.loads(line)["model_id"] for line in naive(corpus, condition))
     evaluations = fastrec.stats(corpus.path, where=condition).evaluations
-    found = [(model.model_id, model.records) for evaluation in evaluations for model in evaluation.by_model]
-    assert {name: sum(count for other, count in found if other == name) for name, _ in found} == expected
+    found = [
+        (model.model_id, model.records)
+        for evaluation in evaluations
+        for model in evaluation.by_model
+    ]
+    assert {
+        name: sum(count for other, count in found if other == name) for name, _ in found
+    } == expected
 
 
 def test_questions_show_and_compare_work_on_matching_records(corpus: Corpus) -> None:
@@ -150,7 +168,9 @@ def test_questions_show_and_compare_work_on_matching_records(corpus: Corpus) -> 
     wanted = min(hashes)
     shown = fastrec.show(corpus.path, wanted, where=condition)
     answers = sum(len(one.answers) for one in shown.questions)
-    assert answers == sum(json.loads(line)["sample_hash"] == wanted for line in naive(corpus, condition))
+    assert answers == sum(
+        json.loads(line)["sample_hash"] == wanted for line in naive(corpus, condition)
+    )
 
 
 @pytest.mark.pairwise
@@ -162,13 +182,18 @@ def test_an_unknown_field_is_an_error_with_the_nearest_names(
     output = ["-o", str(tmp_path / "out")] if command in ("export", "report") else []
     done = run_command(command, str(corpus.path), "--where", condition, *output)
     assert done.returncode == 2
-    assert b"no record has the field metadata.subjct; the nearest are metadata.subject" in done.stderr
+    assert (
+        b"no record has the field metadata.subjct; the nearest are metadata.subject" in done.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 
 def test_nothing_matches_a_known_field(corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path, where="metadata.subject=none")) == []
-    with pytest.raises(NoMatchError, match=r"no record matches --where metadata.subject=none; evaluations: law, zoo"):
+    with pytest.raises(
+        NoMatchError,
+        match=r"no record matches --where metadata.subject=none; evaluations: law, zoo",
+    ):
         fastrec.stats(corpus.path, where="metadata.subject=none")
 
 
@@ -191,20 +216,29 @@ def test_any_path_can_be_written(path: list[str]) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(
-    JSON, st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "~", "=~"]), st.text(max_size=3) | st.integers().map(str)
+    JSON,
+    st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "~", "=~"]),
+    st.text(max_size=3) | st.integers().map(str),
 )
 def test_any_value_can_be_compared(value: Any, operator: str, wanted: str) -> None:
     """No value makes a comparison fail, and a condition and its negation never agree."""
     record = {"a": value}
     try:
-        condition, negated = parse_condition(f"a{operator}{wanted}"), parse_condition(f"!a{operator}{wanted}")
+        condition = parse_condition(f"a{operator}{wanted}")
+        negated = parse_condition(f"!a{operator}{wanted}")
     except UsageError:
         return
     assert condition.matches(record) is not negated.matches(record)
@@ -228,7 +262,9 @@ def test_a_group_has_the_numbers_of_its_records(corpus: Corpus) -> None:
     assert [one for one in found if one.group is None] == totals
     names = [(one.evaluation_name, one.metric, one.group is None) for one in found]
     assert all(
-        names[number][2] for number in range(len(names)) if number == 0 or names[number][:2] != names[number - 1][:2]
+        names[number][2]
+        for number in range(len(names))
+        if number == 0 or names[number][:2] != names[number - 1][:2]
     )
     for value in ("law", "Law", "art"):
         expected = fastrec.stats(corpus.path, where=f"metadata.subject={value}").evaluations
@@ -239,16 +275,19 @@ def test_a_group_has_the_numbers_of_its_records(corpus: Corpus) -> None:
 
 
 def test_records_without_the_field_are_a_group(corpus: Corpus) -> None:
-    found = fastrec.stats(corpus.path, group_by=["error", "metadata.subject"], model=["m0", "m1"]).evaluations
+    found = fastrec.stats(
+        corpus.path, group_by=["error", "metadata.subject"], model=["m0", "m1"]
+    ).evaluations
     groups = [one for one in found if one.group is not None]
     expected = Counter(
         (record["evaluation_name"], record.get("error") or None, record["metadata"]["subject"])
         for record in map(json.loads, corpus.lines)
         if record["model_id"] in ("m0", "m1")
     )
-    assert {(one.evaluation_name, one.group["error"] or None, one.group["metadata.subject"]) for one in groups} == set(
-        expected
-    )
+    assert {
+        (one.evaluation_name, one.group["error"] or None, one.group["metadata.subject"])
+        for one in groups
+    } == set(expected)
     assert sum(one.records for one in groups) == expected.total()
 
 
@@ -269,7 +308,10 @@ def test_wrong_groups_are_refused(text: str, corpus: Corpus) -> None:
 
 
 def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
-    records = [sample("single_turn", sample_id=number, metadata={"n": f"v{number}: x"}) for number in range(60)]
+    records = [
+        sample("single_turn", sample_id=number, metadata={"n": f"v{number}: x"})
+        for number in range(60)
+    ]
     write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out")
     done = run_command("stats", str(tmp_path / "out"), "--group-by", "metadata.n")
@@ -277,9 +319,17 @@ def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
     assert done.stdout.count(b"[metadata.n: v") == 50
 
 
-def test_only_groups_that_are_shown_are_ranked_and_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_groups_that_are_shown_are_ranked_and_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records = [
-        sample("single_turn", sample_id=number, model_id=model, input=question(number), metadata={"n": f"v{number}"})
+        sample(
+            "single_turn",
+            sample_id=number,
+            model_id=model,
+            input=question(number),
+            metadata={"n": f"v{number}"},
+        )
         for number in range(60)
         for model in "ab"
     ]
@@ -299,16 +349,23 @@ def test_too_many_groups_are_refused(command: Callable[..., Any], corpus: Corpus
     with use_limits(Limits(group_results=20)), pytest.raises(UsageError) as caught:
         command(corpus.path, group_by=["sample_id", "metadata.subject"])
     assert str(caught.value) == (
-        "sample_id, metadata.subject has too many values to group by: there are more than 20 results, each of a group, "
-        "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer records"
+        "sample_id, metadata.subject has too many values to group by: there are more than 20 "
+        "results, each of a group, "
+        "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer "
+        "records"
     )
     with use_limits(Limits(group_results=1)):
         assert command(corpus.path)  # without groups, it is no limit
 
 
 def test_a_group_of_compare_is_the_comparison_of_its_records(corpus: Corpus) -> None:
-    """Each group is what `compare` says about its records; totals come first, and all p-values are adjusted."""
-    found = fastrec.compare(corpus.path, "m0", "m3", group_by="metadata.subject", examples=1).evaluations
+    """Each group is what `compare` says about its records.
+
+    Totals come first, and all p-values are adjusted.
+    """
+    found = fastrec.compare(
+        corpus.path, "m0", "m3", group_by="metadata.subject", examples=1
+    ).evaluations
     totals = fastrec.compare(corpus.path, "m0", "m3", examples=1).evaluations
     assert [replace(one, p_adjusted=None) for one in found if one.group is None] == [
         replace(one, p_adjusted=None) for one in totals
@@ -325,14 +382,28 @@ def test_a_group_of_compare_is_the_comparison_of_its_records(corpus: Corpus) -> 
     tested = [one for one in found if one.p is not None]
     assert [one.p_adjusted for one in tested] == benjamini_hochberg([one.p for one in tested])
     rows = fastrec.open(corpus.path).compare("m0", "m3", group_by="metadata.subject").rows()
-    assert [row["metadata.subject"] for row in rows] == [(one.group or {}).get("metadata.subject") for one in found]
-    done = run_command("compare", str(corpus.path), "m0", "m3", "--group-by", "metadata.subject", "--evaluation", "zoo")
+    assert [row["metadata.subject"] for row in rows] == [
+        (one.group or {}).get("metadata.subject") for one in found
+    ]
+    done = run_command(
+        "compare",
+        str(corpus.path),
+        "m0",
+        "m3",
+        "--group-by",
+        "metadata.subject",
+        "--evaluation",
+        "zoo",
+    )
     assert b"[metadata.subject: art]" in done.stdout
     assert b"\n  law" not in done.stdout
 
 
 def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
-    """Each group is what `trend` says about corpora of its records alone. Bins are the same in all corpora."""
+    """Each group is what `trend` says about corpora of its records alone.
+
+    Bins are the same in all corpora.
+    """
     made = []
     for night in range(3):
         records = [
@@ -341,7 +412,9 @@ def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
                 sample_id=f"s{number // 2}",
                 input=question(number // 2),
                 evaluation={"score": float(number % 5 > night), "is_correct": number % 5 > night},
-                metadata={"level": number // 2 + night, "kind": "ab"[number // 2 % 2]} if number % 16 else {},
+                metadata={"level": number // 2 + night, "kind": "ab"[number // 2 % 2]}
+                if number % 16
+                else {},
             )
             for number in range(64)
         ]
@@ -352,33 +425,53 @@ def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
             fastrec.normalize(tmp_path / f"in{night}.jsonl", path, where=where)
         made.append(records)
     found = fastrec.trend(tmp_path / "nights", group_by="metadata.kind")
-    assert [one.group and one.group["metadata.kind"] for one in found.evaluations] == [None, "b", "a", None]
+    assert [one.group and one.group["metadata.kind"] for one in found.evaluations] == [
+        None,
+        "b",
+        "a",
+        None,
+    ]
     for kind, one in zip(("", "b", "a"), found.evaluations, strict=False):
         (expected,) = fastrec.trend(tmp_path / f"nights{kind}").evaluations
         for model, same in zip(one.models, expected.models, strict=True):
             assert model.points == same.points
-            assert [replace(change, p_adjusted=None, significant=False) for change in model.changes] == [
-                replace(change, p_adjusted=None, significant=False) for change in same.changes
-            ]
-    changes = [change for one in found.evaluations for model in one.models for change in model.changes]
+            assert [
+                replace(change, p_adjusted=None, significant=False) for change in model.changes
+            ] == [replace(change, p_adjusted=None, significant=False) for change in same.changes]
+    changes = [
+        change for one in found.evaluations for model in one.models for change in model.changes
+    ]
     assert found.comparisons == len(changes)
     adjusted = benjamini_hochberg([change.p for change in changes])
     assert sorted(change.p_adjusted for change in changes) == sorted(adjusted)
-    levels = sorted(one["metadata"]["level"] for records in made for one in records if one["metadata"])
+    levels = sorted(
+        one["metadata"]["level"] for records in made for one in records if one["metadata"]
+    )
     border = levels[len(levels) // 2 - 1]
-    low, high, without = fastrec.trend(tmp_path / "nights", group_by="metadata.level:2", model="m0").evaluations[1:]
-    assert [one.group["metadata.level"] for one in (low, high)] == [f"up to {border}", f"above {border}"]
+    low, high, without = fastrec.trend(
+        tmp_path / "nights", group_by="metadata.level:2", model="m0"
+    ).evaluations[1:]
+    assert [one.group["metadata.level"] for one in (low, high)] == [
+        f"up to {border}",
+        f"above {border}",
+    ]
     for night, records in enumerate(made):
         some = [one for one in records if one["model_id"] == "m0" and one["metadata"]]
-        assert low.models[0].points[night].records == sum(one["metadata"]["level"] <= border for one in some)
+        assert low.models[0].points[night].records == sum(
+            one["metadata"]["level"] <= border for one in some
+        )
     assert without.group == {"metadata.level": None}
-    done = run_command("trend", str(tmp_path / "nights"), "--group-by", "metadata.kind", "--format", "csv")
+    done = run_command(
+        "trend", str(tmp_path / "nights"), "--group-by", "metadata.kind", "--format", "csv"
+    )
     rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
     assert {row["metadata.kind"] for row in rows} == {"", "a", "b"}
 
 
 def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> None:
-    fastrec.open(corpus.path).report(tmp_path / "page.html", group_by="metadata.subject", questions=0)
+    fastrec.open(corpus.path).report(
+        tmp_path / "page.html", group_by="metadata.subject", questions=0
+    )
     page = html.unescape((tmp_path / "page.html").read_text())
     for one in fastrec.stats(corpus.path, group_by="metadata.subject").evaluations:
         assert one.title in page
@@ -386,9 +479,16 @@ def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> Non
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("command", ["compare", "report", "trend"])
-def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp_path: Path) -> None:
-    models = {"compare": ["m0", "m1"], "report": ["-o", str(tmp_path / "page.html")], "trend": []}[command]
-    for field, message in (("metadata.nothing", b"no record has the field metadata.nothing"), ("a..b", b"not a field")):
+def test_groups_that_no_record_has_are_refused(
+    command: str, corpus: Corpus, tmp_path: Path
+) -> None:
+    models = {"compare": ["m0", "m1"], "report": ["-o", str(tmp_path / "page.html")], "trend": []}[
+        command
+    ]
+    for field, message in (
+        ("metadata.nothing", b"no record has the field metadata.nothing"),
+        ("a..b", b"not a field"),
+    ):
         done = run_command(command, str(corpus.path), *models, "--group-by", field)
         assert done.returncode == 2
         assert message in done.stderr
@@ -399,12 +499,17 @@ def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp
 
 
 def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
-    """Exact copies have the same hash; copies with other white space only the same input. Others do not count."""
+    """Exact copies have the same hash; copies with other white space only the same input.
+
+    Others do not count.
+    """
     lines = []
     for number in range(60):
         text = f"What is {number} plus {number}?"
         for model in ("a", "b"):
-            record = sample("single_turn", sample_id=f"s{number}", model_id=model, evaluation_name="old")
+            record = sample(
+                "single_turn", sample_id=f"s{number}", model_id=model, evaluation_name="old"
+            )
             record["input"] |= {"raw": text, "reference": str(2 * number)}
             record.pop("sample_hash", None)
             lines.append(json.dumps(record))
@@ -422,11 +527,17 @@ def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
     (pair,) = fastrec.stats(tmp_path / "out", overlap=True).overlap or []
     assert (pair.first, pair.second, pair.hashes, pair.inputs) == ("new", "old", 12, 20)
     for example in pair.examples:
-        assert str(example.sample_id).removeprefix("n") == str(example.other_sample_id).removeprefix("s")
+        assert str(example.sample_id).removeprefix("n") == str(
+            example.other_sample_id
+        ).removeprefix("s")
     done = run_command("stats", str(tmp_path / "out"), "--overlap")
     assert b"overlap: 1 pair of evaluations" in done.stdout
     assert b"new         old                      12          20" in done.stdout
-    rows = run_command("stats", str(tmp_path / "out"), "--overlap", "--format", "csv").stdout.decode().splitlines()
+    rows = (
+        run_command("stats", str(tmp_path / "out"), "--overlap", "--format", "csv")
+        .stdout.decode()
+        .splitlines()
+    )
     assert rows == ["evaluation_name,other_evaluation_name,hashes,inputs", "new,old,12,20"]
 
 
@@ -445,8 +556,12 @@ def test_each_question_of_the_docs_is_one_command(tmp_path: Path) -> None:
     expected = {
         "output.raw~euros": lambda one: any("euros" in text.casefold() for text in said(one)),
         "response.characters<20": lambda one: sum(map(len, said(one))) < 20,
-        "token_usage.total_tokens>500": lambda one: (one.get("token_usage") or {}).get("total_tokens", 0) > 500,
-        "performance.latency_ms>10000": lambda one: (one.get("performance") or {}).get("latency_ms", 0) > 10_000,
+        "token_usage.total_tokens>500": lambda one: (
+            (one.get("token_usage") or {}).get("total_tokens", 0) > 500
+        ),
+        "performance.latency_ms>10000": lambda one: (
+            (one.get("performance") or {}).get("latency_ms", 0) > 10_000
+        ),
     }
     for condition, holds in expected.items():
         assert f"`fastrec stats corpus --where '{condition}'`" in table

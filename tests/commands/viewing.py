@@ -26,7 +26,10 @@ VERDICTS = ((1, 1, 1), (0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 0, 0))
 
 
 def plain_records() -> list[dict[str, Any]]:
-    """Five questions that three models answer; in the fourth, c has an error; b answers the last one twice."""
+    """Five questions that three models answer; in the fourth, c has an error.
+
+    B answers the last one twice.
+    """
     records = []
     for number, verdicts in enumerate(VERDICTS):
         for model, right in zip(MODELS, verdicts, strict=True):
@@ -38,10 +41,17 @@ def plain_records() -> list[dict[str, Any]]:
                 input=question(number),
                 evaluation={"score": float(right), "is_correct": bool(right)},
                 error="out of memory" if (number, model) == (3, "org/c") else None,
-                output={"raw": f"{model} says that the answer to question {number} is {7 * number + 1 - right}"},
+                output={
+                    "raw": f"{model} says that the answer to question {number} is "
+                    f"{7 * number + 1 - right}"
+                },
             )
             records.append(record)
-    again = {**records[-2], "output": {"raw": "It is 28 after all"}, "evaluation": {"score": 1.0, "is_correct": True}}
+    again = {
+        **records[-2],
+        "output": {"raw": "It is 28 after all"},
+        "evaluation": {"score": 1.0, "is_correct": True},
+    }
     return [*records, again]
 
 
@@ -59,7 +69,12 @@ def agent_record() -> dict[str, Any]:
         {"turn_idx": 6, "role": "tool", "content": "Error: timeout", "tool_call_id": "c3"},
         {"turn_idx": 7, "role": "assistant", "content": "It is 42, says the needle"},
     ]  # fmt: skip
-    names = {"evaluation_name": "agents", "evaluation_id": "agents/1", "model_id": "org/a", "sample_id": "task-1"}
+    names = {
+        "evaluation_name": "agents",
+        "evaluation_id": "agents/1",
+        "model_id": "org/a",
+        "sample_id": "task-1",
+    }
     return sample("agentic", **names, interactions=turns, error=None)
 
 
@@ -69,14 +84,25 @@ def hostile_records() -> list[dict[str, Any]]:
     for text in (*HOSTILE, "m" * 3_000):
         names = dict.fromkeys(("model_id", "evaluation_name", "evaluation_id", "sample_id"), text)
         asked = {"raw": text * 3, "formatted": text, "reference": text, "choices": [text, "b"]}
-        single = sample(**names, input=asked, output={"raw": text, "reasoning_trace": text}, error=text)
-        other = {**single, "model_id": f"{text}2", "output": {"raw": text + "x"}, "metadata": {text: text}}
+        single = sample(
+            **names, input=asked, output={"raw": text, "reasoning_trace": text}, error=text
+        )
+        other = {
+            **single,
+            "model_id": f"{text}2",
+            "output": {"raw": text + "x"},
+            "metadata": {text: text},
+        }
         turns = [
             {"turn_idx": 0, "role": "assistant", "content": text, "reasoning_trace": text,
              "tool_calls": [{"id": text, "name": text, "arguments": {text: text}}]},
             {"turn_idx": 1, "role": "tool", "content": text, "tool_call_id": text},
         ]  # fmt: skip
-        agent = {**sample("agentic", **names, input=asked, error=None), "model_id": f"{text}3", "interactions": turns}
+        agent = {
+            **sample("agentic", **names, input=asked, error=None),
+            "model_id": f"{text}3",
+            "interactions": turns,
+        }
         records += [single, other, agent]
     return records
 

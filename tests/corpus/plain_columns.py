@@ -36,7 +36,9 @@ def read_columns(path: Path) -> dict[str, Any]:
     columns: dict[str, Any] = {"header": header}
     for name, kind, size in header["frames"]:
         content = zstandard.decompress(data[end : end + size])
-        columns[name] = json.loads(content) if kind == "json" else np.frombuffer(content, f"<{kind}")
+        columns[name] = (
+            json.loads(content) if kind == "json" else np.frombuffer(content, f"<{kind}")
+        )
         end += size
     assert end == len(data)
     return columns
@@ -50,7 +52,9 @@ def check_columns(path: Path, lines: Sequence[bytes], text_hash: str, *, has_met
     assert columns["header"]["text_xxh3_128"] == text_hash
     for name, field in CODED.items():
         values = [long_integer(value) for value in columns[f"values.{name}"]]
-        expected = [record.get(field) if has_metrics or name != "metric" else None for record in records]
+        expected = [
+            record.get(field) if has_metrics or name != "metric" else None for record in records
+        ]
         assert [values[code] for code in columns[name]] == expected, name
         assert len(values) == len({(type(value), value) for value in values}), name
     for name, expected in plain_numbers(records, lines).items():
@@ -88,15 +92,22 @@ def long_integer(value: Any) -> Any:
     return int(value["integer"], 16) if isinstance(value, dict) else value
 
 
-def plain_numbers(records: Sequence[dict[str, Any]], lines: Sequence[bytes]) -> dict[str, list[Any]]:
+def plain_numbers(
+    records: Sequence[dict[str, Any]], lines: Sequence[bytes]
+) -> dict[str, list[Any]]:
     """The values of each column of numbers; None for a latency that is not known."""
     usages = [record.get("token_usage") for record in records]
     numbers: dict[str, list[Any]] = {
         "correct": [record["evaluation"]["is_correct"] for record in records],
         "error": [bool(record.get("error")) for record in records],
         "score": [record["evaluation"]["score"] for record in records],
-        "turns": [1 if turns_of(record) is None else len(turns_of(record) or ()) for record in records],
-        "tool_calls": [sum(len(turn.get("tool_calls") or ()) for turn in turns_of(record) or ()) for record in records],
+        "turns": [
+            1 if turns_of(record) is None else len(turns_of(record) or ()) for record in records
+        ],
+        "tool_calls": [
+            sum(len(turn.get("tool_calls") or ()) for turn in turns_of(record) or ())
+            for record in records
+        ],
         "has_tokens": [usage is not None for usage in usages],
         "latency_ms": [(record.get("performance") or {}).get("latency_ms") for record in records],
         "input_characters": [len(record["input"]["raw"]) for record in records],
@@ -141,7 +152,11 @@ def check_metadata(columns: dict[str, Any], metadata: Sequence[dict[str, Any]]) 
         values = list(dict.fromkeys(spell(some[key]) for some in metadata if key in some))
         if len(values) <= 255 and max(map(len, values)) <= 128:
             coded[key] = values
-    frames = [name for name, kind, _ in columns["header"]["frames"] if name.startswith("metadata.") and kind != "json"]
+    frames = [
+        name
+        for name, kind, _ in columns["header"]["frames"]
+        if name.startswith("metadata.") and kind != "json"
+    ]
     assert frames == [f"metadata.{key}" for key in coded]
     others = [key for key in keys[:64] if key not in coded]
     assert columns["metadata"] == {"keys": others, "more": len(keys) > 64}

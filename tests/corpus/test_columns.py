@@ -45,16 +45,22 @@ def several(count: int, **changes: Callable[[int], Any]) -> list[dict[str, Any]]
 
 
 @given(made=st.lists(records, min_size=1, max_size=8))
-def test_columns_of_random_records(made: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_columns_of_random_records(
+    made: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     corpus_of(tmp_path_factory.mktemp("columns"), made)
 
 
 @given(made=st.lists(free_objects, min_size=1, max_size=12))
-def test_columns_of_random_metadata(made: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_columns_of_random_metadata(
+    made: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     corpus_of(tmp_path_factory.mktemp("columns"), several(len(made), metadata=made.__getitem__))
 
 
-@pytest.mark.parametrize("score", [2**53 + 1, -(2**63) - 1, 2**64, 10**400, HUGE_MARK, True, 1, 1.5, -0.0, 1e308])
+@pytest.mark.parametrize(
+    "score", [2**53 + 1, -(2**63) - 1, 2**64, 10**400, HUGE_MARK, True, 1, 1.5, -0.0, 1e308]
+)
 def test_scores_are_exact(tmp_path: Path, score: Any) -> None:
     scores = [score, 0.5]
     made = several(2, evaluation=lambda number: {"score": scores[number], "is_correct": True})
@@ -74,18 +80,28 @@ def test_token_counts_are_exact(tmp_path: Path, tokens: Any) -> None:
 
 @pytest.mark.parametrize("latency", [0, 0.0, 12.5, 2**60 + 1, 10**400, HUGE_MARK, None])
 def test_latencies_are_exact(tmp_path: Path, latency: Any) -> None:
-    corpus_of(tmp_path, several(3, performance=lambda number: {"latency_ms": latency} if number else {}))
+    corpus_of(
+        tmp_path, several(3, performance=lambda number: {"latency_ms": latency} if number else {})
+    )
 
 
 def test_sample_ids_are_exact(tmp_path: Path) -> None:
     ids = [0, -1, 2**63, -(2**64), HUGE_MARK, "0", "2", "é", "\0", ""]
-    corpus_of(tmp_path, [sample(sample_id=one, model_id=f"m{number % 3}") for number, one in enumerate(ids)])
+    corpus_of(
+        tmp_path,
+        [sample(sample_id=one, model_id=f"m{number % 3}") for number, one in enumerate(ids)],
+    )
 
 
 def test_what_the_model_said_is_counted(tmp_path: Path) -> None:
     turns = [
         {"turn_idx": 0, "role": "user", "content": "twelve letters"},
-        {"turn_idx": 1, "role": "assistant", "content": "é𝄞", "tool_calls": [{"id": "1", "name": "x"}]},
+        {
+            "turn_idx": 1,
+            "role": "assistant",
+            "content": "é𝄞",
+            "tool_calls": [{"id": "1", "name": "x"}],
+        },
         {"turn_idx": 2, "role": "tool", "content": "result"},
         {"turn_idx": 3, "role": "assistant", "content": None},
         {"turn_idx": 4, "role": "assistant", "content": "four"},
@@ -108,15 +124,29 @@ def test_what_the_model_said_is_counted(tmp_path: Path) -> None:
         {"metadata": {"subject": "law"}, "z": {"metadata": {"b": 1}}},
         {"a": {"x": 1, "metadata": {"b": {"metadata": {}}}}},
         {"text": ',"metadata":{"no": 1}}'},
-        {"subject": "law", "subject.values": "a", "values": {"subject": "b"}, "": 0, "values.metadata.subject": 1},
-        {"skills": ["a", "b"], "none": None, "flag": True, "number": 1.0, "object": {"b": 1, "a": 2}},
+        {
+            "subject": "law",
+            "subject.values": "a",
+            "values": {"subject": "b"},
+            "": 0,
+            "values.metadata.subject": 1,
+        },
+        {
+            "skills": ["a", "b"],
+            "none": None,
+            "flag": True,
+            "number": 1.0,
+            "object": {"b": 1, "a": 2},
+        },
         {"metric_kind": "cost", "lower_is_better": "true", "primary_metric": True},
         {f"key {number:03d}": number for number in range(70)},
         {"long": "x" * 127, "short": "x" * 126},
     ],
     ids=lambda metadata: ", ".join(list(metadata)[:3]) or "none",
 )
-@pytest.mark.parametrize("unknown", [{}, {"zz": {"a": 1, "metadata": {"b": 2}}}], ids=["plain", "unknown key"])
+@pytest.mark.parametrize(
+    "unknown", [{}, {"zz": {"a": 1, "metadata": {"b": 2}}}], ids=["plain", "unknown key"]
+)
 def test_metadata(tmp_path: Path, metadata: dict[str, Any], unknown: dict[str, Any]) -> None:
     some = [metadata, None, {**metadata, "subject": "art"}]
     made = [
@@ -128,7 +158,10 @@ def test_metadata(tmp_path: Path, metadata: dict[str, Any], unknown: dict[str, A
 
 @pytest.mark.parametrize("values", [255, 256, examples(300, 100_000)])
 def test_metadata_with_many_values_have_no_column(tmp_path: Path, values: int) -> None:
-    made = several(values, metadata=lambda number: {"few": number % 3, "many": number, "late": "x" * (number > 250)})
+    made = several(
+        values,
+        metadata=lambda number: {"few": number % 3, "many": number, "late": "x" * (number > 250)},
+    )
     columns = read_columns(corpus_of(tmp_path, made) / "part-00000.columns")
     assert ("metadata.many" in columns) is (values == 255)
     assert columns["values.metadata.few"] == [None, 0, 1, 2]
@@ -136,7 +169,9 @@ def test_metadata_with_many_values_have_no_column(tmp_path: Path, values: int) -
 
 def test_waiting_metadata_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many distinct metadata are held at a time, the columns are the same."""
-    lines = [b'{"a":1,"metadata":{"n":%d,"k":"%d"}}\n' % (number % 7, number % 3) for number in range(50)]
+    lines = [
+        b'{"a":1,"metadata":{"n":%d,"k":"%d"}}\n' % (number % 7, number % 3) for number in range(50)
+    ]
 
     def columns(most: int) -> list[Any]:
         monkeypatch.setattr("fastrec.corpus.columns._MOST_WAITING", most)
@@ -153,7 +188,9 @@ def test_an_empty_corpus_has_no_columns(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.columns"))
 
 
-@pytest.mark.parametrize("order", [("model_id",), ("sample_id", "evaluation_name"), ("sample_hash",)])
+@pytest.mark.parametrize(
+    "order", [("model_id",), ("sample_id", "evaluation_name"), ("sample_hash",)]
+)
 def test_columns_in_another_order(tmp_path: Path, order: tuple[str, ...]) -> None:
     made = [sample(sample_id=number % 4, model_id=f"m{number % 3}") for number in range(12)]
     corpus_of(tmp_path, made, sort_by=order)

@@ -43,7 +43,9 @@ def part_of(path: Path, file_bytes: int) -> PartFile:
     return PartFile(str(path), entry)
 
 
-def skimmed(data: bytes, folder: Path, file_bytes: int | None = None, limits: Limits = LIMITS) -> list[bytes]:
+def skimmed(
+    data: bytes, folder: Path, file_bytes: int | None = None, limits: Limits = LIMITS
+) -> list[bytes]:
     """Write a file with these bytes, and return copies of the buffers."""
     path = folder / "part"
     path.write_bytes(data)
@@ -103,7 +105,11 @@ def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("data", "file_bytes", "message"),
     [
-        (zstd(TEXT + b"more\n"), None, r"has [\d,]+ bytes of text, but the manifest says [\d,]+; `fastrec verify`"),
+        (
+            zstd(TEXT + b"more\n"),
+            None,
+            r"has [\d,]+ bytes of text, but the manifest says [\d,]+; `fastrec verify`",
+        ),
         (zstd(TEXT[:-1] + b"x"), None, "does not end with a newline"),
         (zstd(TEXT), 7, "is not the file that the manifest describes"),
         (zstd(bytes(1 << 24)), None, r"has 16,777,216 bytes of text"),
@@ -129,11 +135,16 @@ def test_a_long_line_is_not_moved_on_every_read(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(scan, "bytearray", Buffer, raising=False)
     bits = [b"a long ", b"line ", b"in bits\nand", b" another", b"\n", b""]
     blocks = scan._lines(scan._readinto(iter(bits)), 99, 1 << 10)
-    assert [bytes(buffer[:size]) for buffer, size in blocks] == [b"a long line in bits\n", b"and another\n"]
+    assert [bytes(buffer[:size]) for buffer, size in blocks] == [
+        b"a long line in bits\n",
+        b"and another\n",
+    ]
     assert moved == [b"and", b""]
 
 
-def test_a_huge_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_line_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No buffer grows much beyond the text that the manifest says."""
     sizes = []
     real = scan._lines

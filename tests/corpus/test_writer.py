@@ -36,7 +36,9 @@ def written(path: Path, pieces: Iterable[bytes], compression: str, level: int = 
 @pytest.mark.each_value
 @pytest.mark.parametrize("compression", ["zst", "gz", "none"])
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (3 << 20) + 17])
-def test_bytes_do_not_depend_on_how_the_text_arrives(compression: str, size: int, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_how_the_text_arrives(
+    compression: str, size: int, tmp_path: Path
+) -> None:
     """All at once, by lines, by window: the same file and checksums."""
     text = text_of_size(size)
     ways = [
@@ -47,7 +49,9 @@ def test_bytes_do_not_depend_on_how_the_text_arrives(compression: str, size: int
     results = [written(tmp_path / str(number), way, compression) for number, way in enumerate(ways)]
     data = (tmp_path / "0").read_bytes()
     assert {(tmp_path / str(number)).read_bytes() for number in range(3)} == {data}
-    assert set(results) == {Written(len(data), sha256(data).hexdigest(), size, xxh3_128_hexdigest(text))}
+    assert set(results) == {
+        Written(len(data), sha256(data).hexdigest(), size, xxh3_128_hexdigest(text))
+    }
     plain = {
         "zst": lambda: zstandard.ZstdDecompressor().decompressobj().decompress(data),
         "gz": lambda: gzip.decompress(data),
@@ -78,13 +82,18 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_writers_at_the_same_time_and_one_after_the_other_write_the_same_bytes(tmp_path: Path) -> None:
+def test_writers_at_the_same_time_and_one_after_the_other_write_the_same_bytes(
+    tmp_path: Path,
+) -> None:
     """A compressor is used again only after its stream has ended."""
     texts = [b'{"number": %d}\n' % number for number in range(20_000)]
     with ShardWriter(str(tmp_path / "alone"), "zst", 3) as alone:
         alone.write(texts)
         alone.finish()
-    with ShardWriter(str(tmp_path / "one"), "zst", 3) as one, ShardWriter(str(tmp_path / "two"), "zst", 3) as two:
+    with (
+        ShardWriter(str(tmp_path / "one"), "zst", 3) as one,
+        ShardWriter(str(tmp_path / "two"), "zst", 3) as two,
+    ):
         for start in range(0, len(texts), 1_000):
             one.write(texts[start : start + 1_000])
             two.write(reversed(texts[start : start + 1_000]))

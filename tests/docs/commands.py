@@ -11,7 +11,11 @@ import click
 from fastrec.cli import cli
 from tests.docs.documents import cell
 
-_TABLES = {"Exit codes": ("exit code", "meaning"), "Environment": ("variable", "meaning"), "Formats": ("format", "")}
+_TABLES = {
+    "Exit codes": ("exit code", "meaning"),
+    "Environment": ("variable", "meaning"),
+    "Formats": ("format", ""),
+}
 
 
 def commands_page() -> str:
@@ -23,7 +27,9 @@ def commands_page() -> str:
         "",
     ]
     names = cli.list_commands(click.Context(cli))
-    lines += [f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names]
+    lines += [
+        f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names
+    ]
     lines += ["", "## fastrec", "", *_about(cli, "fastrec"), *_settings()]
     for name in names:
         lines += [f"## fastrec {name}", "", *_about(_command(name), f"fastrec {name}")]
@@ -60,7 +66,8 @@ def _about(command: click.Command, name: str) -> Iterator[str]:
 
 def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
     """Split a help text into plain paragraphs and, by title, the rows of paragraphs that keep their line breaks."""
-    plain, titled = [], {}
+    plain = []
+    titled = {}
     for text in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
         if text.startswith("\b"):
             head, *rows = text.removeprefix("\b\n").splitlines()
@@ -95,14 +102,19 @@ def _option(option: click.Option, context: click.Context) -> str:
     elif option.show_default is True:
         default = f"`{option.default}`"
     meaning = cell(option.help or "") + (f" Variable: `{option.envvar}`." if option.envvar else "")
-    return f"| {names}{value.replace(chr(124), chr(92) + chr(124))} | {default} | {_with_code(meaning)} |"
+    return (
+        f"| {names}{value.replace(chr(124), chr(92) + chr(124))} | {default} | "
+        f"{_with_code(meaning)} |"
+    )
 
 
 def _with_code(text: str) -> str:
     """Format options and file names in a text as code, except where it has code already."""
     pieces = re.split(r"(`[^`]*`)", text)
     for at in range(0, len(pieces), 2):
-        pieces[at] = re.sub(r"(?<![\w-])(--?[a-z][a-z-]*|\S*\*\S*\w\*?|[a-z]+_[a-z_]+)", r"`\1`", pieces[at])
+        pieces[at] = re.sub(
+            r"(?<![\w-])(--?[a-z][a-z-]*|\S*\*\S*\w\*?|[a-z]+_[a-z_]+)", r"`\1`", pieces[at]
+        )
     return "".join(pieces)
 
 
@@ -111,15 +123,27 @@ def _settings() -> Iterator[str]:
     yield from ("### Settings", "")
     yield (
         "Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. "
-        "A key is the name of an option without the dashes. An option that may be repeated also takes a list. "
-        "A key at the top level applies to every command that has the option; a key in the table of a command applies "
+        "A key is the name of an option without the dashes. An option that may be repeated also "
+        "takes a list. "
+        "A key at the top level applies to every command that has the option; a key in the table "
+        "of a command applies "
         "to that command. "
-        "The command line takes precedence over the environment, and the environment over the settings. "
-        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: the directory of "
+        "The command line takes precedence over the environment, and the environment over the "
+        "settings. "
+        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: "
+        "the directory of "
         "somebody else cannot choose them."
     )
     example = paragraphs(cli.help or "")[1]["Settings"]
-    yield from ("", "```toml", *(row.strip() for row in example), "```", "", "| key | commands |", "|---|---|")
+    yield from (
+        "",
+        "```toml",
+        *(row.strip() for row in example),
+        "```",
+        "",
+        "| key | commands |",
+        "|---|---|",
+    )
     names = cli.list_commands(click.Context(cli))
     keys: dict[str, list[str]] = {}
     for name in names:

@@ -17,16 +17,22 @@ from tests.samples import sample, sample_of
 
 _QUESTIONS: Final = 20
 
-# Verdicts of model `m` on 20 questions in OLD and NEW: `+` is a right answer, `-` a wrong one, `!` an error, a space
-# no record at all. A list has several trials of each question.
+# Verdicts of model `m` on 20 questions in OLD and NEW: `+` is a right answer, `-` a wrong one, `!`
+# an error, a space no record at all. A list has several trials of each question.
 _RIGHT: Final = "+" * _QUESTIONS
 _CASES: Final = {
     "no change": (_RIGHT, _RIGHT),
     "8 of 20 questions become wrong": (_RIGHT, "-" * 8 + "+" * 12),
     "8 of 20 questions become right": ("-" * 8 + "+" * 12, _RIGHT),
     "3 of 20 become wrong: not significant": (_RIGHT, "-" * 3 + "+" * 17),
-    "6 of 20 become wrong: significant alone (p = 0.03), not among 4 models": (_RIGHT, "-" * 6 + "+" * 14),
-    "4 trials per question; 10 questions lose one right answer each": (["++--"] * 20, ["+---"] * 10 + ["++--"] * 10),
+    "6 of 20 become wrong: significant alone (p = 0.03), not among 4 models": (
+        _RIGHT,
+        "-" * 6 + "+" * 14,
+    ),
+    "4 trials per question; 10 questions lose one right answer each": (
+        ["++--"] * 20,
+        ["+---"] * 10 + ["++--"] * 10,
+    ),
     "4 trials per question become 1 trial; the accuracy stays": (["++--"] * 20, "+-" * 10),
     "1 of 20 questions is missing": (_RIGHT, " " + "+" * 19),
     "2 of 20 questions are missing": (_RIGHT, "  " + "+" * 18),
@@ -40,15 +46,26 @@ _CASES: Final = {
     "the model is missing": (_RIGHT, ""),
     "the model is new": ("", _RIGHT),
 }
-_SPECIAL: Final = ("the evaluation is missing", "all prompts changed, and so the hashes", "OLD has no records")
+_SPECIAL: Final = (
+    "the evaluation is missing",
+    "all prompts changed, and so the hashes",
+    "OLD has no records",
+)
 
-# By metric (None: records name none), the scores of model `m` in OLD and NEW. An answer is right from 0.5 on.
+# By metric (None: records name none), the scores of model `m` in OLD and NEW. An answer is right
+# from 0.5 on.
 _HIGH: Final = [0.9] * _QUESTIONS
 _METRICS: Final[dict[str, tuple[dict[str | None, list[float]], dict[str | None, list[float]]]]] = {
-    "a metric is missing, another one stays": ({"exact": [1.0] * 20, "f1": _HIGH}, {"exact": [1.0] * 20}),
+    "a metric is missing, another one stays": (
+        {"exact": [1.0] * 20, "f1": _HIGH},
+        {"exact": [1.0] * 20},
+    ),
     "a metric is new": ({"exact": [1.0] * 20}, {"exact": [1.0] * 20, "f1": _HIGH}),
     "records of NEW name a metric, those of OLD none": ({None: _HIGH}, {"f1": _HIGH}),
-    "a graded metric: 8 of 20 scores fall from 0.9 to 0.6": ({"f1": _HIGH}, {"f1": [0.6] * 8 + [0.9] * 12}),
+    "a graded metric: 8 of 20 scores fall from 0.9 to 0.6": (
+        {"f1": _HIGH},
+        {"f1": [0.6] * 8 + [0.9] * 12},
+    ),
     "a graded metric: 8 of 20 scores fall from 0.51 to 0.49": (
         {"f1": [0.51] * 8 + [0.9] * 12},
         {"f1": [0.49] * 8 + [0.9] * 12},
@@ -84,11 +101,16 @@ def diff_gates() -> str:
 def _nights(case: str) -> tuple[list[Any], list[Any]]:
     """The records of OLD and NEW: those of model `m`, and of three models that do not change."""
     if case in _METRICS:
-        olds, news = (list(_scores(*side)) for side in zip(_METRICS[case], ("monday", "tuesday"), strict=True))
+        olds, news = (
+            list(_scores(*side)) for side in zip(_METRICS[case], ("monday", "tuesday"), strict=True)
+        )
         return olds, news
     others = [record for model in ("n", "o", "p") for record in _answers("++", "any", model=model)]
     if case in _CASES:
-        olds, news = (list(_answers(v, run)) for v, run in zip(_CASES[case], ("monday", "tuesday"), strict=True))
+        olds, news = (
+            list(_answers(v, run))
+            for v, run in zip(_CASES[case], ("monday", "tuesday"), strict=True)
+        )
         return others + olds, others + news
     answers = list(_answers(_RIGHT, "any"))
     if case == "OLD has no records":
@@ -98,7 +120,9 @@ def _nights(case: str) -> tuple[list[Any], list[Any]]:
     return others + answers, others + list(_answers(_RIGHT, "any", prompt="new prompt"))
 
 
-def _answers(questions: Iterable[str], run: str, *, model: str = "m", prompt: str = "prompt") -> Iterable[Any]:
+def _answers(
+    questions: Iterable[str], run: str, *, model: str = "m", prompt: str = "prompt"
+) -> Iterable[Any]:
     """A record for each trial of each question."""
     for number, trials in enumerate(questions):
         for trial, verdict in enumerate(trials.strip()):
@@ -115,7 +139,9 @@ def _scores(scores: Mapping[str | None, Sequence[float]], run: str) -> Iterable[
     for metric, of_m in scores.items():
         for model, values in (("m", of_m), *((other, [1.0, 0.0]) for other in ("n", "o", "p"))):
             for number, score in enumerate(values):
-                made = sample_of("0.3.0", model_id=model, sample_id=str(number), evaluation_id=run, error=None)
+                made = sample_of(
+                    "0.3.0", model_id=model, sample_id=str(number), evaluation_id=run, error=None
+                )
                 del made["evaluation_result_id"]
                 yield (
                     made
@@ -129,12 +155,20 @@ def _scores(scores: Mapping[str | None, Sequence[float]], run: str) -> Iterable[
 
 def _arguments(column: str) -> list[str]:
     options = _OPTIONS[column]
-    return options if column.startswith("without") or "--fail-on" in options else ["--fail-on", "1", *options]
+    return (
+        options
+        if column.startswith("without") or "--fail-on" in options
+        else ["--fail-on", "1", *options]
+    )
 
 
 def _run(old: Path, new: Path, *options: str) -> str:
     """The exit code of `fastrec diff`, in this process, and the reasons in its JSON."""
-    result = CliRunner().invoke(cli, ["diff", str(old), str(new), "--format", "json", "--jobs", "1", *options])
-    reasons = sorted({failure["reason"] for failure in json.loads(result.stdout)["failures"]}, reverse=True)
+    result = CliRunner().invoke(
+        cli, ["diff", str(old), str(new), "--format", "json", "--jobs", "1", *options]
+    )
+    reasons = sorted(
+        {failure["reason"] for failure in json.loads(result.stdout)["failures"]}, reverse=True
+    )
     assert result.exit_code == bool(reasons)
     return f"**1**: {', '.join(reasons)}" if reasons else "0"

@@ -15,7 +15,14 @@ import msgspec
 # Fields of a record that documents repeat; the schema explains them.
 OF_A_RECORD = ("evaluation_name", "model_id", "sample_id", "sample_hash", "evaluation_id")
 
-_NAMES = {int: "integer", float: "number", str: "string", bool: "true or false", object: "any", type(None): "null"}
+_NAMES = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "true or false",
+    object: "any",
+    type(None): "null",
+}
 
 Struct = type[msgspec.Struct]
 
@@ -41,13 +48,16 @@ def _structs_in(hints: list[Any]) -> Iterator[Struct]:
 
 def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
     """The table of the fields of a class, as lines; other classes are linked."""
-    hints, texts = get_type_hints(struct, include_extras=True), _docstrings(struct)
+    hints = get_type_hints(struct, include_extras=True)
+    texts = _docstrings(struct)
     lines = ["| field | type | meaning |", "|---|---|---|"]
     for name in struct.__struct_fields__:
         meaning = texts.get(name) or _description(hints[name]) or _class_description(hints[name])
         if not meaning and name in OF_A_RECORD:
             meaning = "As in the record."
-        assert meaning, f"{struct.__name__}.{name} is not documented: add a docstring below the field"
+        assert meaning, (
+            f"{struct.__name__}.{name} is not documented: add a docstring below the field"
+        )
         lines.append(f"| `{name}` | {_type_name(hints[name], anchors)} | {cell(meaning)} |")
     return lines
 
@@ -57,9 +67,9 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def first_sentence(struct: Struct) -> str:
-    """The first paragraph of a class docstring, on one line."""
-    return " ".join((inspect.getdoc(struct) or "").split("\n\n")[0].split())
+def description(struct: Struct) -> str:
+    """A class docstring on one line."""
+    return " ".join((inspect.getdoc(struct) or "").split())
 
 
 def _docstrings(struct: Struct) -> dict[str, str]:
@@ -79,16 +89,19 @@ def _docstrings(struct: Struct) -> dict[str, str]:
 def _description(hint: Any) -> str:
     if get_origin(hint) is not Annotated:
         return ""
-    return next((meta.description for meta in hint.__metadata__ if getattr(meta, "description", None)), "")
+    return next(
+        (meta.description for meta in hint.__metadata__ if getattr(meta, "description", None)), ""
+    )
 
 
 def _class_description(hint: Any) -> str:
-    return first_sentence(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
+    return description(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
 
 
 def _type_name(hint: Any, anchors: dict[Struct, str]) -> str:
     """A type in the words of JSON."""
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if origin is Annotated:
         return _type_name(parts[0], anchors)
     if origin in (Union, types.UnionType):

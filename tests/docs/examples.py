@@ -31,7 +31,9 @@ def examples_of(text: str) -> Iterator[Example]:
         given, *rest = chunk.strip("\n").split("\n")
         assert all(line.startswith(("+ ", "! ")) for line in rest), chunk
         normal = [line[2:] for line in rest if line.startswith("+ ")]
-        yield Example(given, normal[0] if normal else "", [line[2:] for line in rest if line.startswith("! ")])
+        yield Example(
+            given, normal[0] if normal else "", [line[2:] for line in rest if line.startswith("! ")]
+        )
 
 
 def check_example(example: Example) -> None:
@@ -43,7 +45,10 @@ def judged(example: Example) -> Example:
     """The example with the findings and the normal form of the judge."""
     line, names = whole_line(example.given)
     verdict = fastrec.judge(line)
-    findings = [f"{finding.code} {finding.path}: {finding.message}" for finding in verdict.errors + verdict.warnings]
+    findings = [
+        f"{finding.code} {finding.path}: {finding.message}"
+        for finding in verdict.errors + verdict.warnings
+    ]
     if not verdict.valid:
         return Example(example.given, "", findings)
     names |= json.loads(example.normal or "{}").keys()

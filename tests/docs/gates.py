@@ -23,16 +23,21 @@ from tests.samples import sample
 
 PAGE: Final = DOCS / "gates.md"
 
-# Lines of the new input and of the old corpus, and the values of --max-rejects, by their names in the table. No new
-# corpus equals an old one, so a published one is recognized by its bytes.
-_RECORD, _INVALID = json.dumps(sample()), "{}"
+# Lines of the new input and of the old corpus, and the values of --max-rejects, by their names in
+# the table. No new corpus equals an old one, so a published one is recognized by its bytes.
+_RECORD = json.dumps(sample())
+_INVALID = "{}"
 _INPUTS: Final = {
     "records, no rejected line": [_RECORD],
     "records and a rejected line": [_RECORD, _INVALID],
     "no records, a rejected line": [_INVALID],
     "no records, no rejected line": [""],
 }
-_OUTPUTS: Final = {"nothing": None, "a corpus with records": [_RECORD, _RECORD], "a corpus without records": [""]}
+_OUTPUTS: Final = {
+    "nothing": None,
+    "a corpus with records": [_RECORD, _RECORD],
+    "a corpus without records": [""],
+}
 _LIMITS: Final = {
     "without `--max-rejects`": [],
     "`--max-rejects 1`": ["--max-rejects", "1"],
@@ -47,10 +52,14 @@ def normalize_gates() -> str:
         for number, lines in enumerate(_OUTPUTS.values()):
             if lines is not None:
                 Path("old.jsonl").write_text("\n".join(lines))
-                assert _exit_code("normalize", "old.jsonl", "-o", f"old-{number}", "--allow-empty") == 0
+                assert (
+                    _exit_code("normalize", "old.jsonl", "-o", f"old-{number}", "--allow-empty")
+                    == 0
+                )
         outcomes = {
             (old, overwrite, new): [
-                _normalize(f"old-{number}", lines, *overwriting, *limit) for limit in _LIMITS.values()
+                _normalize(f"old-{number}", lines, *overwriting, *limit)
+                for limit in _LIMITS.values()
             ]
             for number, old in enumerate(_OUTPUTS)
             for overwrite, overwriting in (("no", []), ("yes", ["--overwrite"]))
@@ -78,7 +87,8 @@ def _merge(outcomes: Outcomes, position: int, values: list[str]) -> Outcomes:
 
 def _normalize(old: str, lines: list[str], *options: str) -> str:
     """Normalize some lines where `old` is the old output, if it exists; return what happened."""
-    out, refused = Path("out"), Path("out.refused")
+    out = Path("out")
+    refused = Path("out.refused")
     for path in (out, refused):
         shutil.rmtree(path, ignore_errors=True)
     if Path(old).exists():
@@ -87,12 +97,16 @@ def _normalize(old: str, lines: list[str], *options: str) -> str:
     code = _exit_code("normalize", "new.jsonl", "-o", "out", *options)
     unchanged = _files(out) == _files(Path(old))
     whole = refused.exists() and _exit_code("verify", str(refused)) == 0
-    outcome = {(True, True): "refused", (True, False): "nothing done", (False, False): "published"}[unchanged, whole]
+    outcome = {(True, True): "refused", (True, False): "nothing done", (False, False): "published"}[
+        unchanged, whole
+    ]
     return f"{outcome}, exit {code}"
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()} if directory.exists() else {}
+    return (
+        {path.name: path.read_bytes() for path in directory.iterdir()} if directory.exists() else {}
+    )
 
 
 def _exit_code(*arguments: str) -> int:
@@ -104,7 +118,10 @@ def _exit_code(*arguments: str) -> int:
     return result.exit_code
 
 
-TABLES: Final[dict[str, Callable[[], str]]] = {"normalize-gates": normalize_gates, "diff-gates": diff_gates}
+TABLES: Final[dict[str, Callable[[], str]]] = {
+    "normalize-gates": normalize_gates,
+    "diff-gates": diff_gates,
+}
 """The tables of the page by the names of their markers."""
 
 

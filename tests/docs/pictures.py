@@ -2,8 +2,10 @@
 
 1. `run.svg`: a terminal after the commands below.
 2. `report.png`: the HTML report of that corpus, in the installed Chromium.
-3. `view-table.png`, `view-question.png` and `view-transcript.png`: pages of `fastrec view` of that corpus.
-4. `view-label.png`: an answer in `fastrec view --labels`, with the button for a verdict that is wrong.
+3. `view-table.png`, `view-question.png` and `view-transcript.png`: pages of `fastrec view` of that
+   corpus.
+4. `view-label.png`: an answer in `fastrec view --labels`, with the button for a verdict that is
+   wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 ASSETS: Final = DOCS / "assets"
 _COMMANDS: Final = (
-    "fastrec generate -n 20000 --seed 7 -o runs/ --duplicates 0.05 --conflicts 0.001 --rejects 0.0001",
+    (
+        "fastrec generate -n 20000 --seed 7 -o runs/ --duplicates 0.05 --conflicts 0.001 --rejects "
+        "0.0001"
+    ),
     "fastrec normalize runs/ -o corpus",
     "fastrec rejects corpus",
     "fastrec stats corpus --common --evaluation word_problems --model 'org-[014]/*'",
@@ -55,7 +60,9 @@ def as_svg(text: str) -> str:
     from rich.text import Text  # noqa: PLC0415
 
     with Path(os.devnull).open("w") as nowhere:
-        console = Console(record=True, width=_COLUMNS, file=nowhere, force_terminal=True, color_system="standard")
+        console = Console(
+            record=True, width=_COLUMNS, file=nowhere, force_terminal=True, color_system="standard"
+        )
         console.print(Text.from_ansi(text.replace("\r\n", "\n")))
         svg = console.export_svg(title="fastrec", unique_id="run")
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)

@@ -32,7 +32,7 @@ from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats
 from fastrec.trends import Trend
 from tests.docs.commands import commands_page
-from tests.docs.documents import Struct, cell, fields_table, first_sentence, structs_of
+from tests.docs.documents import Struct, cell, description, fields_table, structs_of
 from tests.docs.folders import folders_table
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,10 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "compare --format json": (Comparison, "On standard output."),
     "trend --format json": (Trend, "On standard output."),
     "validate --format json": (Validation, "On standard output."),
-    "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
+    "validate --json-log": (
+        LoggedFinding,
+        "In the file that the option names: one object per line.",
+    ),
     "check-pairs --format json": (PairCheck, "On standard output."),
     "rejects --format json": (Rejects, "On standard output."),
     "verify --json": (Verification, "On standard output."),
@@ -110,24 +113,35 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
 
 def files_page() -> str:
     """docs/files.md: every JSON document, field by field."""
-    lines = ["# Files and documents", "", "Every JSON document that fastrec writes, field by field.", ""]
-    lines += [f"- [`{title}`](#{_anchor(title)}): {first_sentence(root)}" for title, (root, _) in DOCUMENTS.items()]
+    lines = [
+        "# Files and documents",
+        "",
+        "Every JSON document that fastrec writes, field by field.",
+        "",
+    ]
+    lines += [
+        f"- [`{title}`](#{_anchor(title)}): {description(root)}"
+        for title, (root, _) in DOCUMENTS.items()
+    ]
     anchors: dict[Struct, str] = {}
     for title, (root, where) in DOCUMENTS.items():
-        lines += ["", f"## {title}", "", f"{first_sentence(root)} {where}", ""]
+        lines += ["", f"## {title}", "", f"{description(root)} {where}", ""]
         anchors.setdefault(root, _anchor(title))
         new = [struct for struct in structs_of(root) if struct not in anchors]
         anchors |= {struct: _anchor(f"{struct.__name__} of {title}") for struct in new}
         lines += fields_table(root, anchors)
         for struct in new:
-            lines += ["", f"### {struct.__name__} of {title}", "", first_sentence(struct), ""]
+            lines += ["", f"### {struct.__name__} of {title}", "", description(struct), ""]
             lines += fields_table(struct, anchors)
     return "\n".join(lines) + "\n" + columns_section()
 
 
 def columns_section() -> str:
     """The format of files of columns, with a reader that is run as a test."""
-    rows = [f"| `{name}` | {column.type} | {column.meaning} |" for name, column in columns.COLUMNS.items()]
+    rows = [
+        f"| `{name}` | {column.type} | {column.meaning} |"
+        for name, column in columns.COLUMNS.items()
+    ]
     table = "\n".join(["| column | type | value |", "|---|---|---|", *rows])
     bounds = {"keys": columns.MOST_KEYS, "values": columns.MOST_VALUES, "size": columns.MOST_BYTES}
     text = Path(__file__).with_name("columns.md").read_text().replace("{columns}", table)
@@ -145,23 +159,34 @@ def codes_page() -> str:
     """docs/codes.md: every code, and every kind of problem."""
     kinds = [f"| `{kind}` | {cell(meaning)} |" for kind, meaning in KINDS.items()]
     tables = {"errors": ERRORS, "warnings": WARNINGS, "notes": NOTES, "pairs": PAIRS}
-    return _CODES.format(**{name: _codes(rows) for name, rows in tables.items()}, kinds="\n".join(kinds))
+    return _CODES.format(
+        **{name: _codes(rows) for name, rows in tables.items()}, kinds="\n".join(kinds)
+    )
 
 
 def _codes(rows: tuple[Code, ...]) -> str:
-    return "\n".join(["| code | meaning |", "|---|---|", *(f"| `{row.code}` | {cell(row.meaning)} |" for row in rows)])
+    return "\n".join(
+        [
+            "| code | meaning |",
+            "|---|---|",
+            *(f"| `{row.code}` | {cell(row.meaning)} |" for row in rows),
+        ]
+    )
 
 
 def schema_fields() -> str:
     """The table of known fields in the order of the normal form, from the schema file."""
     lines = ["| field | type | |", "|---|---|---|"]
     lines += [
-        f"| `{path}` | {kind}{', required' * required} | {cell(text)} |" for path, kind, required, text in _walk()
+        f"| `{path}` | {kind}{', required' * required} | {cell(text)} |"
+        for path, kind, required, text in _walk()
     ]
     return "\n".join(lines)
 
 
-def _walk(schema: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, str, bool, str]]:
+def _walk(
+    schema: dict[str, Any] | None = None, path: str = ""
+) -> Iterator[tuple[str, str, bool, str]]:
     schema = schema or DEFAULT_SCHEMA.document
     for name, field in schema["properties"].items():
         full = f"{path}{name}"
@@ -178,7 +203,10 @@ def _kind(field: dict[str, Any]) -> str:
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
     kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-    kinds = [f"array of {_kind(field['items'])}s" if kind == "array" and "items" in field else kind for kind in kinds]
+    kinds = [
+        f"array of {_kind(field['items'])}s" if kind == "array" and "items" in field else kind
+        for kind in kinds
+    ]
     least = f", at least {field['minimum']}" if "minimum" in field else ""
     return " or ".join(kinds) + least
 
@@ -186,7 +214,8 @@ def _kind(field: dict[str, Any]) -> str:
 @cache
 def pages() -> dict[Path, str]:
     """Every page that is generated, whole or in part, with the text that it should have."""
-    normal_form, contributing = DOCS / "normal-form.md", ROOT / "CONTRIBUTING.md"
+    normal_form = DOCS / "normal-form.md"
+    contributing = ROOT / "CONTRIBUTING.md"
     return {
         DOCS / "commands.md": _GENERATED + commands_page(),
         DOCS / "codes.md": _GENERATED + codes_page(),
@@ -207,4 +236,6 @@ if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text)
     schema = ROOT / "fastrec" / "summary" / "summary.schema.json"
-    schema.write_bytes(msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Summary)), indent=2) + b"\n")
+    schema.write_bytes(
+        msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Summary)), indent=2) + b"\n"
+    )

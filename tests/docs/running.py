@@ -30,7 +30,11 @@ from tests.services.commands import Commands
 _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
 # Names in generated records, and the names that pages use instead.
-_NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
+_NAMES: Final = {
+    b"word_problems": b"GSM8K",
+    b"org-0/model-1b": b"org/model",
+    b"org-1/model-3b": b"other/model",
+}
 _GIVEN: Final = (
     "runs",
     "corpora",
@@ -54,10 +58,12 @@ source_metadata = {source_organization_name = "Acme", evaluator_relationship = "
 eval_library = {name = "mine", version = "1"}
 metrics = {"*" = {lower_is_better = false}}
 """
-# Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
+# Blocks in these languages are jobs for every night. On the first night there is nothing but the
+# shards.
 _JOBS: Final = ("bash", "crontab", "ini")
 # Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
-_INSTALLED, _EVALS = "/opt/fastrec/bin", "/srv/evals"
+_INSTALLED = "/opt/fastrec/bin"
+_EVALS = "/srv/evals"
 
 
 @cache
@@ -65,12 +71,22 @@ def given() -> dict[str, Path]:
     """The files that pages use, made once: shards, corpora of two nights, a compressed file."""
     root = Path(tempfile.mkdtemp(prefix="fastrec-pages-"))
     atexit.register(shutil.rmtree, root)
-    fastrec.generate(root / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn")
-    fastrec.generate(root / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1)
+    fastrec.generate(
+        root / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn"
+    )
+    fastrec.generate(
+        root / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1
+    )
     for number, path in enumerate(sorted([*(root / "all").iterdir(), *(root / "messy").iterdir()])):
-        text = b"".join(map(_renamed, path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)))
+        text = b"".join(
+            map(_renamed, path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True))
+        )
         path.unlink()
-        folder = root / "runs" / f"2026-11-{14 + number // 2}" if path.parent.name == "all" else path.parent
+        folder = (
+            root / "runs" / f"2026-11-{14 + number // 2}"
+            if path.parent.name == "all"
+            else path.parent
+        )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{path.name}.zst").write_bytes(zstandard.compress(text))
     fastrec.normalize(root / "runs", root / "corpus-monday")
@@ -125,11 +141,17 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("FASTREC_", "SLURM_"))},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("FASTREC_", "SLURM_"))
+            },
             "PATH": os.pathsep.join([str(fast_commands()), str(_BIN), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
-            **({"FASTREC_STATE": state} if (state := os.environ.get("FASTREC_STATE")) else {}),  # corpora are known
+            **(
+                {"FASTREC_STATE": state} if (state := os.environ.get("FASTREC_STATE")) else {}
+            ),  # corpora are known
             "SLURM_CPUS_PER_TASK": "2",
         }
 
@@ -158,7 +180,10 @@ class Scene:
 
     def command(self, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [argument.replace(_INSTALLED, str(_BIN)).replace(_EVALS, str(self.folder)) for argument in arguments],
+            [
+                argument.replace(_INSTALLED, str(_BIN)).replace(_EVALS, str(self.folder))
+                for argument in arguments
+            ],
             cwd=self.folder,
             env={**self.environment, **options},
             stdout=subprocess.PIPE,
@@ -171,7 +196,9 @@ class Scene:
 
     def must(self, *arguments: str, code: int = 0, **options: str) -> str:
         done = self.command(*arguments, **options)
-        assert done.returncode == code, f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
+        assert done.returncode == code, (
+            f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
+        )
         assert "Traceback" not in done.stdout, done.stdout
         return done.stdout
 

@@ -1,14 +1,15 @@
 """Find all code blocks in README.md and docs/, so that tests can run them.
 
-Each section runs in its own directory, its blocks in order. Files that pages use (`runs/`, `corpus` and others) are
-copied there when a block first reads them. Jobs for every night (scripts, crontabs, services) start with nothing but
-`runs/`. A comment before a block changes how it runs:
+Each section runs in its own directory, its blocks in order. Files that pages use (`runs/`, `corpus`
+and others) are copied there when a block first reads them. Jobs for every night (scripts, crontabs,
+services) start with nothing but `runs/`. A comment before a block changes how it runs:
 
     <!-- test: skip, reason -->        do not run it
     <!-- test: compile, reason -->     only compile it (Python)
     <!-- test: exit 1 -->              expect this exit code
 
-`python -m tests.docs.snippets` updates the output of commands in `console` blocks, and the examples in `diff` blocks.
+`python -m tests.docs.snippets` updates the output of commands in `console` blocks, and the examples
+in `diff` blocks.
 """
 
 from __future__ import annotations
@@ -59,13 +60,16 @@ class Command(NamedTuple):
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    text, heading = page.read_text(), ""
+    text = page.read_text()
+    heading = ""
     for match in _BLOCK.finditer(text):
         if match["heading"]:
             heading = match["heading"].lstrip("# ")
         else:
             line = text.count("\n", 0, match.start("language")) + 1
-            yield Block(page, heading, line, match["language"], match["text"], match["directive"] or "")
+            yield Block(
+                page, heading, line, match["language"], match["text"], match["directive"] or ""
+            )
 
 
 def sections() -> dict[str, list[Block]]:
@@ -91,7 +95,10 @@ def commands_of(text: str) -> list[Command]:
 
 
 def is_alike(printed: str, found: str) -> bool:
-    """Whether the output is as on the page, except times and sizes; a line `…` matches any lines."""
+    """Whether the output is as on the page, except times and sizes.
+
+    A line `…` matches any lines.
+    """
     pattern = re.escape(_VARIES.sub(r"0 \1", printed)).replace("…\\\n", "(?:.*\n)*")
     return re.fullmatch(pattern, _VARIES.sub(r"0 \1", found)) is not None
 
@@ -124,7 +131,9 @@ def main() -> None:
                     text = updated_examples(text)
                 elif block.language == "console" and not block.directive.startswith("skip"):
                     scene.provide(text)
-                    for command, found in zip(commands_of(text), printed_by(scene, block), strict=True):
+                    for command, found in zip(
+                        commands_of(text), printed_by(scene, block), strict=True
+                    ):
                         output = updated_output(command.output, found)
                         text = text.replace(command.text + command.output, command.text + output)
                 else:

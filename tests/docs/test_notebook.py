@@ -19,18 +19,33 @@ nbclient: Any = Library("nbclient")
 nbformat: Any = Library("nbformat")
 
 
-@pytest.mark.skipif(not all(map(importlib.util.find_spec, PACKAGES)), reason=f"needs {', '.join(PACKAGES)}")
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, PACKAGES)), reason=f"needs {', '.join(PACKAGES)}"
+)
 @pytest.mark.filterwarnings("ignore")  # of Jupyter
-def test_the_tour_runs_from_shards_to_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_runs_from_shards_to_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     blocks = list(blocks_of(ROOT / "docs" / "notebook.md"))
     assert {block.language for block in blocks} == {"python"}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(block.text) for block in blocks])
-    nbclient.NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = [output["data"] for cell in notebook.cells for output in cell.outputs if "data" in output]
-    assert not [output for cell in notebook.cells for output in cell.outputs if output.output_type == "stream"]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(block.text) for block in blocks]
+    )
+    nbclient.NotebookClient(
+        notebook, timeout=100, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    shown = [
+        output["data"] for cell in notebook.cells for output in cell.outputs if "data" in output
+    ]
+    assert not [
+        output
+        for cell in notebook.cells
+        for output in cell.outputs
+        if output.output_type == "stream"
+    ]
     tables = [data["text/html"] for data in shown if "text/html" in data]
     assert len(tables) == len(blocks) - 1  # each cell shows a table, but the last
     assert "2,000 records" in tables[0]

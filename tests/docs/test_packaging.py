@@ -38,12 +38,17 @@ def commands_of(jobs: dict[str, Any]) -> set[str]:
 
 
 def test_ci_runs_every_python_version_that_the_package_claims() -> None:
-    versions = {version for version in classified("Programming Language :: Python :: ") if "." in version}
+    versions = {
+        version for version in classified("Programming Language :: Python :: ") if "." in version
+    }
     assert versions == {version for _, version in matrix()}
 
 
 def test_the_oldest_version_is_the_one_that_the_package_requires() -> None:
-    oldest = min((version for _, version in matrix()), key=lambda version: [int(part) for part in version.split(".")])
+    oldest = min(
+        (version for _, version in matrix()),
+        key=lambda version: [int(part) for part in version.split(".")],
+    )
     assert PROJECT["requires-python"] == f">={oldest}"
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     assert tools["mypy"]["python_version"] == oldest
@@ -67,7 +72,11 @@ def test_all_examples_run_every_week() -> None:
     weekly = yaml.safe_load((WORKFLOWS / "weekly.yml").read_text())
     assert "make test-long PYTHON=python" in commands_of(weekly["jobs"])
     assert weekly[True]["schedule"]  # YAML takes the key `on` for a boolean
-    versions = {step["with"]["python-version"] for step in steps_of(weekly["jobs"]) if "setup-python" in str(step)}
+    versions = {
+        step["with"]["python-version"]
+        for step in steps_of(weekly["jobs"])
+        if "setup-python" in str(step)
+    }
     assert versions <= {version for _, version in matrix()}
 
 
@@ -78,10 +87,16 @@ def test_nothing_is_installed_from_the_index_under_our_name() -> None:
     assert wrong.search(f"needs {PROJECT['name']}[s3]")
     files = [*ROOT.glob("*.*"), ROOT / "Makefile"]
     files += [
-        path for folder in ("docs", "fastrec", "bench", "tests", ".github") for path in (ROOT / folder).rglob("*")
+        path
+        for folder in ("docs", "fastrec", "bench", "tests", ".github")
+        for path in (ROOT / folder).rglob("*")
     ]
     texts = {".md", ".py", ".toml", ".yml", ".json", ""}
-    found = [path for path in files if path.is_file() and path.suffix in texts and wrong.search(path.read_text())]
+    found = [
+        path
+        for path in files
+        if path.is_file() and path.suffix in texts and wrong.search(path.read_text())
+    ]
     assert [str(path.relative_to(ROOT)) for path in found] == []
 
 

@@ -14,7 +14,8 @@ from fastrec.summary import document as summary_document
 from tests.docs.commands import paragraphs
 from tests.docs.reference import DOCS, ROOT, pages
 
-README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
+README = ROOT / "README.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
 GENERATED = [DOCS / name for name in ("commands.md", "codes.md", "files.md", "normal-form.md")]
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -31,11 +32,17 @@ def test_generated_pages_are_current(path: Path) -> None:
 
 
 def test_the_table_of_folders_is_true() -> None:
-    """Folders, subjects and imports are exact; line counts may differ by 3 %, so that small changes need no update."""
-    written, current = CONTRIBUTING.read_text(), pages()[CONTRIBUTING]
+    """Folders, subjects and imports are exact.
+
+    Line counts may differ by 3 %, so that small changes need no update.
+    """
+    written = CONTRIBUTING.read_text()
+    current = pages()[CONTRIBUTING]
     assert set(pages()) == {*GENERATED, CONTRIBUTING}
     number = re.compile(r"(?<=\| )\d[\d,]*(?= \|)")
-    assert number.sub("N", written) == number.sub("N", current), "CONTRIBUTING.md is out of date: run make docs"
+    assert number.sub("N", written) == number.sub("N", current), (
+        "CONTRIBUTING.md is out of date: run make docs"
+    )
     for was, now in zip(number.findall(written), number.findall(current), strict=True):
         assert amount(was) == pytest.approx(amount(now), rel=0.03, abs=3), "run make docs"
 
@@ -51,7 +58,10 @@ def test_the_files_that_contributing_names_exist() -> None:
 def test_the_readme_shows_every_command_and_pages_name_only_existing_ones() -> None:
     """The README has an example of each command, and no page names a command that does not exist."""
     pattern = r"^(?:\$ )?fastrec ([a-z][a-z-]*)|`fastrec ([a-z][a-z-]*)"
-    found = {path: {a or b for a, b in re.findall(pattern, path.read_text(), re.MULTILINE)} for path in DOCUMENTS}
+    found = {
+        path: {a or b for a, b in re.findall(pattern, path.read_text(), re.MULTILINE)}
+        for path in DOCUMENTS
+    }
     assert set(COMMANDS) <= found[README]
     assert set().union(*found.values()) <= set(COMMANDS)
 
@@ -64,9 +74,15 @@ def test_every_help_has_examples_and_exit_codes(name: str) -> None:
     assert command.short_help
     plain, titled = paragraphs(command.help or "")
     assert plain
-    assert any(row.strip().startswith(f"fastrec {name}") or name == "completion" for row in titled["Examples"])
+    assert any(
+        row.strip().startswith(f"fastrec {name}") or name == "completion"
+        for row in titled["Examples"]
+    )
     assert {"0", "2"} <= {row.split()[0] for row in titled["Exit codes"]}
-    assert max(map(len, command.get_help(click.Context(command, terminal_width=100)).splitlines())) <= 100
+    assert (
+        max(map(len, command.get_help(click.Context(command, terminal_width=100)).splitlines()))
+        <= 100
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
@@ -90,14 +106,22 @@ def test_make_targets_in_pages_exist() -> None:
     """Every `make TARGET` in a page is a target of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     for document in DOCUMENTS:
-        targets_there = re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), flags=re.MULTILINE)
+        targets_there = re.findall(
+            r"(?:^|`)make ([a-z-]+)", document.read_text(), flags=re.MULTILINE
+        )
         assert set(targets_there) <= targets, f"{named(document)} names an unknown target"
 
 
 def test_pictures_are_small_and_self_contained() -> None:
     """The README or another page shows every picture with an alternative text, and pictures load nothing."""
-    found = [(page, *one) for page in DOCUMENTS for one in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", page.read_text())]
-    assert {(page.parent / target).resolve() for page, _, target in found} == set((DOCS / "assets").iterdir())
+    found = [
+        (page, *one)
+        for page in DOCUMENTS
+        for one in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", page.read_text())
+    ]
+    assert {(page.parent / target).resolve() for page, _, target in found} == set(
+        (DOCS / "assets").iterdir()
+    )
     assert all(len(text) > 20 for _, text, _ in found)
     assert (DOCS / "assets" / "run.svg").stat().st_size < 100_000
     assert all(path.stat().st_size < 150_000 for path in (DOCS / "assets").glob("*.png"))
@@ -105,16 +129,25 @@ def test_pictures_are_small_and_self_contained() -> None:
 
 
 def test_the_first_paragraph_agrees_with_the_table() -> None:
-    """The first paragraph names the fastest form of DuckDB; the comparison follows from the table of benchmarks."""
+    """The first paragraph names the fastest form of DuckDB.
+
+    The comparison follows from the table of benchmarks.
+    """
     text = README.read_text()
     table = text.split("<!-- peers -->")[1].split("\n\n")[1]
     head, _, *rows = [re.split(r" *(?<!\\)\| *", line)[1:-1] for line in table.splitlines()]
     by_name = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
-    ours, theirs = by_name["**fastrec normalize**"], by_name["DuckDB, tuned by hand"]
+    ours = by_name["**fastrec normalize**"]
+    theirs = by_name["DuckDB, tuned by hand"]
     assert amount(theirs["time"]) < amount(by_name["DuckDB"]["time"])
-    times = f"{amount(theirs['time']) / amount(ours['time']):.1f} times as fast as DuckDB with a query tuned by hand"
+    times = (
+        f"{amount(theirs['time']) / amount(ours['time']):.1f} times as fast as DuckDB with a "
+        "query tuned by hand"
+    )
     assert times in " ".join(text.split())
-    share = {7: "a seventh", 8: "an eighth", 9: "a ninth"}[round(amount(theirs["memory"]) / amount(ours["memory"]))]
+    share = {7: "a seventh", 8: "an eighth", 9: "a ninth"}[
+        round(amount(theirs["memory"]) / amount(ours["memory"]))
+    ]
     assert f"needs {share} of the memory" in " ".join(text.split())
 
 

@@ -12,4 +12,6 @@ def test_the_page_lists_the_fields_of_a_trial() -> None:
     """In the order of the code."""
     text = (DOCS / "repeats.md").read_text()
     listed = text[text.index("The *trial*") : text.index("- The *output*")]
-    assert [name for name in re.findall(r"`(\w+)`", listed) if name != "metadata"] == list(TRIAL_FIELDS)
+    assert [name for name in re.findall(r"`(\w+)`", listed) if name != "metadata"] == list(
+        TRIAL_FIELDS
+    )

@@ -12,13 +12,22 @@ import zstandard
 from tests.docs.examples import Example, check_example
 from tests.docs.reference import ROOT
 from tests.docs.running import RUNNERS, Scene, missing_tools
-from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, sections, updated_output
+from tests.docs.snippets import (
+    PAGES,
+    Block,
+    blocks_of,
+    commands_of,
+    is_alike,
+    sections,
+    updated_output,
+)
 
 SECTIONS = sections()
 TOUR = "docs/notebook.md: "  # runs as a notebook, in test_notebook.py
 NIGHTLY = "docs/deployment.md: A script that stops at a regression"  # has its own test
 
-# All blocks that do not run, by page and first line, with the comment before the block that gives the reason.
+# All blocks that do not run, by page and first line, with the comment before the block that gives
+# the reason.
 NOT_RUN = {
     (
         "docs/agreement.md",
@@ -26,7 +35,8 @@ NOT_RUN = {
             "cp alpaca_eval/src/alpaca_eval/leaderboards/data_AlpacaEval_2/"
             "weighted_alpaca_eval_gpt4_turbo_leaderboard.csv alpaca_eval/results/"
         ),
-    ): "skip, it needs a checkout of another repository; a test runs the same where its files are present",
+    ): "skip, it needs a checkout of another repository; a test runs the same where its files are "
+    "present",
     ("README.md", "make run     # normalizes the demo shards into out/demo and prints a summary"): (
         "skip, it installs from the network, and `make test` runs this test"
     ),
@@ -41,19 +51,23 @@ NOT_RUN = {
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
-    ("docs/sharing.md", "hf upload evaleval/EEE_datastore store/data data --repo-type dataset --create-pr"): (
-        "skip, it needs an account"
-    ),
+    (
+        "docs/sharing.md",
+        "hf upload evaleval/EEE_datastore store/data data --repo-type dataset --create-pr",
+    ): ("skip, it needs an account"),
     ("docs/sharing.md", "pip install huggingface_hub '.[stores,parquet]'           # in a clone"): (
         "skip, it needs an account"
     ),
-    ("docs/stores-and-clusters.md", "pip install '.[s3,dask]'                             # in a clone"): (
-        "skip, it needs a store and a cluster: `make cluster-demo` and a test run it"
-    ),
+    (
+        "docs/stores-and-clusters.md",
+        "pip install '.[s3,dask]'                             # in a clone",
+    ): ("skip, it needs a store and a cluster: `make cluster-demo` and a test run it"),
 }
 
 
-@pytest.mark.parametrize("section", [one for one in SECTIONS if one != NIGHTLY and not one.startswith(TOUR)])
+@pytest.mark.parametrize(
+    "section", [one for one in SECTIONS if one != NIGHTLY and not one.startswith(TOUR)]
+)
 def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
     """The blocks of a section, run in order in one directory, print what the page says."""
     if missing := missing_tools(SECTIONS[section]):
@@ -66,9 +80,14 @@ def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
             raise AssertionError(f"{block.name}: {exc}") from exc
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "commands.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "commands.md"], ids=lambda page: page.name
+)
 def test_a_page_can_be_followed_from_top_to_bottom(page: Path) -> None:
-    """No command writes to an output that an earlier one has made, which would fail. `commands.md` is a reference."""
+    """No command writes to an output that an earlier one has made, which would fail.
+
+    `commands.md` is a reference.
+    """
     made: set[str] = set()
     for block in blocks_of(page):
         for line in block.text.splitlines() if block.language in ("sh", "console") else ():
@@ -76,7 +95,9 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path) -> None:
                 continue  # output may name the next command
             found = re.search(r"\bfastrec .* (?:-o|--extract) ([^\s#/]+)", line)
             if found and "--overwrite" not in line:
-                assert found[1] not in made, f"{block.name}: {found[1]} already exists for a reader: {line}"
+                assert found[1] not in made, (
+                    f"{block.name}: {found[1]} already exists for a reader: {line}"
+                )
                 made.add(found[1])
 
 
@@ -93,11 +114,15 @@ def test_the_list_of_blocks_that_do_not_run_is_complete() -> None:
 
 
 def test_the_nightly_script_works_every_night(tmp_path: Path) -> None:
-    """From the shards alone: the first two nights work; on the third one, a model is missing, and the script stops."""
+    """From the shards alone: the first two nights work.
+
+    On the third one, a model is missing, and the script stops.
+    """
     [script] = SECTIONS[NIGHTLY]
     scene = Scene(tmp_path)
     scene.provide("runs")
-    path, latest = str(scene.save(script, "script.sh")), tmp_path / "latest"
+    path = str(scene.save(script, "script.sh"))
+    latest = tmp_path / "latest"
     _set_date(scene, "monday")
     scene.must("bash", path)
     assert latest.readlink().name == "corpus-monday"
@@ -112,7 +137,10 @@ def test_the_nightly_script_works_every_night(tmp_path: Path) -> None:
     _set_date(scene, "wednesday")
     scene.must("bash", path, code=1)
     assert latest.readlink().name == "corpus-tuesday"
-    assert sorted(path.name for path in tmp_path.glob("corpus-*")) == ["corpus-monday", "corpus-tuesday"]
+    assert sorted(path.name for path in tmp_path.glob("corpus-*")) == [
+        "corpus-monday",
+        "corpus-tuesday",
+    ]
     assert (tmp_path / "candidate").exists()
 
 
@@ -142,7 +170,13 @@ def block(language: str, text: str, directive: str = "") -> Block:
         ("console", "$ echo a; echo b\na\n"),
         ("python", "import fastrec\nfastrec.judge()\n"),
         ("toml", "[normalize]\nlevle = 3\n"),
-        ("ini", "[Service]\nWorkingDirectory=/srv/evals\nExecStart=/opt/fastrec/bin/fastrec verify nothing\n"),
+        (
+            "ini",
+            (
+                "[Service]\nWorkingDirectory=/srv/evals\nExecStart=/opt/fastrec/bin/fastrec verify "
+                "nothing\n"
+            ),
+        ),
         ("crontab", "0 3 * * /bin/true\n"),
         ("crontab", "0 3 * * * echo 1%\n"),
         ("crontab", "0 3 * * * /bin/false\n"),
@@ -157,7 +191,11 @@ def test_a_block_that_fails_is_an_error(language: str, text: str, tmp_path: Path
 @pytest.mark.parametrize(
     "example",
     [
-        Example('{"evaluation": {"score": 1, "is_correct": true}}', '{"evaluation":{"score":2,"is_correct":true}}', []),
+        Example(
+            '{"evaluation": {"score": 1, "is_correct": true}}',
+            '{"evaluation":{"score":2,"is_correct":true}}',
+            [],
+        ),
         Example('{"evaluation": {"score": NaN, "is_correct": true}}', "", []),
         Example('{"zz": 1}', "", ["json.syntax $: expected another"]),
     ],
@@ -170,7 +208,10 @@ def test_a_wrong_example_is_an_error(example: Example) -> None:
 
 def test_output_may_differ_in_times_and_sizes() -> None:
     """Numbers with a unit may differ, a line `…` matches any lines, and everything else must be the same."""
-    assert is_alike("1 part, 2.0 kB in 0.10 s, 3 MB/s\n", "1 part, 3.1 MB in 2 s, 1,000 MB/s\n") is False
+    assert (
+        is_alike("1 part, 2.0 kB in 0.10 s, 3 MB/s\n", "1 part, 3.1 MB in 2 s, 1,000 MB/s\n")
+        is False
+    )
     assert is_alike("1 part, 2.0 kB in 0.10 s, 3 MB/s\n", "1 part, 3.1 kB in 2 s, 1,000 MB/s\n")
     assert is_alike("a\n…\nb\n", "a\nx\ny\nb\n")
     assert is_alike("a\n…\n", "a\n")

@@ -72,7 +72,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The corpus made from them in this process."""
-    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
+    return normalized(
+        shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000
+    ).same_for_all
 
 
 def slowly(number: int) -> int:
@@ -131,8 +133,13 @@ def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
 def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.FixtureRequest) -> None:
     """If all workers or the scheduler are dead, an error is raised within the time limit."""
     running: Cluster = request.getfixturevalue("three" if who == "workers" else "own")
-    begin, killed = time.monotonic(), False
-    with pytest.raises(ClusterError) as caught, use_limits(VERY_IMPATIENT), ClusterEngine(1, running.address) as engine:
+    begin = time.monotonic()
+    killed = False
+    with (
+        pytest.raises(ClusterError) as caught,
+        use_limits(VERY_IMPATIENT),
+        ClusterEngine(1, running.address) as engine,
+    ):
         for number, _ in engine.run(slowly, range(100)):
             if number == 2:
                 killed = True
@@ -143,7 +150,9 @@ def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.Fixtur
     assert killed
 
 
-def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_lost_with_its_worker_is_computed_again(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a worker dies before its result is fetched, another worker runs the task."""
     with use_limits(IMPATIENT), ClusterEngine(1, three.address) as engine:
         wait = engine._finished
@@ -161,7 +170,10 @@ def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeyp
 
 def test_a_timeout_of_a_task_is_raised(three: Cluster) -> None:
     """A TimeoutError of a task is not mistaken for a late result."""
-    with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, three.address) as engine:
+    with (
+        pytest.raises(TimeoutError, match="the store is slow"),
+        ClusterEngine(1, three.address) as engine,
+    ):
         list(engine.run(too_slow, [1]))
 
 
@@ -175,7 +187,9 @@ def test_a_missing_scheduler_is_named() -> None:
         pass
 
 
-def test_a_frozen_scheduler_is_reported_at_the_start(own: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_scheduler_is_reported_at_the_start(
+    own: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
     with use_limits(Limits(cluster_connect_seconds=30.0)), ClusterEngine(1, own.address):
         pass
@@ -201,7 +215,10 @@ def test_a_worker_that_dies_while_it_is_asked_is_ignored(three: Cluster, tmp_pat
     """A worker that dies during the first question is ignored."""
     with ClusterEngine(1, three.address) as engine:
         engine._client.wait_for_workers(3, timeout=30)
-        assert list(engine.on_every_worker(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
+        assert list(engine.on_every_worker(one_dies, tmp_path / "mark").values()) == [
+            "alive",
+            "alive",
+        ]
 
 
 def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
@@ -209,14 +226,18 @@ def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['fastrec'] = None")
     with (
         Cluster(workers=1, PYTHONPATH=str(tmp_path)) as one,
-        pytest.raises(ClusterError, match=r"worker tcp://.* cannot be asked .*ModuleNotFoundError.*fastrec"),
+        pytest.raises(
+            ClusterError, match=r"worker tcp://.* cannot be asked .*ModuleNotFoundError.*fastrec"
+        ),
     ):
         ClusterEngine(1, one.address).__enter__()
 
 
 def test_a_late_worker_of_another_build_is_refused(own: Cluster, tmp_path: Path) -> None:
     """A worker that joins after the builds were compared could produce other bytes."""
-    (tmp_path / "sitecustomize.py").write_text("import zstandard\nzstandard.ZSTD_VERSION = (1, 0, 0)")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import zstandard\nzstandard.ZSTD_VERSION = (1, 0, 0)"
+    )
     with ClusterEngine(1, own.address) as engine:
         own.environment["PYTHONPATH"] += f":{tmp_path}"
         own.workers.append(own.start_worker())
@@ -225,7 +246,9 @@ def test_a_late_worker_of_another_build_is_refused(own: Cluster, tmp_path: Path)
             list(engine.run(slowly, range(20)))
 
 
-def test_a_slow_close_does_not_fail_the_run(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_close_does_not_fail_the_run(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All tasks have finished when a frozen worker delays the end."""
     with ClusterEngine(1, three.address) as engine:
         close = engine._client.close
@@ -248,11 +271,19 @@ def test_a_worker_that_does_not_answer_at_the_start_is_reported(own: Cluster) ->
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "Python"])
-def test_workers_of_another_build_are_refused(what: str, three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker answers with its own build; the error names the worker, what differs, and what to do."""
+def test_workers_of_another_build_are_refused(
+    what: str, three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker answers with its own build.
+
+    The error names the worker, what differs, and what to do.
+    """
     here = {**identity(), what: "0.0"}
     monkeypatch.setattr(cluster, "identity", Pretending(here))
-    pattern = rf"worker tcp://\S+ has {what} .+ instead of 0\.0, .* install the same packages there as here"
+    pattern = (
+        rf"worker tcp://\S+ has {what} .+ instead of 0\.0, .* install the same packages "
+        r"there as here"
+    )
     with pytest.raises(ClusterError, match=pattern), ClusterEngine(1, three.address):
         pass
 
@@ -265,7 +296,9 @@ def test_a_directory_that_workers_cannot_see_is_refused(
     with ClusterEngine(1, three.address) as engine:
         check_reachable(directories, engine)
         ask = engine.on_every_worker
-        monkeypatch.setattr(engine, "on_every_worker", lambda question, probe: ask(question, "/nowhere" + probe))
+        monkeypatch.setattr(
+            engine, "on_every_worker", lambda question, probe: ask(question, "/nowhere" + probe)
+        )
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
             check_reachable(directories, engine)
         monkeypatch.setattr(engine, "on_every_worker", lambda *_: ask(time.sleep, 1))
@@ -306,7 +339,9 @@ def test_workers_that_join_later_get_work(one: Cluster) -> None:
         assert engine.jobs == len(seen) == 2
 
 
-def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_lost_with_the_last_worker_ends_the_run(
+    one: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
     gone = pytest.raises(ClusterError, match="there were no workers")
     with gone, use_limits(VERY_IMPATIENT), ClusterEngine(1, one.address) as engine:

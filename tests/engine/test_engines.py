@@ -30,7 +30,10 @@ MakeEngine = Callable[[], Engine]
 KINDS = ["forked", "fresh", "a new cluster", "an existing cluster", "serial"]
 ONE_CLUSTER = pytest.mark.parametrize(
     "kind",
-    [pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ()) for name in KINDS],
+    [
+        pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ())
+        for name in KINDS
+    ],
     indirect=True,
 )
 """A new cluster takes seconds to start, and is asked in the same way as an existing one."""
@@ -66,8 +69,13 @@ def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
 def engine(kind: dict[str, object]) -> Iterator[Engine]:
     """An engine of each kind, for all tests: what one test does to it must not disturb the next."""
     options = Options(**kind)  # type: ignore[arg-type]
-    limits = Limits(cluster_patience_seconds=8.0)  # so long it waits for the result of a dead worker
-    with use_limits(limits), make_engine(options.jobs, options.engine, options.scheduler) as running:
+    limits = Limits(
+        cluster_patience_seconds=8.0
+    )  # so long it waits for the result of a dead worker
+    with (
+        use_limits(limits),
+        make_engine(options.jobs, options.engine, options.scheduler) as running,
+    ):
         yield running
 
 
@@ -78,7 +86,10 @@ def refuse(number: int) -> int:
 
 
 def test_every_argument_gives_its_result(engine: Engine) -> None:
-    """Each result has the number of its argument; `run` also takes an iterator and no arguments at all."""
+    """Each result has the number of its argument.
+
+    `run` also takes an iterator and no arguments at all.
+    """
     assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
     assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
     assert list(engine.run(double, [])) == []
@@ -93,7 +104,10 @@ def test_tasks_have_the_limits_of_the_caller(engine: Engine) -> None:
     """Of each call, although the workers are older."""
     for task_bytes in (100, 200):
         with use_limits(Limits(task_bytes=task_bytes)):
-            assert sorted(engine.run(limit_of_tasks, [1, 2])) == [(0, task_bytes + 1), (1, task_bytes + 2)]
+            assert sorted(engine.run(limit_of_tasks, [1, 2])) == [
+                (0, task_bytes + 1),
+                (1, task_bytes + 2),
+            ]
 
 
 @ONE_CLUSTER
@@ -119,7 +133,11 @@ def test_an_error_of_a_task_is_raised(engine: Engine) -> None:
         list(engine.run(fail, range(10)))
     with pytest.raises(ShardError) as caught:
         list(engine.run(refuse, range(10)))
-    assert (caught.value.path, caught.value.reason, caught.value.offset) == ("a.jsonl", "is torn", 17)
+    assert (caught.value.path, caught.value.reason, caught.value.offset) == (
+        "a.jsonl",
+        "is torn",
+        17,
+    )
 
 
 @ONE_CLUSTER
@@ -133,14 +151,18 @@ def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
 def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
     """Other workers run its tasks."""
     mark = str(tmp_path / "mark")
-    assert sorted(engine.run(die_once, [(mark, number) for number in range(8)])) == [(n, n) for n in range(8)]
+    assert sorted(engine.run(die_once, [(mark, number) for number in range(8)])) == [
+        (n, n) for n in range(8)
+    ]
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards with duplicates, conflicts and rejected lines."""
     folder = tmp_path_factory.mktemp("shards")
-    every = without_long(lines(Recipe(records=150, seed=4, text="words", duplicates=0.1, conflicts=0.1, rejects=0.1)))
+    every = without_long(
+        lines(Recipe(records=150, seed=4, text="words", duplicates=0.1, conflicts=0.1, rejects=0.1))
+    )
     for number in range(6):
         write(folder / f"shard-{number}.jsonl", every[number::6])
     return folder
@@ -149,11 +171,15 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The corpus made from them in this process."""
-    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=100_000).same_for_all
+    return normalized(
+        shards, tmp_path_factory.mktemp("serial") / "out", part_size=100_000
+    ).same_for_all
 
 
 @ONE_CLUSTER
-def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_the_same_bytes(
+    kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     """All engines give the same corpus."""
     with use_limits(Limits(small_input=0)):
         normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)

@@ -107,7 +107,8 @@ def hang(number: int) -> int:
 def exhaust(number: int) -> int:
     """Let a Rust library run out of memory."""
     if number == 3:
-        faulthandler.disable()  # of the test runner, which would print the stack of an aborted process
+        # of the test runner, which would print the stack of an aborted process
+        faulthandler.disable()
         size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         limits = size + (30 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(resource.RLIMIT_AS, limits)
@@ -119,7 +120,10 @@ def exhaust(number: int) -> int:
 @ONE_KIND
 @pytest.mark.parametrize("engine", [SerialEngine(), PoolEngine(2)], ids=["serial", "pool"])
 def test_a_panic_is_an_error_that_names_the_task(engine: Engine) -> None:
-    """A panic is no Exception, and its class cannot be pickled; both engines report it with the task."""
+    """A panic is no Exception, and its class cannot be pickled.
+
+    Both engines report it with the task.
+    """
     with pytest.raises(PanicError) as caught, engine:
         list(engine.run(panic, range(10)))
     assert caught.value.args == ("3", "PyObject pointer is null")
@@ -137,11 +141,16 @@ def test_a_worker_that_hangs_is_noticed() -> None:
     assert caught.value.task == "3"
 
 
-@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # fresh interpreters would only take longer
+@pytest.mark.parametrize(
+    "_kind", ["forked"], indirect=True
+)  # fresh interpreters would only take longer
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc and a limit of memory that works")
 @pytest.mark.timeout(60)
 def test_a_library_without_memory_ends_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Rust library that runs out of memory raises, panics or aborts; with backtraces it would wait for ever."""
+    """A Rust library that runs out of memory raises, panics or aborts.
+
+    With backtraces it would wait for ever.
+    """
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     with pytest.raises((PanicError, WorkerDiedError, MemoryError)), PoolEngine(2) as engine:
         list(engine.run(exhaust, range(4)))
@@ -158,7 +167,9 @@ def test_an_executor_whose_thread_died_is_noticed(monkeypatch: pytest.MonkeyPatc
 
     with use_limits(Limits(pool_look_seconds=0.05)), PoolEngine(2) as engine:
         assert len(list(engine.run(double, range(5)))) == 5
-        monkeypatch.setattr(engine._executor._executor_manager_thread, "wait_result_broken_or_wakeup", fail)
+        monkeypatch.setattr(
+            engine._executor._executor_manager_thread, "wait_result_broken_or_wakeup", fail
+        )
         assert sorted(engine.run(double, range(9))) == [(number, 2 * number) for number in range(9)]
 
 
@@ -217,7 +228,9 @@ class Half:
     """Makes a worker send only half of a result, once, and then calls `after`."""
 
     def __init__(self, mark: Path, after: Callable[[], object]) -> None:
-        self._parent, self._mark, self._after = os.getpid(), mark, after
+        self._parent = os.getpid()
+        self._mark = mark
+        self._after = after
         self._send = Connection._send
         self.send = lambda *arguments: self._half_or_all(*arguments)  # noqa: PLW0108 - becomes a method
 
@@ -235,7 +248,9 @@ def much(number: int) -> bytes:
 
 @pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # the patched connection is theirs
 @pytest.mark.timeout(60)
-def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_with_half_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other half never comes: the pool is ended, and the task runs again."""
     half = Half(tmp_path / "mark", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(Connection, "_send", half.send)
@@ -246,7 +261,9 @@ def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # the patched connection is theirs
 @pytest.mark.timeout(60)
-def test_an_error_does_not_wait_for_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_does_not_wait_for_half_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers that are killed while they send a result do not delay the end of the run."""
     half = Half(tmp_path / "mark", lambda: time.sleep(100))
     monkeypatch.setattr(Connection, "_send", half.send)
@@ -283,7 +300,9 @@ def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
 def test_workers_do_not_outlive_a_killed_parent() -> None:
     """After `kill -9` of the parent, its workers end, even if they hang in a native library."""
     root = Path(__file__).parents[2]
-    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, cwd=root, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, cwd=root, text=True
+    ) as process:
         assert process.stdout
         workers = [int(pid) for pid in process.stdout.readline().split()]
         assert len(workers) == 2

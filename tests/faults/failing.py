@@ -71,12 +71,16 @@ def contents(corpus: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(corpus.iterdir())}
 
 
-def make_scene(folder: Path, *, replace: bool, limits: Limits = SMALL_TASKS, **options: Any) -> Scene:
+def make_scene(
+    folder: Path, *, replace: bool, limits: Limits = SMALL_TASKS, **options: Any
+) -> Scene:
     """Make shards of several formats with duplicates, conflicts and rejected lines, for a few tasks and parts."""
     shards = folder / "in"
     same = lines_of("same", 2)
     write(shards / "a.jsonl", [*lines_of("a", 3), *same, b"{", b""])
-    write(shards / "b.jsonl", [*lines_of("b", 3), *same, same[0].replace(b"42", b"43")], Format.ZSTD)
+    write(
+        shards / "b.jsonl", [*lines_of("b", 3), *same, same[0].replace(b"42", b"43")], Format.ZSTD
+    )
     write(shards / "c.jsonl", [b"[]", *lines_of("c", 3)], Format.GZIP)
     old = None
     if replace:
@@ -113,7 +117,9 @@ def try_fault(scene: Scene, faults: Faults) -> bool:
         if scene.old is None:
             assert not scene.out.exists(), "the run failed, but something was published"
         else:
-            assert contents(scene.out) == scene.old, "the run failed, but the old corpus has changed"
+            assert contents(scene.out) == scene.old, (
+                "the run failed, but the old corpus has changed"
+            )
     assert not faults.open, f"after {faults.operation} of {faults.paths} these are left open"
     if error is not None:
         scene.run()
@@ -128,7 +134,9 @@ def check_message(error: OSError | FastrecError, faults: Faults) -> None:
     names = [Path(path).name for path in faults.paths]
     if isinstance(error, OSError):
         assert error.strerror == reason
-        assert isinstance(error.filename, (str, bytes)), f"{faults.operation} of {names} failed, and no file is named"
+        assert isinstance(error.filename, (str, bytes)), (
+            f"{faults.operation} of {names} failed, and no file is named"
+        )
         name = Path(os.fsdecode(error.filename)).name
         assert name in names, f"{faults.operation} of {names} failed, and {name} is named"
     else:

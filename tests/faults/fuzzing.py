@@ -28,7 +28,9 @@ def damaged(dice: random.Random) -> list[tuple[str, bytes]]:
 
 
 def try_shards(folder: Path, shards: list[tuple[str, bytes]], options: Options) -> int:
-    """Normalize, and again without the bad shards; give the exit code that the first run stands for.
+    """Normalize, and again without the bad shards.
+
+    Give the exit code that the first run stands for.
 
     Nothing but errors of the family, or of the operating system, may come out of it.
     """
@@ -58,12 +60,20 @@ def check_the_rest(folder: Path, options: Options, bad: set[str]) -> None:
         Path(path).unlink()
     if any((folder / "in").iterdir()):
         run([folder / "in"], folder / "rest", options)
-        same = {name: data for name, data in contents(folder / "rest").items() if name != "manifest.json"}
-        assert {name: data for name, data in contents(folder / "out").items() if name != "manifest.json"} == same
+        same = {
+            name: data
+            for name, data in contents(folder / "rest").items()
+            if name != "manifest.json"
+        }
+        assert {
+            name: data for name, data in contents(folder / "out").items() if name != "manifest.json"
+        } == same
 
 
 def check_lines(corpus: Corpus) -> None:
     """Check that every input line is counted."""
     counts = corpus.line_counts
     accounted = counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
-    assert accounted == counts["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])
+    assert (
+        accounted == counts["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])
+    )

@@ -4,8 +4,8 @@
         ...
     faults.paths     files of the failed calls; empty if there were fewer calls
 
-The functions of `os` and the raw file beneath `open` are replaced. So a fault hits exactly one call, and a run of a few
-milliseconds can be repeated once for every call that it makes.
+The functions of `os` and the raw file beneath `open` are replaced. So a fault hits exactly one
+call, and a run of a few milliseconds can be repeated once for every call that it makes.
 """
 
 from __future__ import annotations
@@ -54,9 +54,20 @@ _OF_PATHS = ("mkdir", "chmod", "rename", "unlink", "rmdir", "scandir", "listdir"
 class Faults:
     """Makes one call fail; with `lasting`, also all later calls of the same operation."""
 
-    def __init__(self, folder: Path, operation: str = "", nth: int = 0, reason: int = 0, *, lasting: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        operation: str = "",
+        nth: int = 0,
+        reason: int = 0,
+        *,
+        lasting: bool = False,
+    ):
         self.folder = os.fspath(folder)
-        self.operation, self.nth, self.reason, self.lasting = operation, nth, reason, lasting
+        self.operation = operation
+        self.nth = nth
+        self.reason = reason
+        self.lasting = lasting
         self.calls: dict[str, list[str]] = {}
         """Files of all calls, by operation."""
         self.paths: list[str] = []
@@ -70,10 +81,14 @@ class Faults:
         files = self.calls.setdefault(operation, [])
         files.append(path)
         calls = len(files)
-        if operation == self.operation and (calls >= self.nth if self.lasting else calls == self.nth):
+        if operation == self.operation and (
+            calls >= self.nth if self.lasting else calls == self.nth
+        ):
             self.paths.append(path)
             if operation in _OF_DESCRIPTORS or operation in ("close", "flock"):
-                raise OSError(self.reason, os.strerror(self.reason))  # such calls do not know the name
+                raise OSError(
+                    self.reason, os.strerror(self.reason)
+                )  # such calls do not know the name
             raise OSError(self.reason, os.strerror(self.reason), path)
 
     def __enter__(self) -> Self:
@@ -141,7 +156,9 @@ class Faults:
         return call
 
     def _open_file(self, real: Any) -> Any:
-        def call(file: Any, mode: str = "r", buffering: int = -1, *texts: Any, **options: Any) -> Any:
+        def call(
+            file: Any, mode: str = "r", buffering: int = -1, *texts: Any, **options: Any
+        ) -> Any:
             below = self.below(file)
             if below is None or "b" not in mode:
                 return real(file, mode, buffering, *texts, **options)
@@ -158,8 +175,12 @@ class Faults:
 class _RawFile(io.FileIO):
     """A raw file whose calls can fail."""
 
-    def __init__(self, faults: Faults, below: str, *arguments: Any, closefd: bool = True, opener: Any = None) -> None:
-        self._faults, self._below, self._ours = faults, below, closefd
+    def __init__(
+        self, faults: Faults, below: str, *arguments: Any, closefd: bool = True, opener: Any = None
+    ) -> None:
+        self._faults = faults
+        self._below = below
+        self._ours = closefd
         super().__init__(*arguments, closefd=closefd, opener=opener)
         if closefd:
             faults.open[self.fileno()] = below

@@ -31,7 +31,12 @@ class KilledNights:
 
     def __init__(self, folder: Path, **content: Any) -> None:
         self.folder = folder
-        self.content: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", "track_sources": True, **content}
+        self.content: dict[str, Any] = {
+            "part_size": 4 << 10,
+            "repeats": "first",
+            "track_sources": True,
+            **content,
+        }
         scene = self.begin()
         self.before = scene.full()
         self.unchanged = self.change(scene)
@@ -44,7 +49,14 @@ class KilledNights:
         """Start over: one night has passed."""
         shutil.rmtree(self.folder, ignore_errors=True)
         pile = Pile(self.folder / "in", evaluations=4, models=2)
-        pile.add([*answers("eval-1", MODELS[0], score=0.0), b"{", b"", *answers("eval-2", MODELS[1], range(3))])
+        pile.add(
+            [
+                *answers("eval-1", MODELS[0], score=0.0),
+                b"{",
+                b"",
+                *answers("eval-2", MODELS[1], range(3)),
+            ]
+        )
         scene = Nights(self.folder, pile)
         scene.content = dict(self.content)
         scene.run()
@@ -63,7 +75,11 @@ class KilledNights:
         """Return the second night, in a process of its own."""
         limits = SMALL if jobs == 1 else TWO_JOBS
         return NightRun(
-            [str(path) for path in scene.pile.paths], str(scene.out), {**self.content, "jobs": jobs}, limits, kill_at
+            [str(path) for path in scene.pile.paths],
+            str(scene.out),
+            {**self.content, "jobs": jobs},
+            limits,
+            kill_at,
         )
 
     def changes(self) -> int:
@@ -112,9 +128,16 @@ class KilledNights:
     def _check_next(self, scene: Nights, result: NormalizeResult) -> None:
         """Check the night after the kill: the bytes of a full run, and the work of the first night was usable."""
         check_same(contents(scene.out), self.after)
-        assert result.unchanged >= self.unchanged, f"{result.unchanged} shards unchanged, expected {self.unchanged}"
-        assert not [line for line in result.notices if not line.startswith("resuming")], result.notices
-        assert sorted(path.name for path in scene.out.parent.iterdir()) == [".out.fastrec-work", "out"]
+        assert result.unchanged >= self.unchanged, (
+            f"{result.unchanged} shards unchanged, expected {self.unchanged}"
+        )
+        assert not [line for line in result.notices if not line.startswith("resuming")], (
+            result.notices
+        )
+        assert sorted(path.name for path in scene.out.parent.iterdir()) == [
+            ".out.fastrec-work",
+            "out",
+        ]
         again = scene.run()
         assert (again.unchanged, again.parts_written) == (len(scene.pile.paths), 0)
         check_same(contents(scene.out), self.after)
@@ -124,4 +147,7 @@ def some_of(count: int, total: int, dice: random.Random) -> list[int]:
     """Choose numbers from 1 to a total, one from each of equal ranges."""
     if count >= total:
         return list(range(1, total + 1))
-    return [1 + number * total // count + dice.randrange(max(total // count, 1)) for number in range(count)]
+    return [
+        1 + number * total // count + dice.randrange(max(total // count, 1))
+        for number in range(count)
+    ]

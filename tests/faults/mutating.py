@@ -10,14 +10,53 @@ from tests.normalize.test_failures import lines_of
 from tests.sources.compressing import compressed, gzip_member, skippable
 
 FORMATS = (Format.PLAIN, Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
-SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
+SUFFIXES = {
+    Format.PLAIN: "",
+    Format.ZSTD: ".zst",
+    Format.GZIP: ".gz",
+    Format.BZ2: ".bz2",
+    Format.XZ: ".xz",
+}
 
 Damage = Callable[[random.Random, bytes], bytes]
 
 _TOKENS = [
-    *(b"{", b"}", b"[", b"]", b'"', b":", b",", b"\\", b"\n", b"\r", b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"),
-    *(b"1e999", b"NaN", b"-0", b"9" * 5_000, b"\\ud800", b"\\u0000", b"null", b"true", b"[" * 300, b'{"a":' * 300),
-    *(b'"sample_id":', b'"sample_id":1,"sample_id":2,', b'"input":{}', b"\xe2\x80\xa8", b"1.0", b"1e2"),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b":",
+        b",",
+        b"\\",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xef\xbb\xbf",
+    ),
+    *(
+        b"1e999",
+        b"NaN",
+        b"-0",
+        b"9" * 5_000,
+        b"\\ud800",
+        b"\\u0000",
+        b"null",
+        b"true",
+        b"[" * 300,
+        b'{"a":' * 300,
+    ),
+    *(
+        b'"sample_id":',
+        b'"sample_id":1,"sample_id":2,',
+        b'"input":{}',
+        b"\xe2\x80\xa8",
+        b"1.0",
+        b"1e2",
+    ),
 ]
 
 
@@ -82,7 +121,9 @@ def text(dice: random.Random) -> bytes:
             lines[number] = dice.choice(DAMAGES)(dice, line)
     dice.shuffle(lines)
     end = dice.choice([b"\n", b"\r\n", b"\n\n"])
-    return b"".join(line + end for line in lines) + dice.choice([b"", b"", b'{"cut', b"\xef\xbb\xbf"])
+    return b"".join(line + end for line in lines) + dice.choice(
+        [b"", b"", b'{"cut', b"\xef\xbb\xbf"]
+    )
 
 
 def frames(dice: random.Random, format_: Format) -> list[bytes]:
@@ -91,7 +132,9 @@ def frames(dice: random.Random, format_: Format) -> list[bytes]:
     if format_ is Format.ZSTD and dice.random() < 0.3:
         found.insert(dice.randint(0, len(found)), skippable(dice.randbytes(9)))
     if format_ is Format.GZIP and dice.random() < 0.3:
-        found.append(gzip_member(text(dice), name=b"x", crc=dice.choice([None, 0]), header_checksum=True))
+        found.append(
+            gzip_member(text(dice), name=b"x", crc=dice.choice([None, 0]), header_checksum=True)
+        )
     return found
 
 

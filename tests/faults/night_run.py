@@ -22,7 +22,20 @@ from fastrec.normalize.run import run
 from tests.faults.injecting import Faults
 
 CHANGES = frozenset(
-    {"write", "writev", "pwrite", "ftruncate", "close", "fsync", "mkdir", "chmod", "rename", "unlink", "rmdir", "link"}
+    {
+        "write",
+        "writev",
+        "pwrite",
+        "ftruncate",
+        "close",
+        "fsync",
+        "mkdir",
+        "chmod",
+        "rename",
+        "unlink",
+        "rmdir",
+        "link",
+    }
 )
 """Operations that change files, or end a change."""
 
@@ -52,7 +65,8 @@ class Kill(Faults):
 
     def __init__(self, folder: Path, kill_at: int) -> None:
         super().__init__(folder)
-        self.kill_at, self.count = kill_at, 0
+        self.kill_at = kill_at
+        self.count = 0
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -25,15 +25,55 @@ WORKERS_END = 2.0
 
 def command(shards: Path, out: Path, *more: str) -> list[str]:
     """Return the command under test: two workers, several parts."""
-    options = ("--jobs", "2", "--part-size", "2M", "--memory", "64M", "--max-rejects", "100%", "--track-sources")
-    return [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(out), *options, *more]
+    options = (
+        "--jobs",
+        "2",
+        "--part-size",
+        "2M",
+        "--memory",
+        "64M",
+        "--max-rejects",
+        "100%",
+        "--track-sources",
+    )
+    return [
+        sys.executable,
+        "-m",
+        "fastrec",
+        "normalize",
+        str(shards),
+        "-o",
+        str(out),
+        *options,
+        *more,
+    ]
 
 
 def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1) -> Path:
     """Generate shards that take two workers about a second."""
     kind = "mixed" if shards > 1 else "zst"
-    where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
-    shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
+    where = (
+        "-n",
+        str(records),
+        "--seed",
+        str(seed),
+        "-o",
+        str(folder),
+        "--shards",
+        str(shards),
+        "--compression",
+        kind,
+    )
+    shares = (
+        "--duplicates",
+        "0.1",
+        "--conflicts",
+        "0.02",
+        "--rejects",
+        "0.02",
+        "--unknown-keys",
+        "0.05",
+    )
     done = run_here("generate", "--text", "words", *where, *shares)
     assert done.returncode == 0, done.stderr
     return folder
@@ -65,7 +105,11 @@ class Process:
     def __init__(self, arguments: list[str]) -> None:
         self.began = time.monotonic()
         self._process = subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         self.pid = self._process.pid
         self.seen: set[int] = set()
@@ -104,14 +148,20 @@ class Process:
         return running
 
     def send_all(self, number: int) -> bool:
-        """Send a signal to the command and its workers, like a terminal; return whether it was running."""
+        """Send a signal to the command and its workers, like a terminal.
+
+        Return whether it was running.
+        """
         running = is_running(self.pid, self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
         return running
 
     def end(self) -> tuple[int, str]:
-        """Wait for the end; return exit code and output. A run that hangs is killed, and the test fails."""
+        """Wait for the end; return exit code and output.
+
+        A run that hangs is killed, and the test fails.
+        """
         try:
             output, errors = self._process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -126,7 +176,9 @@ class Process:
         """Wait until all workers have ended; return the seconds that it took."""
         began = time.monotonic()
         while left := [pid for pid in self.seen if is_running(pid, self.pid)]:
-            assert time.monotonic() - began < WORKERS_END, f"workers {left} have outlived their parent"
+            assert time.monotonic() - began < WORKERS_END, (
+                f"workers {left} have outlived their parent"
+            )
             time.sleep(0.01)
         return time.monotonic() - began
 

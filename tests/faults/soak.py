@@ -1,8 +1,9 @@
 """The soak test: random faults for a given time. `make soak` runs it.
 
-A case depends only on the seed and its number, so `--case 17` repeats one. out/soak/state.json records the next case,
-and the next call continues there. The test prints how many faults of each kind it has injected. It exits 1 if anything
-was lost, or if a kind was never injected. It needs /proc, and s3fs and moto for the cases in a store.
+A case depends only on the seed and its number, so `--case 17` repeats one. out/soak/state.json
+records the next case, and the next call continues there. The test prints how many faults of each
+kind it has injected. It exits 1 if anything was lost, or if a kind was never injected. It needs
+/proc, and s3fs and moto for the cases in a store.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from fastrec.normalize.options import Choice, Options
 from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
-from tests.faults.processes import Pile, Process, check_after, command, generate, generate_one, make_pile
+from tests.faults.processes import (
+    Pile,
+    Process,
+    check_after,
+    command,
+    generate,
+    generate_one,
+    make_pile,
+)
 from tests.faults.soak_nights import NightCases
 from tests.faults.soak_stores import StoreCases
 
@@ -55,7 +64,9 @@ class Counts(msgspec.Struct):
     def __add__(self, other: Counts) -> Counts:
         numbers = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
         kinds = self.injected.keys() | other.injected.keys()
-        return Counts(**numbers, injected={kind: self.of(kind) + other.of(kind) for kind in sorted(kinds)})
+        return Counts(
+            **numbers, injected={kind: self.of(kind) + other.of(kind) for kind in sorted(kinds)}
+        )
 
     def of(self, kind: str) -> int:
         return self.injected.get(kind, 0)
@@ -97,7 +108,17 @@ CYCLE = (
         "fuzz",
         "kill_worker",
     ),
-    *("race_in_store", "fault", "fuzz", "interrupt", "fault", "fuzz", "fail_in_store", "fault", "fuzz"),
+    *(
+        "race_in_store",
+        "fault",
+        "fuzz",
+        "interrupt",
+        "fault",
+        "fuzz",
+        "fail_in_store",
+        "fault",
+        "fuzz",
+    ),
     *("disturb_nights", "kill_night", "kill_nights"),
 )
 """The order of cases, so that a short test has all kinds too."""
@@ -129,7 +150,9 @@ class Soak:
             self._scene("replaced", replace=True, conflicts="first", repeats="first"),
         ]
         self._scenes.append(
-            self._scene("rejected", replace=True, conflicts="reject", repeats="reject", compression="gz")
+            self._scene(
+                "rejected", replace=True, conflicts="reject", repeats="reject", compression="gz"
+            )
         )
         self._piles = [
             make_pile(generate(folder / "many"), folder / "made of many"),
@@ -182,12 +205,15 @@ class Soak:
 
     def fault(self, dice: random.Random) -> int:
         """One call of a run fails, or that call and all later ones of its kind."""
-        operation, reason = dice.choice(list(OPERATIONS)), dice.choice(REASONS)
+        operation = dice.choice(list(OPERATIONS))
+        reason = dice.choice(REASONS)
         with self._patch.context() as patch:
             if dice.random() < 0.3:
                 no_exchange(patch)
             scene = dice.choice(self._scenes)
-            lasting = dice.random() < 0.5 and reason in LASTING and operation not in ("rename", "stat")
+            lasting = (
+                dice.random() < 0.5 and reason in LASTING and operation not in ("rename", "stat")
+            )
             nth = int(50 ** dice.random())  # of most operations there are few calls
             faults = Faults(scene.folder, operation, nth, reason, lasting=lasting)
             injected = try_fault(scene, faults)
@@ -210,7 +236,9 @@ class Soak:
 
     def kill_parent(self, dice: random.Random) -> int:
         """The command is killed, perhaps several times."""
-        out, pile, killed = self._new_place(), dice.choice(self._piles), 0
+        out = self._new_place()
+        pile = dice.choice(self._piles)
+        killed = 0
         for _ in range(dice.randint(1, 3)):
             process = self._start(pile, out, dice)
             killed += process.send(signal.SIGKILL)
@@ -223,7 +251,8 @@ class Soak:
 
     def kill_worker(self, dice: random.Random) -> int:
         """A worker is killed, and perhaps another one stopped: the run succeeds all the same."""
-        out, pile = self._new_place(), dice.choice(self._piles)
+        out = self._new_place()
+        pile = dice.choice(self._piles)
         process = self._start(pile, out, dice)
         process.wait_until(process.workers)
         workers = process.workers()[: dice.randint(1, 2)]
@@ -236,7 +265,9 @@ class Soak:
 
     def interrupt(self, dice: random.Random) -> int:
         """The command is interrupted or terminated, once or twice."""
-        out, pile, sent = self._new_place(), dice.choice(self._piles), 0
+        out = self._new_place()
+        pile = dice.choice(self._piles)
+        sent = 0
         process = self._start(pile, out, dice, at_least=0.5)
         number = dice.choice([signal.SIGINT, signal.SIGTERM])
         send = dice.choice([process.send, process.send_all])
@@ -314,14 +345,19 @@ def main() -> None:
     """Run cases until the time is up."""
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=10.0, help="duration")
-    parser.add_argument("--seed", type=int, help="seed of the cases; default: that of the last call")
+    parser.add_argument(
+        "--seed", type=int, help="seed of the cases; default: that of the last call"
+    )
     parser.add_argument("--case", type=int, help="run only this case")
     given = parser.parse_args()
     signal.signal(signal.SIGALRM, wake)
     state = load(given.seed)
     counts = Counts()
     soak = Soak(HOME / "work", counts)
-    print(f"seed {state.seed}, from case {state.next if given.case is None else given.case}", flush=True)
+    print(
+        f"seed {state.seed}, from case {state.next if given.case is None else given.case}",
+        flush=True,
+    )
     if given.case is not None:
         try_case(soak, state.seed, given.case)
     else:

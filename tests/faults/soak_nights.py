@@ -29,12 +29,18 @@ class NightCases:
         """Text that nights have read."""
 
     def disturb(self, dice: random.Random) -> int:
-        """A sequence of nights with changes, interruptions and damage; return how many of these there were."""
-        scene, injected = self._scene(dice), 0
+        """A sequence of nights with changes, interruptions and damage.
+
+        Return how many of these there were.
+        """
+        scene = self._scene(dice)
+        injected = 0
         for _ in range(dice.randint(2, 5)):
             night = random_night(dice)
             if not injected:
-                night = msgspec.structs.replace(night, damage=(dice.choice(HOW_DAMAGED), dice.randrange(1_000)))
+                night = msgspec.structs.replace(
+                    night, damage=(dice.choice(HOW_DAMAGED), dice.randrange(1_000))
+                )
             self.bytes += scene.night(night).text_bytes
             injected += bool(night.stop) + bool(night.damage)
         scene.verify()
@@ -48,7 +54,8 @@ class NightCases:
 
     def kill_many(self, dice: random.Random) -> int:
         """Any nights, each killed once or twice, perhaps with changes to the pile in between."""
-        scene, killed = self._scene(dice), 0
+        scene = self._scene(dice)
+        killed = 0
         for _ in range(dice.randint(1, 3)):
             before = contents(scene.out)
             for _ in range(dice.randint(1, 2)):
@@ -75,6 +82,12 @@ class NightCases:
     def _killed_run(self, scene: Nights, dice: random.Random) -> NightRun:
         paths = [str(path) for path in scene.pile.paths]
         limits = dice.choice(
-            [LIMITS, Limits(task_bytes=3_000), Limits(task_bytes=3_000, unmerged_runs=2, merged_runs=2)]
+            [
+                LIMITS,
+                Limits(task_bytes=3_000),
+                Limits(task_bytes=3_000, unmerged_runs=2, merged_runs=2),
+            ]
         )
-        return NightRun(paths, str(scene.out), scene.content, limits, int(self._changes ** dice.random()) + 1)
+        return NightRun(
+            paths, str(scene.out), scene.content, limits, int(self._changes ** dice.random()) + 1
+        )

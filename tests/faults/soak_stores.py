@@ -1,7 +1,7 @@
 """Cases of the soak test in an object store: two runs, leases that lapse, kills, and requests that fail.
 
-The server is real enough: separate processes talk to it over HTTP, and it holds answers back, loses them, or applies a
-request after its client was killed.
+The server is real enough: separate processes talk to it over HTTP, and it holds answers back, loses
+them, or applies a request after its client was killed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,23 @@ from tests.services.s3 import S3, Fault
 
 OUT = "s3://bucket/nightly/corpus"
 KEYS = "nightly/corpus/"
-MOMENTS = ("/.fastrec-writing", "/part-00000-", "/part-00001-", "/rejects-", "/summary-", "/manifest.json")
+MOMENTS = (
+    "/.fastrec-writing",
+    "/part-00000-",
+    "/part-00001-",
+    "/rejects-",
+    "/summary-",
+    "/manifest.json",
+)
 """Requests during which a run is stopped or killed."""
-REQUESTS = (("GET", "list"), ("GET", "nightly"), ("HEAD", "nightly"), ("DELETE", ""), ("POST", "delete"), ("", ""))
+REQUESTS = (
+    ("GET", "list"),
+    ("GET", "nightly"),
+    ("HEAD", "nightly"),
+    ("DELETE", ""),
+    ("POST", "delete"),
+    ("", ""),
+)
 """Other requests that fail: method, and a part of the path."""
 HELD = 2.5
 """Longest time in seconds that the server holds an answer back."""
@@ -39,13 +53,18 @@ class StoreCases:
         self._scratch = folder / "scratch"
         os.environ.update(self.server.environment, TMPDIR=str(self._scratch), AWS_MAX_ATTEMPTS="2")
         self._new_scratch()
-        self._shards = {name: generate(folder / name, 300, 4, seed) for seed, name in enumerate(("a", "b", "old"), 1)}
+        self._shards = {
+            name: generate(folder / name, 300, 4, seed)
+            for seed, name in enumerate(("a", "b", "old"), 1)
+        }
         self._hashes: dict[str, str] = {}
         for name in self._shards:
             code, said = self._run(name)
             assert code == 0, said
             self._hashes[self._text_hash()] = name
-            self._old = {key: data for key, data in self.server.objects(KEYS).items() if name == "old"}
+            self._old = {
+                key: data for key, data in self.server.objects(KEYS).items() if name == "old"
+            }
         assert len(self._hashes) == 3
 
     def stop(self, dice: random.Random) -> int:
@@ -152,15 +171,23 @@ class StoreCases:
 
     def _hold(self, dice: random.Random) -> None:
         """Let some request wait."""
-        moment, seconds = dice.choice(MOMENTS), dice.choice([0.2, HELD])
+        moment = dice.choice(MOMENTS)
+        seconds = dice.choice([0.2, HELD])
         after = dice.randint(0, 3) if moment == MOMENTS[0] else 0  # a lease is renewed
         self.server.fail(Fault("slow", "PUT", moment, after=after, times=1, seconds=seconds))
 
     def _text_hash(self) -> str:
-        return str(json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])["text_xxh3_128"])
+        return str(
+            json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])[
+                "text_xxh3_128"
+            ]
+        )
 
     def _check(self, *owners: str) -> None:
-        """Check that the corpus is whole, and made by one of the runs; without owners, there may be none."""
+        """Check that the corpus is whole, and made by one of the runs.
+
+        Without owners, there may be none.
+        """
         self.server.fail()
         if f"{KEYS}manifest.json" not in self.server.objects(f"{KEYS}manifest.json"):
             assert not owners, "there is no corpus"
@@ -174,8 +201,8 @@ class StoreCases:
     def _run_again(self) -> None:
         """Run undisturbed: the corpus is the expected one, and nothing else is left.
 
-        The store may apply a request of a killed run meanwhile. Then the first attempt fails, or a file appears later
-        than it looked for leftovers; the next attempt removes it.
+        The store may apply a request of a killed run meanwhile. Then the first attempt fails, or a
+        file appears later than it looked for leftovers; the next attempt removes it.
         """
         self.server.fail()
         for _ in range(3):
@@ -190,5 +217,11 @@ class StoreCases:
 
     def _files(self) -> set[str]:
         manifest = json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])
-        names = {part["file"] for part in manifest["parts"]} | {"manifest.json", manifest["summary_file"]}
-        return {f"{KEYS}{name}" for name in names | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())}
+        names = {part["file"] for part in manifest["parts"]} | {
+            "manifest.json",
+            manifest["summary_file"],
+        }
+        return {
+            f"{KEYS}{name}"
+            for name in names | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())
+        }

@@ -40,7 +40,12 @@ ONLY = {
 LIKE = {"replaced": "new", "sources": "replaced", "rounds": "new"}
 Calls = dict[str, list[str]]
 """The files that each operation is about."""
-CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if operation in ONLY.get(scene, OPERATIONS)]
+CASES = [
+    (scene, operation)
+    for scene in SCENES
+    for operation in OPERATIONS
+    if operation in ONLY.get(scene, OPERATIONS)
+]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +61,9 @@ def calls(scenes: Callable[[str], Scene]) -> Callable[[str], Calls]:
 
 
 @pytest.fixture
-def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(
+    request: pytest.FixtureRequest, scenes: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch
+) -> Scene:
     """A new corpus, or one that replaces another."""
     if request.param == "two renames":
         no_exchange(monkeypatch)
@@ -69,7 +76,8 @@ def test_any_call_may_fail(
 ) -> None:
     """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes.
 
-    Calls that are tried with a scene like this one are tried here with `make test-long`, or one if there are no others.
+    Calls that are tried with a scene like this one are tried here with `make test-long`, or one if
+    there are no others.
     """
     name = request.node.callspec.params["scene"]
     others = calls(LIKE[name]).get(operation, []) if name in LIKE else []
@@ -91,7 +99,10 @@ def calls_of(scene: Scene) -> Calls:
     with Faults(scene.folder) as faults:
         scene.run()
     folder = os.fspath(scene.folder)
-    return {operation: [path.removeprefix(folder) for path in paths] for operation, paths in faults.calls.items()}
+    return {
+        operation: [path.removeprefix(folder) for path in paths]
+        for operation, paths in faults.calls.items()
+    }
 
 
 def kind_of(path: str) -> str:
@@ -112,10 +123,15 @@ def calls_that_fail(files: list[str], operation: str, others: set[str]) -> list[
 
 
 @pytest.mark.parametrize("scene", ["new", "replaced"], indirect=True)
-def test_a_write_may_take_less_than_it_was_given(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_may_take_less_than_it_was_given(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If every write is short, the corpus is the same to the last byte."""
-    write, writev = os.write, os.writev
-    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100]))
+    write = os.write
+    writev = os.writev
+    monkeypatch.setattr(
+        os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100])
+    )
     monkeypatch.setattr(os, "writev", lambda descriptor, views: writev(descriptor, views[:1]))
     scene.begin()
     scene.run()

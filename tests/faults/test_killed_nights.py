@@ -60,7 +60,9 @@ def test_a_night_is_killed_while_it_publishes_parts_that_are_not_linked(tmp_path
 def test_a_night_of_two_workers_is_killed_at_some_time(scene: KilledNights) -> None:
     """Also in the middle of a write, and while workers are busy."""
     dice = random.Random(16)
-    killed = [scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 2))]
+    killed = [
+        scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 2))
+    ]
     assert any(killed), "all nights have ended before"
 
 

@@ -13,14 +13,26 @@ from pathlib import Path
 import pytest
 
 from tests.faults.failing import contents
-from tests.faults.processes import HAS_PROC, MOMENTS, Pile, Process, check_after, command, generate, make_pile, wait_for
+from tests.faults.processes import (
+    HAS_PROC,
+    MOMENTS,
+    Pile,
+    Process,
+    check_after,
+    command,
+    generate,
+    make_pile,
+    wait_for,
+)
 from tests.running import run_here
 from tests.sizes import examples
 
 ATTEMPTS = 5
 """Runs until a signal comes in time."""
 CHOSEN = [
-    pytest.param(moment, marks=pytest.mark.long_only if moment == "half of the runs are sorted" else ())
+    pytest.param(
+        moment, marks=pytest.mark.long_only if moment == "half of the runs are sorted" else ()
+    )
     for moment in MOMENTS
 ]
 """Both passes are tried in any case."""
@@ -45,7 +57,10 @@ def run_again(pile: Pile, out: Path, *more: str) -> str:
 
 
 def started_until(moment: str, pile: Pile, out: Path) -> Process:
-    """Start a run, and wait for a moment; a run may be too fast on a busy machine, so there are some attempts."""
+    """Start a run, and wait for a moment.
+
+    A run may be too fast on a busy machine, so there are some attempts.
+    """
     for _ in range(ATTEMPTS):
         process = Process(command(pile.shards, out, "--overwrite"))
         if wait_for(process, moment, out):
@@ -58,7 +73,8 @@ def started_until(moment: str, pile: Pile, out: Path) -> Process:
 @pytest.mark.parametrize("moment", CHOSEN)
 def test_the_parent_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     """At any moment: OUT is absent or whole, and the next run, at once, gives the expected bytes."""
-    out, killed = tmp_path / "out", 0
+    out = tmp_path / "out"
+    killed = 0
     for _ in range(ATTEMPTS):
         process = started_until(moment, pile, out)
         killed += process.send(signal.SIGKILL)
@@ -76,7 +92,8 @@ def test_the_parent_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", CHOSEN[1:])
 def test_a_worker_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     """A worker that dies costs nothing but time."""
-    out, killed = tmp_path / "out", 0
+    out = tmp_path / "out"
+    killed = 0
     for _ in range(ATTEMPTS):
         process = started_until(moment, pile, out)
         killed = sum(process.send(signal.SIGKILL, worker) for worker in process.workers()[:1])
@@ -100,7 +117,9 @@ def test_a_worker_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
         (signal.SIGTERM, "the first part is merged"),
     ],
 )
-def test_a_signal(number: signal.Signals, moment: str, to_all: bool, pile: Pile, tmp_path: Path) -> None:
+def test_a_signal(
+    number: signal.Signals, moment: str, to_all: bool, pile: Pile, tmp_path: Path
+) -> None:
     """All workers end within two seconds, the exit code says why, and stderr how to resume."""
     out = tmp_path / "out"
     for _ in range(ATTEMPTS):

@@ -42,13 +42,18 @@ def fastrec(*arguments: bytes | str, cwd: Path) -> tuple[int, bytes]:
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
     """A shard of any name is read, and errors and rejected lines name it."""
-    good, folder = tmp_path / "good.jsonl", tmp_path / "in"
+    good = tmp_path / "good.jsonl"
+    folder = tmp_path / "in"
     folder.mkdir()
     write(good, lines_of("a"))
     path = os.path.join(os.fsencode(folder), name)  # noqa: PTH118 - a name of bytes
     with open(path, "wb") as file:  # noqa: PTH123
-        file.write(compressed(Format.ZSTD, b"".join(line + b"\n" for line in [*lines_of("b"), b"{"])))
-    code, said = fastrec("normalize", b"./in/" + name.replace(b"[", b"[[]"), "-o", "out", cwd=tmp_path)
+        file.write(
+            compressed(Format.ZSTD, b"".join(line + b"\n" for line in [*lines_of("b"), b"{"]))
+        )
+    code, said = fastrec(
+        "normalize", b"./in/" + name.replace(b"[", b"[[]"), "-o", "out", cwd=tmp_path
+    )
     if not set(name) & set(b"*?["):  # those are patterns
         assert code == 1, said
         assert audited(tmp_path / "out").line_counts["rejected"] == 1
@@ -76,7 +81,10 @@ def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r" * 255, "ü" * 127], ids=["ascii", "two bytes a character"])
 def test_longest_file_name(name: str, tmp_path: Path) -> None:
-    """A file may have the longest name that the file system allows; its temporary name is not longer."""
+    """A file may have the longest name that the file system allows.
+
+    Its temporary name is not longer.
+    """
     write(tmp_path / "in.jsonl", lines_of("a"))
     assert fastrec("normalize", "in.jsonl", "-o", "out", cwd=tmp_path)[0] == 0
     code, said = fastrec("report", "out", "-o", name, cwd=tmp_path)
@@ -87,17 +95,28 @@ def test_longest_file_name(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [["-v"], ["--json"]])
 def test_texts_with_escape_sequences(options: list[str], tmp_path: Path) -> None:
     """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
-    record = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, **{STEERING: STEERING})
-    rival = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, error=STEERING)
+    record = sample(
+        model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, **{STEERING: STEERING}
+    )
+    rival = sample(
+        model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, error=STEERING
+    )
     bad = {**record, "schema_version": STEERING, "evaluation": {STEERING: STEERING}}
     lines = [json.dumps(one, ensure_ascii=False).encode() for one in (record, rival, bad)]
     write(tmp_path / "in.jsonl", [*lines, STEERING.encode()])
     assert fastrec("normalize", "in.jsonl", "-o", "out", *options, cwd=tmp_path)[0] == 1
-    for command in (["rejects", "out"], ["rejects", "out", "--format", "json"], ["verify", "out"], ["validate", "."]):
+    for command in (
+        ["rejects", "out"],
+        ["rejects", "out", "--format", "json"],
+        ["verify", "out"],
+        ["validate", "."],
+    ):
         fastrec(*command, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("option", ["--sort-by", "--hash", "--memory", "--work-dir", "--files-from"])
+@pytest.mark.parametrize(
+    "option", ["--sort-by", "--hash", "--memory", "--work-dir", "--files-from"]
+)
 def test_arguments_with_escape_sequences(option: str, tmp_path: Path) -> None:
     """Messages about wrong arguments escape them."""
     write(tmp_path / "in.jsonl", lines_of("a"))

@@ -39,14 +39,23 @@ def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_
     with FULL.open("wb") as full:
         done = fastrec("normalize", "in.jsonl", "-o", "out", *options, stdout=full)
     assert done.returncode == 3
-    assert b"error: standard output: No space left on device\nThe corpus was published as out.\n" in done.stderr
+    assert (
+        b"error: standard output: No space left on device\nThe corpus was published as out.\n"
+        in done.stderr
+    )
     audited(tmp_path / "out")
 
 
 @needs_dev_full
 @pytest.mark.parametrize(
     "arguments",
-    [["schema"], ["validate", "in.jsonl"], ["verify", "out"], ["rejects", "out"], ["rejects", "out", "--extract", "-"]],
+    [
+        ["schema"],
+        ["validate", "in.jsonl"],
+        ["verify", "out"],
+        ["rejects", "out"],
+        ["rejects", "out", "--extract", "-"],
+    ],
 )
 def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
     """If the output of a command cannot be written, the exit code says so."""
@@ -59,7 +68,8 @@ def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
 
 @needs_dev_full
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(["in.jsonl", "-o", "out"], 1), (["missing", "-o", "out"], 2), (["in.jsonl"], 2)]
+    ("arguments", "code"),
+    [(["in.jsonl", "-o", "out"], 1), (["missing", "-o", "out"], 2), (["in.jsonl"], 2)],
 )
 def test_a_full_log_changes_nothing(arguments: list[str], code: int, tmp_path: Path) -> None:
     """If stderr cannot be written, the command works all the same, with the same exit code."""
@@ -91,9 +101,14 @@ def test_rejects_are_not_extracted_through_a_link() -> None:
     assert b"link exists; choose a new file" in done.stderr
 
 
-@pytest.mark.parametrize("most", few_of([1, 200, 1_000, 4_000, 20_000], 3, "test_a_limit_on_the_size_of_files"))
+@pytest.mark.parametrize(
+    "most", few_of([1, 200, 1_000, 4_000, 20_000], 3, "test_a_limit_on_the_size_of_files")
+)
 def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
-    """With a limit on file sizes, the error names the file and nothing is published; the next run succeeds."""
+    """With a limit on file sizes, the error names the file and nothing is published.
+
+    The next run succeeds.
+    """
     done = fastrec(
         "normalize", "in.jsonl", "-o", "out", "--compression", "none",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
@@ -131,7 +146,9 @@ def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
         cp -r small/out out
     """
     kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
-    done = subprocess.run(["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False
+    )
     if done.returncode == 99 or b"unshare" in done.stderr:
         pytest.skip("this machine lets nobody mount a small file system")
     assert done.stdout == b"code 3\ncode 0\n"

@@ -1,6 +1,7 @@
 """Rewrite the expected output of whole runs, by hand after a change that is meant: `python -m tests.golden.update`.
 
-Parts and rejects are kept as plain text: it can be reviewed, and compressed bytes change with the version of zstd.
+Parts and rejects are kept as plain text: it can be reviewed, and compressed bytes change with the
+version of zstd.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def produce(output: Path, **options: Any) -> dict[str, bytes]:
     run([DEMO], output, Options(**options))
     found = {}
     for path in sorted(output.glob("*.jsonl.zst")):
-        found[path.name.removesuffix(".zst")] = b"".join(chunk.data for chunk in shard_at(str(path)).read())
+        found[path.name.removesuffix(".zst")] = b"".join(
+            chunk.data for chunk in shard_at(str(path)).read()
+        )
     found["summary.json"] = (output / "summary.json").read_bytes()
     return found
 

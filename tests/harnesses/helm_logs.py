@@ -1,6 +1,7 @@
 """Small runs of HELM that the tests write, and what becomes of them.
 
-The aggregates are computed as HELM computes them: values are added up by trial, and the means of the trials averaged.
+The aggregates are computed as HELM computes them: values are added up by trial, and the means of
+the trials averaged.
 """
 
 from __future__ import annotations
@@ -18,8 +19,20 @@ from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
 from fastrec.harnesses.registry import head_of
 from tests.harnesses.converting import lines_of
 
-TYPOS = {"name": "typos", "robustness": True, "fairness": False, "computed_on": "perturbed", "prob": 0.1}
-DIALECT = {"name": "dialect", "robustness": True, "fairness": True, "computed_on": "perturbed", "prob": 1.0}
+TYPOS = {
+    "name": "typos",
+    "robustness": True,
+    "fairness": False,
+    "computed_on": "perturbed",
+    "prob": 0.1,
+}
+DIALECT = {
+    "name": "dialect",
+    "robustness": True,
+    "fairness": True,
+    "computed_on": "perturbed",
+    "prob": 1.0,
+}
 
 
 class Imported(NamedTuple):
@@ -32,7 +45,10 @@ class Imported(NamedTuple):
     def scores(self, metric: str) -> dict[tuple[str, str, str], float]:
         """The scores of a metric by sample, perturbation and trial."""
         found = [one for one in self.records if one["evaluation_result_id"] == metric]
-        keys = [(one["sample_id"], one["metadata"].get("perturbation", ""), one["metadata"]["trial"]) for one in found]
+        keys = [
+            (one["sample_id"], one["metadata"].get("perturbation", ""), one["metadata"]["trial"])
+            for one in found
+        ]
         assert len(set(keys)) == len(keys)
         return dict(zip(keys, (one["evaluation"]["score"] for one in found), strict=True))
 
@@ -52,7 +68,9 @@ def grouped(directory: Path) -> Grouped:
     """Group the files of a directory, told by their content."""
     paths = [str(path) for path in sorted(directory.rglob("*")) if path.is_file()]
     roles = {path: helm.role_of(head_of(path), path) for path in paths}
-    files = [FoundFile(path, Path(path).stat().st_size, role) for path, role in roles.items() if role]
+    files = [
+        FoundFile(path, Path(path).stat().st_size, role) for path, role in roles.items() if role
+    ]
     return helm.logs_of(files)
 
 
@@ -91,7 +109,9 @@ def instance(number: int | str = 1, **others: Any) -> dict[str, Any]:
     references = [("Lyon", False), ("Paris", True), ("Nice", False)]
     return {
         "input": {"text": f"What is the capital of France, no. {number}?"},
-        "references": [{"output": {"text": text}, "tags": ["correct"] * right} for text, right in references],
+        "references": [
+            {"output": {"text": text}, "tags": ["correct"] * right} for text, right in references
+        ],
         "split": "test",
         "id": f"id{number}" if isinstance(number, int) else number,
     } | others
@@ -99,15 +119,24 @@ def instance(number: int | str = 1, **others: Any) -> dict[str, Any]:
 
 def completion(text: str = " Paris", **others: Any) -> dict[str, Any]:
     tokens = [{"text": part, "logprob": -0.5} for part in text.split(" ")]
-    return {"text": text, "logprob": -0.5, "tokens": tokens, "finish_reason": {"reason": "stop"}} | others
+    return {
+        "text": text,
+        "logprob": -0.5,
+        "tokens": tokens,
+        "finish_reason": {"reason": "stop"},
+    } | others
 
 
-def state(of: dict[str, Any], *completions: dict[str, Any], trial: int = 0, **others: Any) -> dict[str, Any]:
+def state(
+    of: dict[str, Any], *completions: dict[str, Any], trial: int = 0, **others: Any
+) -> dict[str, Any]:
     """A request state; `request` and `result` add to what is there."""
     text = of["input"] if isinstance(of["input"], str) else of["input"].get("text")
-    request = {"model": "acme/tiny", "prompt": f"Question: {text}\nAnswer:", "max_tokens": 5} | others.pop(
-        "request", {}
-    )
+    request = {
+        "model": "acme/tiny",
+        "prompt": f"Question: {text}\nAnswer:",
+        "max_tokens": 5,
+    } | others.pop("request", {})
     result = {
         "success": True,
         "embedding": [],
@@ -142,7 +171,13 @@ def stat(name: str | dict[str, Any], *values: float | None) -> dict[str, Any]:
     if not numbers:
         return found
     mean = sum(numbers) / len(numbers)
-    return found | {"min": min(numbers), "max": max(numbers), "mean": mean, "variance": 0.0, "stddev": 0.0}
+    return found | {
+        "min": min(numbers),
+        "max": max(numbers),
+        "mean": mean,
+        "variance": 0.0,
+        "stddev": 0.0,
+    }
 
 
 def entry(of: dict[str, Any], trial: int = 0, **values: Any) -> dict[str, Any]:
@@ -197,7 +232,9 @@ def counts(states: Sequence[dict[str, Any]], trials: int = 1) -> list[dict[str, 
                 ids.setdefault(json.dumps(without_nones(context)), set()).add(str(of["id"]))
         for context_key, some in ids.items():
             by_context.setdefault(context_key, []).append(len(some))
-    return [stat({"name": "num_instances"} | json.loads(key), *some) for key, some in by_context.items()]
+    return [
+        stat({"name": "num_instances"} | json.loads(key), *some) for key, some in by_context.items()
+    ]
 
 
 def write_run(
@@ -212,15 +249,33 @@ def write_run(
     name: str = "capitals:region=europe,model=acme_tiny",
 ) -> Path:
     """Write a run; its aggregates are right unless they are given."""
-    adapter = {"method": method, "model": "acme/tiny", "model_deployment": "acme/tiny", "num_train_trials": trials}
-    spec = {"name": name, "scenario_spec": {"class_name": "helm.Capitals", "args": {}}, "adapter_spec": adapter}
-    scenario = {"name": "capitals", "description": "…", "tags": [], "definition_path": "https://github.com/…"}
+    adapter = {
+        "method": method,
+        "model": "acme/tiny",
+        "model_deployment": "acme/tiny",
+        "num_train_trials": trials,
+    }
+    spec = {
+        "name": name,
+        "scenario_spec": {"class_name": "helm.Capitals", "args": {}},
+        "adapter_spec": adapter,
+    }
+    scenario = {
+        "name": "capitals",
+        "description": "…",
+        "tags": [],
+        "definition_path": "https://github.com/…",
+    }
     if stats is None:
         stats = [*aggregate(entries, trials), *counts(states, trials)]
     files = {
         "run_spec": spec | {"metric_specs": [], "groups": ["capitals"]},
         "scenario": scenario,
-        "scenario_state": {"adapter_spec": adapter, "request_states": list(states), "annotator_specs": []},
+        "scenario_state": {
+            "adapter_spec": adapter,
+            "request_states": list(states),
+            "annotator_specs": [],
+        },
         "per_instance_stats": list(entries),
         "stats": list(stats),
     }

@@ -20,8 +20,11 @@ from fastrec.harnesses.log import FoundFile, Log, LogPlan
 from fastrec.harnesses.registry import head_of
 from tests.harnesses.converting import lines_of
 
-STORED, DEFLATE, ZSTD = 0, 8, 93
-# A real log has results of calls that it does not have, and the total of tokens may include cached ones.
+STORED = 0
+DEFLATE = 8
+ZSTD = 93
+# A real log has results of calls that it does not have, and the total of tokens may include cached
+# ones.
 UNAVOIDABLE = {"warn.tool_call_id", "warn.total_tokens"}
 
 
@@ -34,7 +37,9 @@ class Imported(NamedTuple):
 
     def by_metric(self, **wanted: str) -> dict[str, dict[str, Any]]:
         """The records of one sample."""
-        found = [one for one in self.records if wanted.items() <= {**one, **one["metadata"]}.items()]
+        found = [
+            one for one in self.records if wanted.items() <= {**one, **one["metadata"]}.items()
+        ]
         assert len({one["evaluation_result_id"] for one in found}) == len(found)
         return {one["evaluation_result_id"]: one for one in found}
 
@@ -58,7 +63,9 @@ def imported(path: str | Path) -> Imported:
             for _, line in lines_of(converter, sample):
                 verdict = fastrec.judge(line)
                 assert verdict.valid, verdict
-                assert not {finding.code for finding in verdict.warnings} - UNAVOIDABLE, verdict.warnings
+                assert not {finding.code for finding in verdict.warnings} - UNAVOIDABLE, (
+                    verdict.warnings
+                )
                 records.append(json.loads(line))
     return Imported(plan, records, converter)
 
@@ -69,14 +76,18 @@ def only(path: str | Path) -> dict[str, Any]:
     return record
 
 
-def entry(scorer: str, name: str = "", reducer: str | None = None, **metrics: float) -> dict[str, Any]:
+def entry(
+    scorer: str, name: str = "", reducer: str | None = None, **metrics: float
+) -> dict[str, Any]:
     """An entry of the results."""
     figures = {metric: {"name": metric, "value": value} for metric, value in metrics.items()}
     found = {"name": name or scorer, "scorer": scorer, "reducer": reducer, "metrics": figures}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def header(*entries: dict[str, Any], samples: int = 1, epochs: int | None = 1, **others: Any) -> dict[str, Any]:
+def header(
+    *entries: dict[str, Any], samples: int = 1, epochs: int | None = 1, **others: Any
+) -> dict[str, Any]:
     """The header of a run that succeeded."""
     spec = {
         "run_id": "run1",
@@ -90,7 +101,13 @@ def header(*entries: dict[str, Any], samples: int = 1, epochs: int | None = 1, *
         "packages": {"inspect_ai": "0.3.100"},
     }
     results = {"total_samples": samples, "completed_samples": samples, "scores": list(entries)}
-    found = {"version": 2, "status": "success", "eval": spec, "plan": {"name": "plan"}, "results": results}
+    found = {
+        "version": 2,
+        "status": "success",
+        "eval": spec,
+        "plan": {"name": "plan"},
+        "results": results,
+    }
     return found | others
 
 
@@ -119,7 +136,10 @@ def sample(identity: Any = 1, **others: Any) -> dict[str, Any]:
         "input": "What is 6 x 7?",
         "target": "42",
         "messages": [user("What is 6 x 7?"), assistant("It is 42.")],
-        "output": {"model": "model", "choices": [{"message": assistant("It is 42."), "stop_reason": "stop"}]},
+        "output": {
+            "model": "model",
+            "choices": [{"message": assistant("It is 42."), "stop_reason": "stop"}],
+        },
         "scores": {"match": {"value": "C"}},
         "events": [{"event": "model", "output": {"choices": []}, "uuid": "…"}],
     }
@@ -133,7 +153,9 @@ def scored(value: Any, **others: Any) -> dict[str, Any]:
 
 def conversation(*messages: dict[str, Any], **others: Any) -> dict[str, Any]:
     """A sample with these messages; the last one is the output."""
-    return sample(messages=list(messages), output={"choices": [{"message": messages[-1]}]}, **others)
+    return sample(
+        messages=list(messages), output={"choices": [{"message": messages[-1]}]}, **others
+    )
 
 
 def write_json(
@@ -146,32 +168,63 @@ def write_json(
 
 
 def write_eval(
-    path: Path, *samples: dict[str, Any], head: dict[str, Any] | None = None, method: int = ZSTD, frames: int = 1
+    path: Path,
+    *samples: dict[str, Any],
+    head: dict[str, Any] | None = None,
+    method: int = ZSTD,
+    frames: int = 1,
 ) -> Path:
     """Write a `.eval` log."""
     members: list[tuple[str, Any]] = [("_journal/start.json", {"version": 2})]
     members += [(f"samples/{one['id']}_epoch_{one['epoch']}.json", one) for one in samples]
     summaries = [{"id": one["id"], "epoch": one["epoch"]} for one in samples]
-    members += [("summaries.json", summaries), ("header.json", head or header(entry("match"), samples=len(samples)))]
+    members += [
+        ("summaries.json", summaries),
+        ("header.json", head or header(entry("match"), samples=len(samples))),
+    ]
     path.write_bytes(archive(members, method, frames))
     return path
 
 
-def archive(members: Iterable[tuple[str, Any]], method: int = ZSTD, frames: int = 1, **forged: int) -> bytes:
+def archive(
+    members: Iterable[tuple[str, Any]], method: int = ZSTD, frames: int = 1, **forged: int
+) -> bytes:
     """Return a zip archive; `forged` replaces what the directory says about each member."""
-    data, directory = b"", []
+    data = b""
+    directory = []
     for name, content in members:
         text = content if isinstance(content, bytes) else json.dumps(content, indent=2).encode()
         compressed = _compress(text, method, frames)
         title = name.encode()
-        says = {"crc": zlib.crc32(text), "compressed": len(compressed), "size": len(text), "flags": 0x800} | forged
-        fixed = (says["flags"], method, 0, 0x21, says["crc"], says["compressed"], says["size"], len(title))
+        says = {
+            "crc": zlib.crc32(text),
+            "compressed": len(compressed),
+            "size": len(text),
+            "flags": 0x800,
+        } | forged
+        fixed = (
+            says["flags"],
+            method,
+            0,
+            0x21,
+            says["crc"],
+            says["compressed"],
+            says["size"],
+            len(title),
+        )
         offset = len(data)
         data += struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 63, *fixed, 0) + title + compressed
-        directory.append(struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 63, 63, *fixed, 0, 0, 0, 0, 0, offset) + title)
+        directory.append(
+            struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 63, 63, *fixed, 0, 0, 0, 0, 0, offset)
+            + title
+        )
     listing = b"".join(directory)
     count = len(directory)
-    return data + listing + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, count, count, len(listing), len(data), 0)
+    return (
+        data
+        + listing
+        + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, count, count, len(listing), len(data), 0)
+    )
 
 
 def _compress(text: bytes, method: int, frames: int) -> bytes:

@@ -28,7 +28,9 @@ def generation(number: int = 0, **changes: Any) -> dict[str, Any]:
         "doc_id": number,
         "doc": {"question": f"What is {number} + 1?", "answer": str(number + 1)},
         "target": str(number + 1),
-        "arguments": {"gen_args_0": {"arg_0": f"Q: What is {number} + 1?\nA:", "arg_1": {"until": ["\n\n"]}}},
+        "arguments": {
+            "gen_args_0": {"arg_0": f"Q: What is {number} + 1?\nA:", "arg_1": {"until": ["\n\n"]}}
+        },
         "resps": [[f" It is {number + 1}."]],
         "filtered_resps": [str(number + 1)],
         "filter": "strict-match",
@@ -41,7 +43,9 @@ def generation(number: int = 0, **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def choice(number: int = 0, likelihoods: Sequence[float] = (-4.0, -3.0, -9.0), **changes: Any) -> dict[str, Any]:
+def choice(
+    number: int = 0, likelihoods: Sequence[float] = (-4.0, -3.0, -9.0), **changes: Any
+) -> dict[str, Any]:
     """A multiple-choice sample: `acc` picks `no`, and `acc_norm` the longer `not at all`."""
     choices = ["yes", "no", "not at all"][: len(likelihoods)]
     context = f"Question {number}: is it?\nAnswer:"
@@ -50,7 +54,10 @@ def choice(number: int = 0, likelihoods: Sequence[float] = (-4.0, -3.0, -9.0), *
         "doc_id": number,
         "doc": {"question": "is it?", "choices": choices, "label": 1},
         "target": "1",
-        "arguments": {f"gen_args_{n}": {"arg_0": context, "arg_1": f" {text}"} for n, text in enumerate(choices)},
+        "arguments": {
+            f"gen_args_{n}": {"arg_0": context, "arg_1": f" {text}"}
+            for n, text in enumerate(choices)
+        },
         "resps": [[answer] for answer in answers],
         "filtered_resps": answers,
         "filter": "none",
@@ -93,7 +100,11 @@ def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def write_log(
-    directory: Path, rows: Sequence[dict[str, Any]], document: dict[str, Any], task: str = "task", date: str = DATE
+    directory: Path,
+    rows: Sequence[dict[str, Any]],
+    document: dict[str, Any],
+    task: str = "task",
+    date: str = DATE,
 ) -> Log:
     """Write a log under the names that lm-eval gives it, and return it as it is found."""
     directory.mkdir(exist_ok=True, parents=True)
@@ -121,7 +132,10 @@ def only_log(directory: Path) -> Log:
 
 
 def records_of(log: Log, plan: LogPlan | None = None) -> list[dict[str, Any]]:
-    """The records of a log; each is valid, and means that the log states are those of the records."""
+    """The records of a log.
+
+    Each is valid, and means that the log states are those of the records.
+    """
     plan = plan or lm_eval.plan(log)
     converter = Converter("lm-eval", plan.run)
     lines = [

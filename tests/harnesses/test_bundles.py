@@ -40,13 +40,17 @@ answers = st.lists(
     max_size=2,
 )
 outputs = st.builds(
-    Output, raw=st.lists(texts, max_size=2), reasoning_trace=st.just(UNSET) | st.lists(texts, max_size=1)
+    Output,
+    raw=st.lists(texts, max_size=2),
+    reasoning_trace=st.just(UNSET) | st.lists(texts, max_size=1),
 )
 metadata = st.dictionaries(texts, texts, max_size=2)
 scores = st.builds(
     Score,
     metric=st.sampled_from(["acc", "f1:strict", "lower", 'é"', ""]),
-    value=st.none() | st.sampled_from([0, 1, 0.0, 1.0, -0.0, 1e-7]) | st.floats(allow_nan=False, allow_infinity=False),
+    value=st.none()
+    | st.sampled_from([0, 1, 0.0, 1.0, -0.0, 1e-7])
+    | st.floats(allow_nan=False, allow_infinity=False),
     problem=texts,
     answers=st.none() | answers,
     output=st.none() | outputs,
@@ -65,18 +69,24 @@ samples = st.builds(
     scores=st.lists(scores, max_size=4),
     output=st.none() | outputs,
     messages=st.none()
-    | st.lists(st.builds(Message, turn_idx=st.integers(0, 2), role=texts, content=texts), max_size=2),
+    | st.lists(
+        st.builds(Message, turn_idx=st.integers(0, 2), role=texts, content=texts), max_size=2
+    ),
     interaction_type=st.sampled_from(["single_turn", "multi_turn", "agentic"]),
     answers=answers,
     num_turns=st.none() | st.integers(1, 9),
     tool_calls=st.none() | st.integers(0, 9),
     token_usage=st.none()
-    | st.builds(TokenUsage, input_tokens=st.just(1), output_tokens=st.just(2), total_tokens=st.just(3)),
+    | st.builds(
+        TokenUsage, input_tokens=st.just(1), output_tokens=st.just(2), total_tokens=st.just(3)
+    ),
     performance=st.none() | st.builds(Performance, latency_ms=st.floats(0, 100)),
     error=texts,
     metadata=metadata,
 )
-RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", lower_is_better=frozenset({"lower"}))
+RUN = RunInfo(
+    task="tâsk", model='m"odel', started="", version="1.2", lower_is_better=frozenset({"lower"})
+)
 
 
 def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
@@ -126,7 +136,9 @@ def test_lines_are_encoded_records(some, graded):
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
     maker = LineMaker(
-        converter.result.head, list(converter.result.metrics), {name: {"graded": "true"} for name in graded}
+        converter.result.head,
+        list(converter.result.metrics),
+        {name: {"graded": "true"} for name in graded},
     )
     source = io.BytesIO(data)
     text = b"".join(
@@ -137,20 +149,34 @@ def test_lines_are_encoded_records(some, graded):
     )
     unscored = [Score(metric="", value=None, problem="the log has no score for this sample")]
     assert text.splitlines(keepends=True) == [
-        expected(sample, score, graded) + b"\n" for sample in some for score in sample.scores or unscored
+        expected(sample, score, graded) + b"\n"
+        for sample in some
+        for score in sample.scores or unscored
     ]
 
 
 @given(samples)
 def test_lines_of_one_sample_name_their_metrics(sample):
     lines = lines_of(Converter("any", RUN), sample)
-    assert [metric for metric, _ in lines] == [json.loads(line).get("evaluation_result_id", "") for _, line in lines]
+    assert [metric for metric, _ in lines] == [
+        json.loads(line).get("evaluation_result_id", "") for _, line in lines
+    ]
     assert len(lines) == max(len(sample.scores), 1)
 
 
 def test_a_sample_without_a_wanted_metric_has_no_bundle():
     converter = Converter("any", RUN, ["f1*"])
     asked = Input(raw="a", reference=[])
-    assert converter.bundle(Sample(sample_id="1", input=asked, scores=[Score(metric="acc", value=1.0)])) is None
-    assert lines_of(converter, Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])) == []
+    assert (
+        converter.bundle(
+            Sample(sample_id="1", input=asked, scores=[Score(metric="acc", value=1.0)])
+        )
+        is None
+    )
+    assert (
+        lines_of(
+            converter, Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])
+        )
+        == []
+    )
     assert converter.result.left_out == {NO_METRIC: 2}

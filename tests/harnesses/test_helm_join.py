@@ -24,13 +24,17 @@ from tests.harnesses.helm_logs import (
 
 def big_run(count: int = 6, trials: int = 2):
     """Every instance plain and perturbed, in several trials: each request has its own answer, and its own scores."""
-    states, entries, scores = [], [], {}
+    states = []
+    entries = []
+    scores = {}
     for trial in range(trials):
         for number in range(count):
             for perturbation, label in ((None, ""), (TYPOS, "typos"), (DIALECT, "dialect")):
                 of = instance(number, perturbation=perturbation)
                 value = (number * 7 + trial * 3 + len(label)) % 10 / 10
-                states.append(state(of, completion(f"answer {number} {label} {trial}"), trial=trial))
+                states.append(
+                    state(of, completion(f"answer {number} {label} {trial}"), trial=trial)
+                )
                 entries.append(entry(of, trial, f1_score=value, exact_match=float(value > 0.4)))
                 scores[f"id{number}", label, str(trial)] = value
     return states, entries, scores
@@ -49,7 +53,10 @@ def test_every_request_gets_its_own_scores(tmp_path, monkeypatch, indent, order,
         random.Random(0).shuffle(entries)
         random.Random(1).shuffle(states)
     found = imported(write_run(tmp_path, states, entries, trials=2, indent=indent))
-    by_label = {label: found.scores(f"f1_score:test{label and ':' + label}") for label in ("", "typos", "dialect")}
+    by_label = {
+        label: found.scores(f"f1_score:test{label and ':' + label}")
+        for label in ("", "typos", "dialect")
+    }
     assert by_label[""] | by_label["typos"] | by_label["dialect"] == scores
     for record in found.records:
         metadata = record["metadata"]
@@ -57,7 +64,9 @@ def test_every_request_gets_its_own_scores(tmp_path, monkeypatch, indent, order,
         said = f"answer {number} {metadata.get('perturbation', '')} {metadata['trial']}"
         assert record["output"]["raw"] == [said]
     assert len(found.records) == 2 * len(states)
-    assert len(found.plan.slices) == len(states) if slice_bytes == 1 else len(found.plan.slices) >= 1
+    assert (
+        len(found.plan.slices) == len(states) if slice_bytes == 1 else len(found.plan.slices) >= 1
+    )
     assert len(found.plan.aggregates) == 6
     assert found.plan.expected_samples == len(states)
     found.check_aggregates()
@@ -77,7 +86,9 @@ def test_a_slice_has_few_ranges_where_the_order_is_the_same(tmp_path, monkeypatc
     """HELM writes the entries of one metric object after those of another."""
     monkeypatch.setattr(helm, "_SLICE_BYTES", 20_000)
     instances = [instance(number) for number in range(60)]
-    entries = [entry(of, exact_match=1.0) for of in instances] + [entry(of, judge=0.5) for of in instances]
+    entries = [entry(of, exact_match=1.0) for of in instances] + [
+        entry(of, judge=0.5) for of in instances
+    ]
     write_run(tmp_path, [state(of) for of in instances], entries)
     plan = helm.plan(log_in(tmp_path))
     assert len(plan.slices) > 3
@@ -89,7 +100,10 @@ def test_a_slice_has_few_ranges_where_the_order_is_the_same(tmp_path, monkeypatc
 
 def test_entries_of_several_metric_objects_are_united(tmp_path):
     of = instance()
-    entries = [entry(of, exact_match=1.0, num_references=3.0), entry(of, num_references=3.0, judge=0.25)]
+    entries = [
+        entry(of, exact_match=1.0, num_references=3.0),
+        entry(of, num_references=3.0, judge=0.25),
+    ]
     found = imported(write_run(tmp_path, [state(of)], entries))
     assert [one["evaluation_result_id"] for one in found.records] == [
         "exact_match:test",
@@ -101,43 +115,68 @@ def test_entries_of_several_metric_objects_are_united(tmp_path):
 
 def test_several_values_of_one_metric_are_an_error(tmp_path):
     of = instance()
-    entries = [entry(of, judge=1.0, empty=None), entry(of, judge=0.0, empty=0.5), entry(of, judge=1.0)]
+    entries = [
+        entry(of, judge=1.0, empty=None),
+        entry(of, judge=0.0, empty=0.5),
+        entry(of, judge=1.0),
+    ]
     found = imported(write_run(tmp_path, [state(of)], entries))
-    assert found.of("judge:test")["error"] == "HELM has several values of this metric for this instance"
+    assert (
+        found.of("judge:test")["error"]
+        == "HELM has several values of this metric for this instance"
+    )
     assert found.of("empty:test")["evaluation"]["score"] == 0.5
     assert "error" not in found.of("empty:test")
 
 
 def test_ids_may_be_integers_in_one_file(tmp_path):
     of = instance(1, id=7)
-    found = imported(write_run(tmp_path, [state(of)], [entry(instance(1, id="7"), exact_match=1.0)]))
+    found = imported(
+        write_run(tmp_path, [state(of)], [entry(instance(1, id="7"), exact_match=1.0)])
+    )
     assert found.scores("exact_match:test") == {("7", "", "0"): 1.0}
 
 
 def test_one_name_of_two_perturbations(tmp_path):
     """What tells them apart is part of the names of metrics."""
-    weak, strong = dict(TYPOS), TYPOS | {"prob": 0.5, "seed": 3}
+    weak = dict(TYPOS)
+    strong = TYPOS | {"prob": 0.5, "seed": 3}
     some = [instance(1, perturbation=weak), instance(1, perturbation=strong), instance(1)]
-    entries = [entry(of, exact_match=value) for of, value in zip(some, (1.0, 0.0, 0.5), strict=True)]
+    entries = [
+        entry(of, exact_match=value) for of, value in zip(some, (1.0, 0.0, 0.5), strict=True)
+    ]
     found = imported(write_run(tmp_path, [state(of) for of in some], entries))
-    assert found.scores("exact_match:test:typos(prob=0.1)") == {("id1", "typos(prob=0.1)", "0"): 1.0}
-    assert found.scores("exact_match:test:typos(prob=0.5,seed=3)") == {("id1", "typos(prob=0.5,seed=3)", "0"): 0.0}
+    assert found.scores("exact_match:test:typos(prob=0.1)") == {
+        ("id1", "typos(prob=0.1)", "0"): 1.0
+    }
+    assert found.scores("exact_match:test:typos(prob=0.5,seed=3)") == {
+        ("id1", "typos(prob=0.5,seed=3)", "0"): 0.0
+    }
     assert found.scores("exact_match:test") == {("id1", "", "0"): 0.5}
     assert len(found.plan.aggregates) == 3
     found.check_aggregates()
 
 
 def test_the_order_of_fields_of_a_perturbation_does_not_matter(tmp_path):
-    of, other = instance(perturbation=TYPOS), instance(perturbation=dict(reversed(TYPOS.items())) | {"seed": None})
+    of = instance(perturbation=TYPOS)
+    other = instance(perturbation=dict(reversed(TYPOS.items())) | {"seed": None})
     found = imported(write_run(tmp_path, [state(of)], [entry(other, exact_match=1.0)]))
     assert found.scores("exact_match:test:typos") == {("id1", "typos", "0"): 1.0}
 
 
 def test_what_has_no_partner_is_counted(tmp_path):
     """Scores without a request are left out; a request without scores has a record that says so."""
-    entries = [entry(instance(1), exact_match=1.0), entry(instance(2), exact_match=1.0), entry(instance(1), 1, f1=0.5)]
+    entries = [
+        entry(instance(1), exact_match=1.0),
+        entry(instance(2), exact_match=1.0),
+        entry(instance(1), 1, f1=0.5),
+    ]
     entries += [entry(instance(2), judge=1.0)]
-    found = imported(write_run(tmp_path, [state(instance(1)), state(instance(3))], entries, stats=[stat("other", 1.0)]))
+    found = imported(
+        write_run(
+            tmp_path, [state(instance(1)), state(instance(3))], entries, stats=[stat("other", 1.0)]
+        )
+    )
     assert found.plan.left_out == {"no request has its instance, perturbation and trial": 2}
     assert [one["sample_id"] for one in found.records] == ["id1", "id3"]
     assert found.records[1]["error"] == "the log has no score for this sample"
@@ -149,7 +188,11 @@ def test_a_request_without_scores_has_an_error_for_each_metric_of_its_kind(tmp_p
     unscored = [instance(4), instance(5, perturbation=TYPOS), instance(6, split="train")]
     entries = [entry(of, exact_match=1.0, f1=0.5) for of in scored]
     found = imported(write_run(tmp_path, [state(of) for of in (*unscored, *scored)], entries))
-    errors = [(one["sample_id"], one.get("evaluation_result_id")) for one in found.records if one.get("error")]
+    errors = [
+        (one["sample_id"], one.get("evaluation_result_id"))
+        for one in found.records
+        if one.get("error")
+    ]
     assert errors == [
         ("id4", "exact_match:test"),
         ("id4", "f1:test"),
@@ -164,16 +207,21 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
     monkeypatch.setattr(helm, "_SLICE_BYTES", 4000)
     some = [instance(number) for number in range(10)]
     states = [
-        state(of, completion(f"{of['id']} {seed}"), request={"random": seed}) for seed in ("0", "1") for of in some
+        state(of, completion(f"{of['id']} {seed}"), request={"random": seed})
+        for seed in ("0", "1")
+        for of in some
     ]
     found = imported(write_run(tmp_path, states, [entry(of, exact_match=1.0) for of in some]))
-    assert [one["output"]["raw"] for one in found.records] == [[f"id{n} 0", f"id{n} 1"] for n in range(10)]
+    assert [one["output"]["raw"] for one in found.records] == [
+        [f"id{n} 0", f"id{n} 1"] for n in range(10)
+    ]
     assert all(one["input"]["formatted"].startswith("Question: ") for one in found.records)
 
 
 def test_a_million_samples_fit_into_memory():
     """Of the numbers of samples and the ranges in both files, about 200 bytes per sample with two entries."""
-    requests, entries = helm.FileIndex(), helm.FileIndex()
+    requests = helm.FileIndex()
+    entries = helm.FileIndex()
     count = 20_000
     samples = {number * 0x9E3779B97F4A7C15 % (1 << 64): number for number in range(count)}
     for number in range(count):
@@ -182,7 +230,9 @@ def test_a_million_samples_fit_into_memory():
         entries.add(number * 4000, 4000, number % count)
     held = sys.getsizeof(samples) + sum(map(sys.getsizeof, (*samples, *samples.values())))
     for one in (requests, entries):
-        held += sum(some.buffer_info()[1] * some.itemsize for some in (one.starts, one.sizes, one.samples))
+        held += sum(
+            some.buffer_info()[1] * some.itemsize for some in (one.starts, one.sizes, one.samples)
+        )
     assert held / count < 200
     slices = helm.cut(count, requests, entries, helm._SLICE_BYTES)
     assert len(slices) == -(-count * 13000 // helm._SLICE_BYTES) or len(slices) < 40

@@ -34,21 +34,29 @@ FILES = ["run_spec", "scenario", "scenario_state", "per_instance_stats", "stats"
 
 def small_run(directory: Path, count: int = 3, **options) -> Path:
     some = [instance(number) for number in range(count)]
-    entries = [entry(of, exact_match=float(number % 2), f1=number / 7) for number, of in enumerate(some)]
+    entries = [
+        entry(of, exact_match=float(number % 2), f1=number / 7) for number, of in enumerate(some)
+    ]
     return write_run(directory, [state(of) for of in some], entries, **options)
 
 
 def change(directory: Path, file: str, **changes) -> None:
     path = directory / f"{file}.json"
     document = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({key: value for key, value in document.items() if value is not None}))
+    path.write_text(
+        json.dumps({key: value for key, value in document.items() if value is not None})
+    )
 
 
-@pytest.mark.parametrize("layout", [{"indent": 2}, {}, {"separators": (",", ":")}, {"sort_keys": True}])
+@pytest.mark.parametrize(
+    "layout", [{"indent": 2}, {}, {"separators": (",", ":")}, {"sort_keys": True}]
+)
 def test_files_are_told_by_their_content(tmp_path, layout):
     small_run(tmp_path / "a")
     for name in FILES:
-        text = json.dumps(json.loads((tmp_path / "a" / f"{name}.json").read_text()), **layout).encode()
+        text = json.dumps(
+            json.loads((tmp_path / "a" / f"{name}.json").read_text()), **layout
+        ).encode()
         assert helm.role_of(text[: 1 << 16], "any") == name
 
 
@@ -56,7 +64,17 @@ def test_files_are_told_by_their_content(tmp_path, layout):
     ("document", "role"),
     [
         ([{"input": {"text": "a"}, "references": [], "split": "test", "id": "id1"}], "other"),
-        ([{"instance_id": "id1", "train_trial_index": 0, "predicted_text": "a", "stats": {"f1": 1}}], "other"),
+        (
+            [
+                {
+                    "instance_id": "id1",
+                    "train_trial_index": 0,
+                    "predicted_text": "a",
+                    "stats": {"f1": 1},
+                }
+            ],
+            "other",
+        ),
         ([{"instance_id": "id1", "train_trial_index": 0, "request": {"prompt": "a"}}], "other"),
         ([], None),
         ({}, None),
@@ -73,7 +91,10 @@ def test_other_files(document, role):
 
 
 def test_long_instructions_come_before_the_requests():
-    document = {"adapter_spec": {"method": "generation", "instructions": "x" * 100_000}, "request_states": []}
+    document = {
+        "adapter_spec": {"method": "generation", "instructions": "x" * 100_000},
+        "request_states": [],
+    }
     assert helm.role_of(json.dumps(document).encode()[: 1 << 16], "any") == "scenario_state"
 
 
@@ -85,7 +106,9 @@ def test_any_bytes_have_a_role_or_none(data):
 def test_a_directory_is_a_log(tmp_path):
     for name in ("a", "b/c"):
         small_run(tmp_path / name)
-    (tmp_path / "a" / "instances.json").write_text('[{"input": {"text": "x"}, "references": [], "id": "id1"}]')
+    (tmp_path / "a" / "instances.json").write_text(
+        '[{"input": {"text": "x"}, "references": [], "id": "id1"}]'
+    )
     found = grouped(tmp_path)
     assert [log.path for log in found.logs] == [str(tmp_path / "a"), str(tmp_path / "b/c")]
     assert [file.role for file in found.logs[0].files] == FILES
@@ -97,7 +120,10 @@ def test_a_directory_is_a_log(tmp_path):
     [
         (["scenario_state"], "without scenario_state.json with the requests and completions"),
         (["per_instance_stats"], "without per_instance_stats.json with the scores"),
-        (["scenario_state", "per_instance_stats"], "completions and without per_instance_stats.json"),
+        (
+            ["scenario_state", "per_instance_stats"],
+            "completions and without per_instance_stats.json",
+        ),
         (["run_spec", "scenario"], "its task is unknown"),
     ],
 )
@@ -116,7 +142,9 @@ def test_two_files_of_a_kind_are_bad(tmp_path):
     small_run(tmp_path)
     shutil.copy(tmp_path / "stats.json", tmp_path / "stats (1).json")
     (bad,) = grouped(tmp_path).bad
-    assert bad.reason == "it has 2 files of the kind stats: which of them belong together is unknown"
+    assert (
+        bad.reason == "it has 2 files of the kind stats: which of them belong together is unknown"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +157,10 @@ def test_two_files_of_a_kind_are_bad(tmp_path):
         ("mmlu:model=acme_tiny,subject=anatomy", "mmlu:subject=anatomy"),
         ("gsm:model_deployment=x_y,model=acme_tiny", "gsm"),
         ("gsm", "gsm"),
-        ("wmt:supermodel=1,model=a,data_augmentation=canonical", "wmt:supermodel=1,data_augmentation=canonical"),
+        (
+            "wmt:supermodel=1,model=a,data_augmentation=canonical",
+            "wmt:supermodel=1,data_augmentation=canonical",
+        ),
     ],
 )
 def test_the_task_is_the_run_without_its_model(tmp_path, name, task):
@@ -151,10 +182,14 @@ def test_the_model_may_be_in_the_name_only(tmp_path):
 def test_the_start_is_the_earliest_request(tmp_path):
     some = [instance(number) for number in range(3)]
     times = (1_700_000_009, 1_700_000_003, float("inf"))
-    states = [state(of, result={"request_datetime": time}) for of, time in zip(some, times, strict=True)]
+    states = [
+        state(of, result={"request_datetime": time}) for of, time in zip(some, times, strict=True)
+    ]
     write_run(tmp_path, states, [entry(of, f1=1.0) for of in some])
     assert helm.plan(log_in(tmp_path)).run.started == "1700000003"
-    write_run(tmp_path, [state(some[0], result={"request_datetime": None})], [entry(some[0], f1=1.0)])
+    write_run(
+        tmp_path, [state(some[0], result={"request_datetime": None})], [entry(some[0], f1=1.0)]
+    )
     assert helm.plan(log_in(tmp_path)).run.started == ""
 
 
@@ -177,10 +212,19 @@ def test_a_run_without_instances(tmp_path):
 
 
 def test_means_are_compared_and_others_are_not(tmp_path):
-    some = [instance(number, perturbation=perturbation) for number in range(4) for perturbation in (None, TYPOS)]
+    some = [
+        instance(number, perturbation=perturbation)
+        for number in range(4)
+        for perturbation in (None, TYPOS)
+    ]
     entries = [entry(of, f1=number / 9, co2=None) for number, of in enumerate(some)]
     stats = aggregate(entries)
-    stats.append(stat({"name": "f1", "split": "test", "perturbation": TYPOS | {"computed_on": "original"}}, 0.5))
+    stats.append(
+        stat(
+            {"name": "f1", "split": "test", "perturbation": TYPOS | {"computed_on": "original"}},
+            0.5,
+        )
+    )
     stats.append(stat({"name": "perplexity", "split": "test"}, 3.0))
     stats.append(stat({"name": "f1", "split": "valid"}, float("nan")))
     found = imported(write_run(tmp_path, [state(of) for of in some], entries, stats=stats))
@@ -188,10 +232,18 @@ def test_means_are_compared_and_others_are_not(tmp_path):
     found.check_aggregates()
     reasons = found.plan.not_compared
     assert reasons["f1:test:robustness (worst)"].startswith("it is the mean of the lowest score")
-    assert reasons["f1:test:typos (original)"].startswith("it is the mean over the unperturbed versions")
-    assert reasons["perplexity:test"] == "it is computed over all instances together: no instance has a score"
+    assert reasons["f1:test:typos (original)"].startswith(
+        "it is the mean over the unperturbed versions"
+    )
+    assert (
+        reasons["perplexity:test"]
+        == "it is computed over all instances together: no instance has a score"
+    )
     assert reasons["f1:valid"] == "its value is not a number"
-    assert reasons["co2:test"] == "HELM has no value of it in any of 4 instances: they have no record of it"
+    assert (
+        reasons["co2:test"]
+        == "HELM has no value of it in any of 4 instances: they have no record of it"
+    )
     assert not any("co2" in one["evaluation_result_id"] for one in found.records)
 
 
@@ -200,7 +252,10 @@ def test_weighted_means_are_not_compared(tmp_path):
     entries = [entry(some[0], f1=[1.0, 0.0, 0.0]), entry(some[1], f1=1.0)]
     found = imported(write_run(tmp_path, [state(of) for of in some], entries))
     assert found.plan.aggregates == []
-    assert found.plan.not_compared["f1:test"] == "it is a weighted mean: instances have different numbers of values"
+    assert (
+        found.plan.not_compared["f1:test"]
+        == "it is a weighted mean: instances have different numbers of values"
+    )
 
 
 def test_means_over_unequal_trials_are_not_compared(tmp_path):
@@ -238,7 +293,9 @@ def test_a_cut_file_is_named(tmp_path, file, indent):
         assert caught.value.reason
 
 
-@settings(max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.sampled_from(FILES), st.data())
 def test_damage_is_an_error_or_harmless(tmp_path, file, data):
     """Whatever the bytes: a LogError, or samples."""
@@ -248,7 +305,21 @@ def test_damage_is_an_error_or_harmless(tmp_path, file, data):
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text) - 1))
         text[start : start + data.draw(st.integers(0, 20))] = data.draw(
-            st.sampled_from([b"", b"null", b"{}", b"[]", b'"x"', b"1e999", b"NaN", b"\xff", b"\\ud800", b"-1", b"true"])
+            st.sampled_from(
+                [
+                    b"",
+                    b"null",
+                    b"{}",
+                    b"[]",
+                    b'"x"',
+                    b"1e999",
+                    b"NaN",
+                    b"\xff",
+                    b"\\ud800",
+                    b"-1",
+                    b"true",
+                ]
+            )
         )
     path.write_bytes(bytes(text))
     with contextlib.suppress(LogError):
@@ -258,10 +329,16 @@ def test_damage_is_an_error_or_harmless(tmp_path, file, data):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"request_states": [{"instance": {"input": {"text": "a"}}}]}, "has an instance without an id"),
+        (
+            {"request_states": [{"instance": {"input": {"text": "a"}}}]},
+            "has an instance without an id",
+        ),
         ({"request_states": [1]}, "has an unexpected item at byte"),
         ({"request_states": [{"train_trial_index": 0}]}, "has an unexpected item at byte"),
-        ({"request_states": [{"instance": {"id": "id0", "references": 5}}]}, "is not as HELM writes it after byte"),
+        (
+            {"request_states": [{"instance": {"id": "id0", "references": 5}}]},
+            "is not as HELM writes it after byte",
+        ),
         ({"adapter_spec": "x"}, "is not as HELM writes it"),
     ],
 )

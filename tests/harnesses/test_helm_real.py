@@ -11,7 +11,9 @@ from tests.harnesses.helm_logs import imported
 
 LOGS = Path(__file__).parents[3] / "shared" / "logs" / "helm"
 
-pytestmark = pytest.mark.skipif(not LOGS.is_dir(), reason="the real logs are not beside the checkout")
+pytestmark = pytest.mark.skipif(
+    not LOGS.is_dir(), reason="the real logs are not beside the checkout"
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,10 @@ def test_all_metrics_of_all_instances_are_records(run):
         for stat in one["stats"]
         if "mean" in stat
     }
-    records = {(one["sample_id"], one["evaluation_result_id"]): one["evaluation"]["score"] for one in found.records}
+    records = {
+        (one["sample_id"], one["evaluation_result_id"]): one["evaluation"]["score"]
+        for one in found.records
+    }
     assert records == values
     assert len(found.records) == len(records) == 250
 
@@ -44,6 +49,8 @@ def test_the_answer_is_the_text_of_the_choice(run):
     """The model says a letter; the extracted answer is comparable with the reference."""
     for record in imported(run).records:
         if record["evaluation_result_id"] == "exact_match:valid":
-            right = [one["extracted_value"] for one in record["answer_attribution"]] == record["input"]["reference"]
+            right = [one["extracted_value"] for one in record["answer_attribution"]] == record[
+                "input"
+            ]["reference"]
             assert right == record["evaluation"]["is_correct"]
             assert record["output"]["raw"][0].strip() in "ABCD"

@@ -1,4 +1,7 @@
-"""Members of an archive are read whatever their compression; an archive that is cut or damaged is refused by name."""
+"""Members of an archive are read whatever their compression.
+
+An archive that is cut or damaged is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ IDS = [1, "a/b", "../up", "a_epoch_1/sample", "x y\n\u2028é.json", "", 'quote" 
 def test_every_compression_gives_the_same_records(tmp_path, method, frames):
     samples = [sample(identity) for identity in IDS]
     expected = imported(write_json(tmp_path / "log.json", *samples)).records
-    found = imported(write_eval(tmp_path / "log.eval", *samples, method=method, frames=frames)).records
+    found = imported(
+        write_eval(tmp_path / "log.eval", *samples, method=method, frames=frames)
+    ).records
     assert found == expected
     assert [one["sample_id"] for one in found] == [str(identity) for identity in IDS]
 
@@ -62,7 +67,8 @@ def test_python_and_fastrec_agree_on_archives_that_python_writes(tmp_path):
 
 def test_of_members_with_the_same_name_the_last_one_counts(tmp_path):
     path = tmp_path / "log.eval"
-    first, second = sample(scores={"match": {"value": "I"}}), sample(scores={"match": {"value": "C"}})
+    first = sample(scores={"match": {"value": "I"}})
+    second = sample(scores={"match": {"value": "C"}})
     members = [("header.json", header(entry("match"))), ("samples/1_epoch_1.json", first)]
     path.write_bytes(archive([*members, ("samples/1_epoch_1.json", second)]))
     (record,) = imported(path).records
@@ -71,7 +77,10 @@ def test_of_members_with_the_same_name_the_last_one_counts(tmp_path):
 
 def test_an_archive_in_an_object_store():
     store = storage_of("memory://inspect/log.eval")
-    members = [("samples/1_epoch_1.json", sample()), ("header.json", header(entry("match", accuracy=1.0)))]
+    members = [
+        ("samples/1_epoch_1.json", sample()),
+        ("header.json", header(entry("match", accuracy=1.0))),
+    ]
     store.write_all("memory://inspect/log.eval", archive(members))
     assert len(imported("memory://inspect/log.eval").records) == 1
 
@@ -79,7 +88,10 @@ def test_an_archive_in_an_object_store():
 def test_slices_have_whole_samples_and_depend_on_the_log_only(tmp_path, monkeypatch):
     monkeypatch.setattr(inspect, "_SLICE_BYTES", 2000)
     samples = [sample(number, uuid="u" * 500) for number in range(10)]
-    for path in (write_eval(tmp_path / "log.eval", *samples), write_json(tmp_path / "log.json", *samples)):
+    for path in (
+        write_eval(tmp_path / "log.eval", *samples),
+        write_json(tmp_path / "log.json", *samples),
+    ):
         found = imported(path)
         assert [one["sample_id"] for one in found.records] == [str(number) for number in range(10)]
         assert found.plan.slices == imported(path).plan.slices
@@ -171,12 +183,19 @@ def test_other_archives_are_no_logs(tmp_path):
 
 
 LOG = archive(
-    [("_journal/start.json", header()), ("samples/1_epoch_1.json", sample()), ("header.json", header(entry("match")))]
+    [
+        ("_journal/start.json", header()),
+        ("samples/1_epoch_1.json", sample()),
+        ("header.json", header(entry("match"))),
+    ]
 )
 
 
 @settings(max_examples=examples(18, 300))
-@given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 20))
+@given(
+    st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), max_size=4),
+    st.integers(0, 1 << 20),
+)
 def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
     data = bytearray(LOG)
     for position, byte in changes:
@@ -218,10 +237,20 @@ def test_a_sample_that_needs_too_much_memory_is_reported(tmp_path, monkeypatch):
         {"target": "é" * 50_000},
         {"events": [float("nan"), short]},
     ):
-        path.write_bytes(archive([("header.json", header()), ("samples/1_epoch_1.json", sample(**large))], DEFLATE))
-        with pytest.raises(LogError, match=r"samples/1_epoch_1.json needs .* GB of memory or more to convert"):
+        path.write_bytes(
+            archive(
+                [("header.json", header()), ("samples/1_epoch_1.json", sample(**large))], DEFLATE
+            )
+        )
+        with pytest.raises(
+            LogError, match=r"samples/1_epoch_1.json needs .* GB of memory or more to convert"
+        ):
             imported(path)
-    path.write_bytes(archive([("header.json", header()), ("samples/1_epoch_1.json", sample(events=short))], DEFLATE))
+    path.write_bytes(
+        archive(
+            [("header.json", header()), ("samples/1_epoch_1.json", sample(events=short))], DEFLATE
+        )
+    )
     assert imported(path)
 
 

@@ -103,7 +103,11 @@ def test_an_unfinished_log_is_read_from_its_journal(tmp_path):
     head = header()
     spec = head["eval"] | {"scorers": [{"name": "pkg/match"}, {"name": "judge"}]}
     start = {"version": 2, "eval": spec, "plan": {}}
-    path.write_bytes(archive([("_journal/start.json", start), ("samples/1_epoch_1.json", sample(error_retries=[]))]))
+    path.write_bytes(
+        archive(
+            [("_journal/start.json", start), ("samples/1_epoch_1.json", sample(error_retries=[]))]
+        )
+    )
     found = imported(path)
     assert [one["evaluation_result_id"] for one in found.records] == ["match"]
     assert found.plan.notes == ["the log has no header.json", "the run did not finish"]
@@ -117,7 +121,13 @@ SUMMARY = {"id": 1, "epoch": 1, "scores": {"match": {"value": float("nan")}}}
 @pytest.mark.parametrize(
     ("summaries", "count"),
     [
-        ([("_journal/summaries/1.json", [SUMMARY]), ("_journal/summaries/2.json", [SUMMARY, SUMMARY])], 3),
+        (
+            [
+                ("_journal/summaries/1.json", [SUMMARY]),
+                ("_journal/summaries/2.json", [SUMMARY, SUMMARY]),
+            ],
+            3,
+        ),
         ([("_journal/summaries/1.json", [SUMMARY]), ("summaries.json", [SUMMARY, SUMMARY])], 2),
         ([("summaries.json", b"[{")], None),
         ([("summaries.json", {"1": SUMMARY})], None),
@@ -128,7 +138,9 @@ def test_the_summaries_of_an_unfinished_log_state_its_samples(tmp_path, summarie
     """So a sample is missed, even if nothing else states how many there should be."""
     path = tmp_path / "log.eval"
     head = header(status="error", results=None)
-    path.write_bytes(archive([("samples/1_epoch_1.json", sample()), *summaries, ("header.json", head)]))
+    path.write_bytes(
+        archive([("samples/1_epoch_1.json", sample()), *summaries, ("header.json", head)])
+    )
     found = imported(path)
     assert found.plan.expected_samples == count
     assert len(found.records) == 1
@@ -138,7 +150,10 @@ def test_an_unfinished_log_without_scores_expects_those_of_the_declared_scorers(
     path = tmp_path / "log.eval"
     declared = [{"name": "pkg/match"}, {"name": "judge", "metrics": {"tone": [], "facts": []}}]
     spec = header()["eval"] | {"scorers": [*declared, {"name": "any", "metrics": {"*": []}}]}
-    members = [("_journal/start.json", {"version": 2, "eval": spec}), ("samples/1_epoch_1.json", sample(scores=None))]
+    members = [
+        ("_journal/start.json", {"version": 2, "eval": spec}),
+        ("samples/1_epoch_1.json", sample(scores=None)),
+    ]
     path.write_bytes(archive(members))
     assert [one["evaluation_result_id"] for one in imported(path).records] == [
         "match",
@@ -150,11 +165,22 @@ def test_an_unfinished_log_without_scores_expects_those_of_the_declared_scorers(
 
 @pytest.mark.parametrize("status", ["error", "cancelled", "started"])
 def test_a_run_that_failed_says_so(tmp_path, status):
-    head = header(entry("match"), samples=9, status=status, error={"message": "no more quota", "traceback": "…"})
+    head = header(
+        entry("match"),
+        samples=9,
+        status=status,
+        error={"message": "no more quota", "traceback": "…"},
+    )
     found = imported(write_eval(tmp_path / "log.eval", sample(), head=head))
-    expected = "the run did not finish" if status == "started" else f"the run ended with status {status}: no more quota"
+    expected = (
+        "the run did not finish"
+        if status == "started"
+        else f"the run ended with status {status}: no more quota"
+    )
     assert found.plan.notes == [expected]
-    assert found.plan.expected_samples == 1, "the summaries count those that ran, and not all that were planned"
+    assert found.plan.expected_samples == 1, (
+        "the summaries count those that ran, and not all that were planned"
+    )
 
 
 def test_a_log_without_samples(tmp_path):
@@ -178,7 +204,8 @@ def test_versions(tmp_path, version):
 
 def test_a_log_of_2024(tmp_path):
     """One `score`, `scorer` and `metrics` in the results, a `transcript`, no usage, no times."""
-    asked, answer = "attachment://" + "0" * 32, "tc://" + "1" * 32
+    asked = "attachment://" + "0" * 32
+    answer = "tc://" + "1" * 32
     old = sample(
         scores=None,
         score={"value": "P", "answer": "41"},
@@ -191,7 +218,10 @@ def test_a_log_of_2024(tmp_path):
         transcript={"events": [], "content": {"0" * 32: "What is 40 + 2?", "1" * 32: "Forty-one."}},
         events=None,
     )
-    results = {"scorer": {"name": "model_graded"}, "metrics": {"accuracy": {"name": "accuracy", "value": 0.5}}}
+    results = {
+        "scorer": {"name": "model_graded"},
+        "metrics": {"accuracy": {"name": "accuracy", "value": 0.5}},
+    }
     head = header(version=1) | {"results": results}
     found = imported(write_json(tmp_path / "log.json", old, head=head))
     (record,) = found.records
@@ -207,7 +237,9 @@ def test_a_log_of_2024(tmp_path):
 def test_an_old_score_without_results(tmp_path):
     old = sample(scores=None, score={"value": 1})
     head = {key: value for key, value in header(status="error").items() if key != "results"}
-    assert only(write_json(tmp_path / "log.json", old, head=head))["evaluation_result_id"] == "score"
+    assert (
+        only(write_json(tmp_path / "log.json", old, head=head))["evaluation_result_id"] == "score"
+    )
 
 
 # Chunked samples
@@ -216,8 +248,16 @@ def test_an_old_score_without_results(tmp_path):
 def chunked(identity="a/b", **shell):
     """A sample in many members: messages 1 to 3 and 0 of the sequence are its own."""
     prefix = f"samples/{identity}_epoch_1"
-    pool = [user("attachment://0"), user("What is 6 x 7?"), assistant("attachment://1"), user("attachment://12x")]
-    whole = sample(identity, input="attachment://2", messages=None, message_refs=[[1, 4], [0, 1]]) | shell
+    pool = [
+        user("attachment://0"),
+        user("What is 6 x 7?"),
+        assistant("attachment://1"),
+        user("attachment://12x"),
+    ]
+    whole = (
+        sample(identity, input="attachment://2", messages=None, message_refs=[[1, 4], [0, 1]])
+        | shell
+    )
     return [
         (f"{prefix}/sample.json", whole),
         (f"{prefix}/metadata.json", {"subject": "sums"}),
@@ -234,7 +274,9 @@ def chunked(identity="a/b", **shell):
 def test_chunked_and_whole_samples_in_one_log(tmp_path):
     path = tmp_path / "log.eval"
     head = header(entry("match"), samples=2, version=3)
-    path.write_bytes(archive([*chunked(), ("samples/2_epoch_1.json", sample(2)), ("header.json", head)]))
+    path.write_bytes(
+        archive([*chunked(), ("samples/2_epoch_1.json", sample(2)), ("header.json", head)])
+    )
     record, whole = imported(path).records
     assert (record["sample_id"], whole["sample_id"]) == ("a/b", "2")
     assert record["input"]["raw"] == "A sum."
@@ -252,7 +294,9 @@ def test_a_chunked_sample_with_wrong_references(tmp_path):
 
 def test_a_chunked_sample_without_its_shell_is_counted(tmp_path):
     path = tmp_path / "log.eval"
-    path.write_bytes(archive([*chunked()[3:], ("samples/2_epoch_1.json", sample(2)), ("header.json", header())]))
+    path.write_bytes(
+        archive([*chunked()[3:], ("samples/2_epoch_1.json", sample(2)), ("header.json", header())])
+    )
     found = imported(path)
     assert len(found.records) == 1
     assert found.plan.left_out == {"a chunked sample without its sample.json": 1}
@@ -264,7 +308,10 @@ def test_a_chunked_sample_without_its_shell_is_counted(tmp_path):
 def compared(found):
     """The means of a log, each with the mean of its records."""
     totals = found.converter.result.metrics
-    return {one.name: (one.value, totals[one.metric].sum / totals[one.metric].scored) for one in found.plan.aggregates}
+    return {
+        one.name: (one.value, totals[one.metric].sum / totals[one.metric].scored)
+        for one in found.plan.aggregates
+    }
 
 
 def test_means_are_reproduced(tmp_path):
@@ -276,9 +323,13 @@ def test_means_are_reproduced(tmp_path):
 
 
 def test_each_key_of_a_dict_has_its_own_entry(tmp_path):
-    head = header(entry("judge", "tone", mean=0.5), entry("judge", "facts", accuracy=1.0), samples=2)
+    head = header(
+        entry("judge", "tone", mean=0.5), entry("judge", "facts", accuracy=1.0), samples=2
+    )
     values = [{"tone": 1, "facts": "C"}, {"tone": 0, "facts": True}]
-    samples = [sample(number, scores={"judge": {"value": value}}) for number, value in enumerate(values)]
+    samples = [
+        sample(number, scores={"judge": {"value": value}}) for number, value in enumerate(values)
+    ]
     found = imported(write_eval(tmp_path / "log.eval", *samples, head=head))
     assert compared(found) == {"judge:tone/mean": (0.5, 0.5), "judge:facts/accuracy": (1, 1)}
 
@@ -331,13 +382,19 @@ def test_known_reducers_are_compared(tmp_path, reducer, epochs, is_compared):
     ],
 )
 def test_reducers_are_reproduced_from_the_records(tmp_path, reducer, value):
-    head = header(entry("match", accuracy=0.5 if value is None else value, reducer=reducer), samples=8, epochs=4)
+    head = header(
+        entry("match", accuracy=0.5 if value is None else value, reducer=reducer),
+        samples=8,
+        epochs=4,
+    )
     samples = [
         sample(name, epoch=epoch + 1, scores={"match": {"value": "C" if epoch in right else "I"}})
         for name, right in (("a", (0, 3)), ("b", (2,)))
         for epoch in range(4)
     ]
-    found = fastrec.import_logs(write_eval(tmp_path / "log.eval", *samples, head=head), tmp_path / "out")
+    found = fastrec.import_logs(
+        write_eval(tmp_path / "log.eval", *samples, head=head), tmp_path / "out"
+    )
     ((_, mean),) = [log.comparisons for log in found.logs]
     assert (mean.stated, mean.recomputed) == (0.5 if value is None else value, pytest.approx(value))
     assert mean.agrees is (value is not None)
@@ -377,8 +434,14 @@ def test_a_partial_run_states_only_the_samples_that_its_summaries_count(tmp_path
     for more in ({"logged_samples": 1}, {"early_stopping": {}}):
         head = header(entry("match"), samples=9)
         head["results"] |= more
-        assert imported(write_json(tmp_path / "log.json", sample(), head=head)).plan.expected_samples is None
-        assert imported(write_eval(tmp_path / "log.eval", sample(), head=head)).plan.expected_samples == 1
+        assert (
+            imported(write_json(tmp_path / "log.json", sample(), head=head)).plan.expected_samples
+            is None
+        )
+        assert (
+            imported(write_eval(tmp_path / "log.eval", sample(), head=head)).plan.expected_samples
+            == 1
+        )
 
 
 # Damage of documents
@@ -396,7 +459,14 @@ def test_a_document_is_cut_anywhere(tmp_path):
 
 @pytest.mark.parametrize(
     "broken",
-    [{"id": None}, {"messages": 7}, {"messages": [{"content": "a"}]}, {"output": []}, {"scores": [1]}, {"epoch": "x"}],
+    [
+        {"id": None},
+        {"messages": 7},
+        {"messages": [{"content": "a"}]},
+        {"output": []},
+        {"scores": [1]},
+        {"epoch": "x"},
+    ],
 )
 def test_a_sample_of_wrong_types(tmp_path, broken):
     wrong = {key: value for key, value in (sample() | broken).items() if value is not None}
@@ -404,7 +474,9 @@ def test_a_sample_of_wrong_types(tmp_path, broken):
         imported(write_json(tmp_path / "log.json", wrong))
 
 
-@pytest.mark.parametrize("broken", [{"eval": {"task": "t"}}, {"eval": 3}, {"version": "2"}, {"results": []}])
+@pytest.mark.parametrize(
+    "broken", [{"eval": {"task": "t"}}, {"eval": 3}, {"version": "2"}, {"results": []}]
+)
 def test_a_header_of_wrong_types(tmp_path, broken):
     path = tmp_path / "log.eval"
     path.write_bytes(archive([("header.json", header() | broken)]))

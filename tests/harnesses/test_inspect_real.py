@@ -10,7 +10,9 @@ from tests.harnesses.inspect_logs import imported
 
 LOGS = Path(__file__).parents[3] / "shared" / "logs" / "inspect"
 
-pytestmark = pytest.mark.skipif(not LOGS.is_dir(), reason="the real logs are not beside the checkout")
+pytestmark = pytest.mark.skipif(
+    not LOGS.is_dir(), reason="the real logs are not beside the checkout"
+)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,9 @@ def test_every_sample_has_its_records(name, records, scored):
     assert sum(total.scored for total in found.converter.result.metrics.values()) == scored
 
 
-@pytest.mark.parametrize("name", ["log_streaming.eval", "mmlu-summary-choices.eval", "shortened_gsm8k.json"])
+@pytest.mark.parametrize(
+    "name", ["log_streaming.eval", "mmlu-summary-choices.eval", "shortened_gsm8k.json"]
+)
 def test_the_aggregates_are_reproduced(name):
     found = imported(LOGS / name)
     assert found.plan.aggregates

@@ -68,18 +68,27 @@ def test_a_prompt_of_several_messages_is_json(log):
 
 
 def test_the_question_in_messages_is_what_the_user_says(log):
-    messages = [system("Be brief."), user([{"type": "text", "text": "What is"}, {"type": "text", "text": "6 x 7?"}])]
+    messages = [
+        system("Be brief."),
+        user([{"type": "text", "text": "What is"}, {"type": "text", "text": "6 x 7?"}]),
+    ]
     record = only(log(conversation(*messages, assistant("42"), input=messages)))
     assert record["input"]["raw"] == "What is\n6 x 7?"
     assert json.loads(record["input"]["formatted"])[0]["content"] == "Be brief."
     unanswered = only(log(sample(input=messages, messages=None, output=None)))
-    assert unanswered["input"] == record["input"], "the prompt is known even if the model was never called"
+    assert unanswered["input"] == record["input"], (
+        "the prompt is known even if the model was never called"
+    )
 
 
 def test_a_conversation_is_a_question_as_a_whole(log):
     messages = [system("x"), user("Pick a number."), assistant("7"), user("Double it.")]
     asked = only(log(conversation(*messages, assistant("14"), input=messages)))["input"]
-    assert [one["content"] for one in json.loads(asked["raw"])] == ["Pick a number.", "7", "Double it."]
+    assert [one["content"] for one in json.loads(asked["raw"])] == [
+        "Pick a number.",
+        "7",
+        "Double it.",
+    ]
     assert json.loads(asked["formatted"])[0] == {"role": "system", "content": "x"}
 
 
@@ -104,7 +113,10 @@ def test_references_are_texts_of_choices(log, target, reference, index):
 
 
 def test_references_without_choices(log):
-    assert only(log(sample(target=["42", "forty-two"])))["input"]["reference"] == ["42", "forty-two"]
+    assert only(log(sample(target=["42", "forty-two"])))["input"]["reference"] == [
+        "42",
+        "forty-two",
+    ]
     assert only(log(sample(target="A")))["input"]["reference"] == ["A"]
     assert only(log(sample(target=["a", ""])))["input"]["reference"] == ["a", ""]
     assert only(log(sample(target="")))["input"]["reference"] == []
@@ -132,7 +144,10 @@ def test_the_output_is_what_the_model_said_not_what_the_scorer_made_of_it(log):
 
 def test_an_explanation_that_repeats_the_output_is_left_out(log):
     assert (
-        "explanation" not in only(log(sample(scores={"match": {"value": 1, "explanation": "It is 42."}})))["metadata"]
+        "explanation"
+        not in only(log(sample(scores={"match": {"value": 1, "explanation": "It is 42."}})))[
+            "metadata"
+        ]
     )
 
 
@@ -186,13 +201,27 @@ def test_an_agent_run_is_a_whole_transcript(log):
         "content": "One\ntwo",
         "reasoning_trace": "I look.",
         "tool_calls": [
-            {"id": "c1", "name": "bash", "arguments": {"cmd": "ls", "depth": "2", "flags": '["-a"]'}},
+            {
+                "id": "c1",
+                "name": "bash",
+                "arguments": {"cmd": "ls", "depth": "2", "flags": '["-a"]'},
+            },
             {"id": "c2", "name": "wc", "arguments": {}},
         ],
     }
-    assert record["messages"][3] == {"turn_idx": 3, "role": "tool", "content": "a\nb", "tool_call_id": ["c1"]}
+    assert record["messages"][3] == {
+        "turn_idx": 3,
+        "role": "tool",
+        "content": "a\nb",
+        "tool_call_id": ["c1"],
+    }
     assert record["messages"][4]["content"] == "[tool error: timeout: too slow]"
-    assert record["evaluation"] == {"score": 1.0, "is_correct": True, "num_turns": 6, "tool_calls_count": 2}
+    assert record["evaluation"] == {
+        "score": 1.0,
+        "is_correct": True,
+        "num_turns": 6,
+        "tool_calls_count": 2,
+    }
     (answer,) = record["answer_attribution"]
     assert (answer["turn_idx"], answer["source"]) == (5, "messages")
 
@@ -206,7 +235,13 @@ def test_an_agent_run_is_a_whole_transcript(log):
         ([user("a"), assistant("b"), user("c")], "multi_turn"),
         ([user("a"), assistant("b", call())], "agentic"),
         ([{"role": "tool", "content": "a"}], "agentic"),
-        ([user("a"), assistant([{"type": "tool_use", "id": "x", "name": "web_search", "result": "r"}])], "agentic"),
+        (
+            [
+                user("a"),
+                assistant([{"type": "tool_use", "id": "x", "name": "web_search", "result": "r"}]),
+            ],
+            "agentic",
+        ),
     ],
 )
 def test_interaction_types(log, messages, kind):
@@ -250,9 +285,13 @@ def test_tools_of_the_provider(log):
     ]
     message = only(log(conversation(user("a"), assistant(parts))))["messages"][1]
     assert (
-        message["content"] == "I search.\n[result of search: nothing]\n[result of search: ] [tool error: down]\nDone."
+        message["content"]
+        == "I search.\n[result of search: nothing]\n[result of search: ] [tool error: down]\nDone."
     )
-    assert [one["arguments"] for one in message["tool_calls"]] == [{"q": "sums"}, {"arguments": "sums"}]
+    assert [one["arguments"] for one in message["tool_calls"]] == [
+        {"q": "sums"},
+        {"arguments": "sums"},
+    ]
 
 
 def test_every_part_of_the_content_is_kept(log):
@@ -264,11 +303,18 @@ def test_every_part_of_the_content_is_kept(log):
         {"type": "image", "image": "attachment://00000000000000000000000000000000"},
         {"type": "audio", "audio": "data:audio/wav;base64,????", "format": "wav"},
         {"type": "video", "video": "clip.mp4", "format": "mp4"},
-        {"type": "document", "document": "data:,plain%20text", "filename": "a.txt", "mime_type": "text/plain"},
+        {
+            "type": "document",
+            "document": "data:,plain%20text",
+            "filename": "a.txt",
+            "mime_type": "text/plain",
+        },
         {"type": "data", "data": {"blob": [1, f"attachment://{HASH}"]}},
         {"type": "hologram", "text": "new"},
     ]
-    asked = conversation(user(parts), assistant("b"), input=[user(parts)], attachments={HASH: IMAGE})
+    asked = conversation(
+        user(parts), assistant("b"), input=[user(parts)], attachments={HASH: IMAGE}
+    )
     lines = only(log(asked))["input"]["raw"].split("\n")
     assert lines[:5] == [
         PLACEHOLDER,
@@ -279,7 +325,9 @@ def test_every_part_of_the_content_is_kept(log):
     ]
     assert lines[5].startswith("[audio: audio/wav, sha256:")
     assert lines[6] == "[video: video/mp4, clip.mp4]"
-    assert lines[7] == f"[document: a.txt, text/plain, sha256:{sha256(b'plain%20text').hexdigest()}]"
+    assert (
+        lines[7] == f"[document: a.txt, text/plain, sha256:{sha256(b'plain%20text').hexdigest()}]"
+    )
     assert lines[8] == f'[data: {{"blob":[1,"{IMAGE}"]}}]'
     assert lines[9] == '[hologram: {"text":"new"}]'
 
@@ -295,12 +343,17 @@ def test_every_part_of_the_content_is_kept(log):
 )
 def test_reasoning(log, part, trace):
     content = [{"type": "reasoning", **part}, {"type": "text", "text": "42"}]
-    assert only(log(conversation(user("q"), assistant(content))))["output"]["reasoning_trace"] == [trace]
+    assert only(log(conversation(user("q"), assistant(content))))["output"]["reasoning_trace"] == [
+        trace
+    ]
 
 
 def test_reasoning_beside_the_content(log):
     old = assistant("42") | {"reasoning": "6 x 7"}
-    assert only(log(conversation(user("q"), old)))["output"] == {"raw": ["42"], "reasoning_trace": ["6 x 7"]}
+    assert only(log(conversation(user("q"), old)))["output"] == {
+        "raw": ["42"],
+        "reasoning_trace": ["6 x 7"],
+    }
 
 
 def test_attachments_are_resolved_wherever_they_are(log):
@@ -317,7 +370,9 @@ def test_attachments_are_resolved_wherever_they_are(log):
     assert "attachment://" not in json.dumps(record)
     assert record["input"]["raw"] == "a long text"
     assert record["messages"][0]["content"] == "Read this: a long text!"
-    assert record["messages"][1]["tool_calls"][0]["arguments"]["nested"] == '{"deep":["a long text"]}'
+    assert (
+        record["messages"][1]["tool_calls"][0]["arguments"]["nested"] == '{"deep":["a long text"]}'
+    )
 
 
 def test_an_output_that_is_not_in_the_transcript_is_kept(log):
@@ -377,7 +432,8 @@ def test_nan_does_not_change_texts(tmp_path):
     text = '{"a": NaN, "b": [NaN], \\"c\\": NaN}'
     record = only(
         write_json(
-            tmp_path / "log.json", conversation(user("q"), assistant(text), scores={"match": {"value": math.nan}})
+            tmp_path / "log.json",
+            conversation(user("q"), assistant(text), scores={"match": {"value": math.nan}}),
         )
     )
     assert record["output"]["raw"] == [text]
@@ -386,20 +442,26 @@ def test_nan_does_not_change_texts(tmp_path):
 
 
 def test_halves_of_surrogate_pairs(tmp_path):
-    record = only(write_json(tmp_path / "log.json", conversation(user("q"), assistant("a \ud83d b"))))
+    record = only(
+        write_json(tmp_path / "log.json", conversation(user("q"), assistant("a \ud83d b")))
+    )
     assert record["output"]["raw"] == ["a \ufffd b"]
 
 
 def test_a_dict_gives_one_metric_per_key(log):
     head = header(entry("judge", "tone"), entry("judge", "facts"))
     value = {"tone": "C", "comment": "fine", "none": None}
-    records = imported(log(sample(scores={"judge": {"value": value, "answer": "x"}}), head=head)).by_metric()
+    records = imported(
+        log(sample(scores={"judge": {"value": value, "answer": "x"}}), head=head)
+    ).by_metric()
     assert list(records) == ["judge:tone", "judge:comment", "judge:none", "judge:facts"]
     assert records["judge:tone"]["evaluation"]["score"] == 1
     assert records["judge:comment"]["error"] == "the score 'fine' is not a number"
     assert records["judge:none"]["error"] == "the score has no value"
     assert records["judge:facts"]["error"] == "the score has no such key"
-    assert {one["answer_attribution"][0]["extraction_method"] for one in records.values()} == {"judge"}
+    assert {one["answer_attribution"][0]["extraction_method"] for one in records.values()} == {
+        "judge"
+    }
 
 
 def test_an_unscored_sample_has_an_error_for_each_metric(log):
@@ -408,7 +470,8 @@ def test_an_unscored_sample_has_an_error_for_each_metric(log):
     nan = {"judge": {"value": math.nan}, "match": {"value": "C"}}
     samples = [sample(1, scores=scores), sample(2, scores=None), sample(3, scores=nan)]
     found = imported(log(*samples, head=head))
-    unscored, half = found.by_metric(sample_id="2"), found.by_metric(sample_id="3")
+    unscored = found.by_metric(sample_id="2")
+    half = found.by_metric(sample_id="3")
     assert list(unscored) == ["judge:tone", "judge:facts", "match"] == list(half)
     assert all(one["error"].startswith("not scored") for one in unscored.values())
     assert half["judge:tone"]["error"] == "not scored: the score is NaN"
@@ -418,7 +481,10 @@ def test_an_unscored_sample_has_an_error_for_each_metric(log):
 def test_an_error_belongs_to_the_scorers_of_other_samples_if_the_log_declares_none(log):
     """A run that was stopped has no results, and older logs declare no scorers."""
     scores = {"judge": {"value": {"tone": 1, "facts": 0}}, "match": {"value": "C"}}
-    samples = [sample(1, scores=None, error={"message": "OSError('disk')"}), sample(2, scores=scores)]
+    samples = [
+        sample(1, scores=None, error={"message": "OSError('disk')"}),
+        sample(2, scores=scores),
+    ]
     head = header(status="error", results=None)
     found = imported(log(*samples, head=head)).by_metric(sample_id="1")
     assert list(found) == ["judge:tone", "judge:facts", "match"]
@@ -436,7 +502,9 @@ def test_several_scorers_and_epochs(log):
     head = header(entry("match"), entry("match1"), samples=4, epochs=2)
     samples = [sample(number, epoch=epoch, scores=both) for number in (1, 2) for epoch in (1, 2)]
     records = imported(log(*samples, head=head)).records
-    identities = [(one["sample_id"], one["metadata"]["epoch"], one["evaluation_result_id"]) for one in records]
+    identities = [
+        (one["sample_id"], one["metadata"]["epoch"], one["evaluation_result_id"]) for one in records
+    ]
     assert len(set(identities)) == 8
     assert records[1]["metadata"]["score_reason"] == "slow"
 
@@ -450,7 +518,9 @@ def test_an_edited_score_has_its_last_value(log):
     assert "score_edited" not in unedited["metadata"]
 
 
-@pytest.mark.parametrize(("answer", "index"), [("B", "1"), ("A, C", "0,2"), ("blue", None), ("E", None), ("", None)])
+@pytest.mark.parametrize(
+    ("answer", "index"), [("B", "1"), ("A, C", "0,2"), ("blue", None), ("E", None), ("", None)]
+)
 def test_the_choice_of_the_model(log, answer, index):
     graded = {"choice": {"value": "C", "answer": answer}}
     record = only(log(sample(scores=graded, choices=["a", "b", "c"]), head=header(entry("choice"))))
@@ -462,7 +532,9 @@ def test_the_choice_of_the_model(log, answer, index):
 
 
 def test_a_failed_sample(log):
-    failed = sample(scores=None, error={"message": "OSError('disk')", "traceback": "…", "traceback_ansi": "…"})
+    failed = sample(
+        scores=None, error={"message": "OSError('disk')", "traceback": "…", "traceback_ansi": "…"}
+    )
     record = only(log(failed))
     assert record["error"].startswith("OSError('disk'); not scored")
     assert record["evaluation"]["is_correct"] is False
@@ -470,7 +542,9 @@ def test_a_failed_sample(log):
 
 def test_scores_of_failed_samples_count_where_inspect_counts_them(log):
     failed = sample(error={"message": "boom"})
-    head = header(entry("match", accuracy=1.0) | {"scored_samples": 1, "unscored_samples": 0}, samples=1)
+    head = header(
+        entry("match", accuracy=1.0) | {"scored_samples": 1, "unscored_samples": 0}, samples=1
+    )
     head["results"]["completed_samples"] = 0
     record = only(log(failed, head=head))
     assert (record["evaluation"], record["error"]) == ({"score": 1.0, "is_correct": False}, "boom")
@@ -488,7 +562,9 @@ def test_an_invalidated_sample(log):
 
 
 def test_limits_and_retries(log):
-    retried = sample(limit={"type": "token", "limit": 500}, error_retries=[{"message": "a", "events": []}, {}])
+    retried = sample(
+        limit={"type": "token", "limit": 500}, error_retries=[{"message": "a", "events": []}, {}]
+    )
     metadata = only(log(retried))["metadata"]
     assert (metadata["limit"], metadata["error_retries"]) == ("token: 500", "2")
 
@@ -498,8 +574,19 @@ def test_limits_and_retries(log):
 
 def test_tokens_of_all_models(log):
     usage = {
-        "a": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, "input_tokens_cache_read": 3},
-        "b": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "reasoning_tokens": 1, "total_cost": 0.1},
+        "a": {
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "total_tokens": 15,
+            "input_tokens_cache_read": 3,
+        },
+        "b": {
+            "input_tokens": 1,
+            "output_tokens": 1,
+            "total_tokens": 2,
+            "reasoning_tokens": 1,
+            "total_cost": 0.1,
+        },
     }
     last = {"choices": [], "usage": {"input_tokens": 99, "output_tokens": 0, "total_tokens": 99}}
     assert only(log(sample(model_usage=usage, output=last)))["token_usage"] == {
@@ -514,11 +601,18 @@ def test_tokens_of_all_models(log):
 def test_tokens_of_logs_without_usage_by_model(log):
     usage = {"input_tokens": 2, "output_tokens": 1, "total_tokens": 3}
     model = {"event": "model", "output": {"usage": usage, "choices": []}}
-    events = [model, {"event": "sandbox", "output": "text"}, {"event": "subtask", "events": [model]}]
+    events = [
+        model,
+        {"event": "sandbox", "output": "text"},
+        {"event": "subtask", "events": [model]},
+    ]
     turns = [user("a"), assistant("b"), user("c"), assistant("d")]
     expected = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
     assert only(log(sample(messages=turns, events=events)))["token_usage"] == expected
-    assert only(log(sample(messages=turns, events=None, transcript={"events": events})))["token_usage"] == expected
+    assert (
+        only(log(sample(messages=turns, events=None, transcript={"events": events})))["token_usage"]
+        == expected
+    )
     once = sample(events=events, output={"choices": [], "usage": usage})
     assert only(log(once))["token_usage"] == usage
     assert "token_usage" not in only(log(sample()))
@@ -527,7 +621,10 @@ def test_tokens_of_logs_without_usage_by_model(log):
 @pytest.mark.parametrize(("working", "latency"), [(1.5, 1500.0), (-0.25, 0.0), (0, 0.0)])
 def test_latency_is_the_working_time(log, working, latency):
     record = only(log(sample(working_time=working, total_time=9.25)))
-    assert record["performance"] == {"latency_ms": latency, "additional_details": {"total_time_ms": "9250.0"}}
+    assert record["performance"] == {
+        "latency_ms": latency,
+        "additional_details": {"total_time_ms": "9250.0"},
+    }
 
 
 def test_no_times(log):
@@ -543,10 +640,16 @@ FULL = sample(
     input=[system("s"), user([{"type": "image", "image": IMAGE}])],
     messages=[
         user([{"type": "text", "text": f"attachment://{HASH}"}, {"type": "data", "data": {}}]),
-        assistant([{"type": "reasoning", "reasoning": "r"}, {"type": "tool_use", "name": "n", "id": "i"}], call(a=1)),
+        assistant(
+            [{"type": "reasoning", "reasoning": "r"}, {"type": "tool_use", "name": "n", "id": "i"}],
+            call(a=1),
+        ),
         tool("b", "c1", error={"type": "t", "message": "m"}),
     ],
-    scores={"match": {"value": {"a": 1}, "answer": "A", "history": [{"provenance": {}}]}, "other": {"value": "C"}},
+    scores={
+        "match": {"value": {"a": 1}, "answer": "A", "history": [{"provenance": {}}]},
+        "other": {"value": "C"},
+    },
     model_usage={"m": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}},
     working_time=1.0,
     error={"message": "e"},
@@ -567,8 +670,15 @@ def places(value, path=()):
 
 PLACES = list(places(FULL))
 junk = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("attachment://0"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just("attachment://0"),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 

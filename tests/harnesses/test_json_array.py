@@ -1,4 +1,7 @@
-"""The items of an array are found whatever the layout of the document; a damaged document is refused."""
+"""The items of an array are found whatever the layout of the document.
+
+A damaged document is refused.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ texts = st.sampled_from(TRICKY) | st.text(max_size=5)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts | st.sampled_from("ak"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.sampled_from("ak"), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 objects = st.dictionaries(st.sampled_from("abk") | texts, values, max_size=3)
@@ -90,7 +96,13 @@ def spaced(document: bytes, spaces: list[bytes]) -> bytes:
 
 
 @settings(max_examples=examples(13, 240))
-@given(arrays, st.dictionaries(texts, values, max_size=3), layouts, st.integers(0, 3), st.sampled_from([1, 20, 1000]))
+@given(
+    arrays,
+    st.dictionaries(texts, values, max_size=3),
+    layouts,
+    st.integers(0, 3),
+    st.sampled_from([1, 20, 1000]),
+)
 def test_the_items_are_those_of_json(array, others, layout, place, block_bytes):
     members = [(name, value) for name, value in others.items() if name != "k"]
     members.insert(place, ("k", array))
@@ -111,7 +123,12 @@ def test_the_array_may_be_the_document(array, layout, block_bytes):
 
 
 @settings(max_examples=examples(13, 240))
-@given(arrays, st.lists(st.sampled_from([b"", b" ", b"\n", b"\r\n", b"\n    ", b"\t"]), min_size=1, max_size=7))
+@given(
+    arrays,
+    st.lists(
+        st.sampled_from([b"", b" ", b"\n", b"\r\n", b"\n    ", b"\t"]), min_size=1, max_size=7
+    ),
+)
 def test_whitespace_may_be_anywhere(array, spaces):
     document = {"k": array, "z": {"k": array}}
     items, envelope = read(spaced(json.dumps(document).encode(), spaces), "k")
@@ -140,7 +157,9 @@ def test_a_document_that_is_cut_is_refused(array, layout):
 def test_damage_never_gives_a_wrong_cut(array, layout, data):
     """A byte is changed: if the document is still JSON, the items are right, and if not, something raises."""
     document = bytearray(json.dumps({"a": [{}], "k": array, "z": 12}, **layout).encode())
-    document[data.draw(st.integers(0, len(document) - 1))] = data.draw(st.sampled_from(b'{}[]",:\\\n a0\xff'))
+    document[data.draw(st.integers(0, len(document) - 1))] = data.draw(
+        st.sampled_from(b'{}[]",:\\\n a0\xff')
+    )
     try:
         expected = json.loads(bytes(document))
     except ValueError:
@@ -150,7 +169,11 @@ def test_damage_never_gives_a_wrong_cut(array, layout, data):
         found = json.loads(envelope)
     except (LogError, ValueError):
         # What json accepts and we refuse is an object whose key is doubled or gone.
-        assert expected is None or not isinstance(expected.get("k"), list) or bytes(document).count(b'"k"') > 1
+        assert (
+            expected is None
+            or not isinstance(expected.get("k"), list)
+            or bytes(document).count(b'"k"') > 1
+        )
         return
     if expected is None or not isinstance(expected.get("k"), list):
         assert not items
@@ -160,9 +183,33 @@ def test_damage_never_gives_a_wrong_cut(array, layout, data):
         assert found == expected | {"k": []}
 
 
-NO_DOCUMENTS = [b"", b" ", b"[1]", b'"k"', b"12", b"\xff\xfe", b'{"k": [1] "a": 2}', b'{"k": [1],}', b'{"k": [1,]}']
-NO_DOCUMENTS += [b'{"k": [,]}', b'{"k": []} x', b'{"k": []}{}', b'{"k" []}', b"{k: []}", b'{"k": [1 2]}', b"{,}"]
-NO_DOCUMENTS += [b'{"k": [{]}]}', b'{"k": [}]}', b'{"k": [], "k": []}', b'{"k": [{"a": 1} {"a": 2}]}', b'{"k": [nul]}']
+NO_DOCUMENTS = [
+    b"",
+    b" ",
+    b"[1]",
+    b'"k"',
+    b"12",
+    b"\xff\xfe",
+    b'{"k": [1] "a": 2}',
+    b'{"k": [1],}',
+    b'{"k": [1,]}',
+]
+NO_DOCUMENTS += [
+    b'{"k": [,]}',
+    b'{"k": []} x',
+    b'{"k": []}{}',
+    b'{"k" []}',
+    b"{k: []}",
+    b'{"k": [1 2]}',
+    b"{,}",
+]
+NO_DOCUMENTS += [
+    b'{"k": [{]}]}',
+    b'{"k": [}]}',
+    b'{"k": [], "k": []}',
+    b'{"k": [{"a": 1} {"a": 2}]}',
+    b'{"k": [nul]}',
+]
 NO_DOCUMENTS += [b'{"k": ["a\nb"]}', b'{"k": ["\\x"]}']
 
 
@@ -172,13 +219,17 @@ def test_what_is_no_document_is_refused(document):
         read(document, "k")
 
 
-@pytest.mark.parametrize("document", [b"", b"{}", b'{"k": []}', b"1", b"[1] 2", b"[1", b"[1}", b"[", b"[1,]", b'["a'])
+@pytest.mark.parametrize(
+    "document", [b"", b"{}", b'{"k": []}', b"1", b"[1] 2", b"[1", b"[1}", b"[", b"[1,]", b'["a']
+)
 def test_what_is_no_array_is_refused(document):
     with pytest.raises(LogError):
         read(document, None)
 
 
-@pytest.mark.parametrize("document", [b"{}", b'{"a": [1]}', b'{"k": null}', b'{"k": {"k": [1]}}', b'{"a": {"k": [1]}}'])
+@pytest.mark.parametrize(
+    "document", [b"{}", b'{"a": [1]}', b'{"k": null}', b'{"k": {"k": [1]}}', b'{"a": {"k": [1]}}']
+)
 def test_without_the_array_the_envelope_is_the_document(document):
     assert read(document, "k") == ([], document)
 

@@ -64,27 +64,44 @@ def response(**changes: Any) -> dict[str, Any]:
     }
 
 
-def generated(number: int, text: list[str], metric: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def generated(
+    number: int, text: list[str], metric: dict[str, Any], **changes: Any
+) -> dict[str, Any]:
     """A row of a task whose answers are texts."""
     asked = doc(number, choices=["4"], gold_index=0, sampling_methods=["GENERATIVE"])
     return {"doc": asked, "model_response": response(text=text, **changes), "metric": metric}
 
 
-def chosen(number: int, logprobs: list[float], metric: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def chosen(
+    number: int, logprobs: list[float], metric: dict[str, Any], **changes: Any
+) -> dict[str, Any]:
     """A row of a task with choices."""
-    return {"doc": doc(number, **changes), "model_response": response(logprobs=logprobs), "metric": metric}
+    return {
+        "doc": doc(number, **changes),
+        "model_response": response(logprobs=logprobs),
+        "metric": metric,
+    }
 
 
-def write_details(directory: Path, rows: list[dict[str, Any]], name: str = f"details_{TASK}_{DATE}.parquet") -> Path:
+def write_details(
+    directory: Path, rows: list[dict[str, Any]], name: str = f"details_{TASK}_{DATE}.parquet"
+) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
-def write_results(directory: Path, stated: dict[str, Any], name: str = f"results_{DATE}.json", **changes: Any) -> Path:
+def write_results(
+    directory: Path, stated: dict[str, Any], name: str = f"results_{DATE}.json", **changes: Any
+) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    general = {"lighteval_sha": "?", "start_time": 208188.2, "model_name": "org/model", **changes.pop("general", {})}
+    general = {
+        "lighteval_sha": "?",
+        "start_time": 208188.2,
+        "model_name": "org/model",
+        **changes.pop("general", {}),
+    }
     document = {
         "config_general": general,
         "results": {TASK: stated, "all": stated},
@@ -99,8 +116,15 @@ def write_results(directory: Path, stated: dict[str, Any], name: str = f"results
 
 
 def metric_config(name: Any, function: str = "", **changes: Any) -> dict[str, Any]:
-    config = {"metric_name": name, "higher_is_better": True, "category": "LOGPROBS", "corpus_level_fn": "mean"}
-    return {"config_tasks": {TASK: {"metrics": [{**config, "sample_level_fn": function, **changes}]}}}
+    config = {
+        "metric_name": name,
+        "higher_is_better": True,
+        "category": "LOGPROBS",
+        "corpus_level_fn": "mean",
+    }
+    return {
+        "config_tasks": {TASK: {"metrics": [{**config, "sample_level_fn": function, **changes}]}}
+    }
 
 
 def grouped(*paths: Path) -> Grouped:
@@ -173,12 +197,25 @@ class TestGeneration:
         )
         first, second = records_of(tmp_path, [row], general={"lighteval_sha": "abc123"})
         assert first["evaluation_id"] == f"{TASK}/org/model/2026-08-10T17:22:11.385681"
-        assert (first["evaluation_name"], first["model_id"], first["sample_id"]) == (TASK, "org/model", "7")
+        assert (first["evaluation_name"], first["model_id"], first["sample_id"]) == (
+            TASK,
+            "org/model",
+            "7",
+        )
         assert [first["evaluation_result_id"], second["evaluation_result_id"]] == ["em", "f1"]
-        assert first["input"] == {"raw": "Question 7?", "formatted": "Solve: Question 7?", "reference": ["4"]}
-        assert first["output"] == {"raw": ["<think>hm</think>4", "5"], "reasoning_trace": ["hm", ""]}
+        assert first["input"] == {
+            "raw": "Question 7?",
+            "formatted": "Solve: Question 7?",
+            "reference": ["4"],
+        }
+        assert first["output"] == {
+            "raw": ["<think>hm</think>4", "5"],
+            "reasoning_trace": ["hm", ""],
+        }
         assert [answer["extracted_value"] for answer in first["answer_attribution"]] == ["4", "5"]
-        assert {answer["extraction_method"] for answer in first["answer_attribution"]} == {"text_post_processed"}
+        assert {answer["extraction_method"] for answer in first["answer_attribution"]} == {
+            "text_post_processed"
+        }
         assert first["evaluation"] == {"score": 1.0, "is_correct": True}
         assert second["evaluation"] == {"score": 0.5, "is_correct": False}
         assert first["token_usage"] == {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
@@ -196,20 +233,32 @@ class TestGeneration:
         assert records_of(tmp_path, [row])[0]["input"]["raw"] == "What is 2 + 2?"
 
     def test_messages_are_a_prompt_as_json(self, tmp_path: Path):
-        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2 — ?"}]
+        messages = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "2 + 2 — ?"},
+        ]
         (record,) = records_of(tmp_path, [generated(1, ["4"], {"em": 1}, input=messages)])
         assert json.loads(record["input"]["formatted"]) == messages
 
     def test_what_a_metric_extracts_is_attributed(self, tmp_path: Path):
         row = generated(1, [r"It is \boxed{4}."], {"extractive_match": 1.0})
-        row["doc"]["specific"] = {"extracted_predictions": ["4"], "extracted_golds": ["4"], "other": 1}
+        row["doc"]["specific"] = {
+            "extracted_predictions": ["4"],
+            "extracted_golds": ["4"],
+            "other": 1,
+        }
         (record,) = records_of(tmp_path, [row])
         assert record["output"]["raw"] == [r"It is \boxed{4}."]
         (answer,) = record["answer_attribution"]
-        assert (answer["extracted_value"], answer["extraction_method"]) == ("4", "extracted_predictions")
+        assert (answer["extracted_value"], answer["extraction_method"]) == (
+            "4",
+            "extracted_predictions",
+        )
 
     def test_text_that_was_not_changed_is_not_attributed(self, tmp_path: Path):
-        (record,) = records_of(tmp_path, [generated(1, ["4"], {"em": 1}, text_post_processed=["4"])])
+        (record,) = records_of(
+            tmp_path, [generated(1, ["4"], {"em": 1}, text_post_processed=["4"])]
+        )
         assert record["answer_attribution"] == []
 
     def test_several_references(self, tmp_path: Path):
@@ -228,7 +277,11 @@ def pick(choices: Choices, metric: str, rule: Any, score: float) -> int | None:
 class TestChoices:
     def test_choices_are_texts_and_indices_are_metadata(self, tmp_path: Path):
         (record,) = records_of(tmp_path, [chosen(1, [-2.0, -1.0, -3.0], {"acc": 1})])
-        assert record["input"] == {"raw": "Question 1?", "reference": [" Bee"], "choices": [" A", " Bee", " C"]}
+        assert record["input"] == {
+            "raw": "Question 1?",
+            "reference": [" Bee"],
+            "choices": [" A", " Bee", " C"],
+        }
         assert record["output"] == {"raw": [" Bee"]}
         assert record["metadata"]["reference_index"] == "1"
         assert record["metadata"]["choice_index"] == "1"
@@ -243,12 +296,16 @@ class TestChoices:
     def test_the_configuration_says_how_a_metric_normalizes(self, tmp_path: Path):
         function = "LoglikelihoodAcc(logprob_normalization=None)"
         (record,) = records_of(
-            tmp_path, [chosen(1, [-1.0, -1.2, -9.0], {"acc_norm": 0})], **metric_config("acc_norm", function)
+            tmp_path,
+            [chosen(1, [-1.0, -1.2, -9.0], {"acc_norm": 0})],
+            **metric_config("acc_norm", function),
         )
         assert record["output"]["raw"] == [" A"]
 
     def test_several_correct_choices(self, tmp_path: Path):
-        (record,) = records_of(tmp_path, [chosen(1, [-1.0, -2.0, -3.0], {"acc": 1}, gold_index=[0, 2])])
+        (record,) = records_of(
+            tmp_path, [chosen(1, [-1.0, -2.0, -3.0], {"acc": 1}, gold_index=[0, 2])]
+        )
         assert record["input"]["reference"] == [" A", " C"]
         assert record["metadata"]["reference_index"] == "0,2"
 
@@ -260,7 +317,9 @@ class TestChoices:
 
     @pytest.mark.parametrize("index", [-1, 3, None])
     def test_an_index_of_no_choice_is_no_reference(self, tmp_path: Path, index: int | None):
-        (record,) = records_of(tmp_path, [chosen(1, [-1.0, -2.0, -3.0], {"acc": 0}, gold_index=index)])
+        (record,) = records_of(
+            tmp_path, [chosen(1, [-1.0, -2.0, -3.0], {"acc": 0}, gold_index=index)]
+        )
         assert record["input"]["reference"] == []
 
     @pytest.mark.parametrize(
@@ -298,16 +357,25 @@ class TestChoices:
     def test_nothing_to_pick_from(self):
         assert pick(Choices(texts=["a"], likelihoods=[-1.0, -2.0]), "acc", None, 0) is None
         assert pick(Choices(texts=["", "b"], likelihoods=[-1.0, -2.0]), "acc_norm", None, 0) is None
-        assert pick(Choices(texts=["a", "b"], likelihoods=[-1.0, -2.0]), "acc_norm_pmi", None, 0) is None
+        assert (
+            pick(Choices(texts=["a", "b"], likelihoods=[-1.0, -2.0]), "acc_norm_pmi", None, 0)
+            is None
+        )
 
     @pytest.mark.parametrize(
         ("function", "rule"),
         [
             (
-                "LoglikelihoodAcc(logprob_normalization=LogProbCharNorm(name='norm', ignore_first_space=False))",
+                (
+                    "LoglikelihoodAcc(logprob_normalization=LogProbCharNorm(name='norm', "
+                    "ignore_first_space=False))"
+                ),
                 "characters",
             ),
-            ("LoglikelihoodAcc(logprob_normalization=LogProbTokenNorm(name='norm_token'))", "tokens"),
+            (
+                "LoglikelihoodAcc(logprob_normalization=LogProbTokenNorm(name='norm_token'))",
+                "tokens",
+            ),
             ("LoglikelihoodAcc(logprob_normalization=LogProbPMINorm(name='norm_pmi'))", "pmi"),
             ("compute", None),
         ],
@@ -334,7 +402,9 @@ class TestScores:
         assert record["evaluation"] == {"score": 0.0, "is_correct": False}
 
     def test_a_dict_is_a_metric_per_key(self, tmp_path: Path):
-        records = records_of(tmp_path, [generated(1, ["4"], {"judge": {"style": 0.5, "truth": 1.0}})])
+        records = records_of(
+            tmp_path, [generated(1, ["4"], {"judge": {"style": 0.5, "truth": 1.0}})]
+        )
         assert {r["evaluation_result_id"]: r["evaluation"]["score"] for r in records} == {
             "judge:style": 0.5,
             "judge:truth": 1.0,
@@ -343,16 +413,23 @@ class TestScores:
     def test_a_row_has_the_metrics_of_its_requests(self, tmp_path: Path):
         """A task with both kinds of requests has two rows per question, and each row has columns of the other kind."""
         both = ["GENERATIVE", "LOGPROBS"]
-        rows = [generated(1, ["4"], {"em": 1, "acc": None}), chosen(1, [-1.0, -2.0, -3.0], {"em": None, "acc": 0})]
+        rows = [
+            generated(1, ["4"], {"em": 1, "acc": None}),
+            chosen(1, [-1.0, -2.0, -3.0], {"em": None, "acc": 0}),
+        ]
         rows[0]["doc"]["sampling_methods"] = rows[1]["doc"]["sampling_methods"] = both
         config = metric_config("acc")
-        config["config_tasks"][TASK]["metrics"].append({"metric_name": "em", "category": "GENERATIVE"})
+        config["config_tasks"][TASK]["metrics"].append(
+            {"metric_name": "em", "category": "GENERATIVE"}
+        )
         records = records_of(tmp_path, rows, **config)
         assert [record["evaluation_result_id"] for record in records] == ["em", "acc"]
         assert [record["output"]["raw"] for record in records] == [["4"], [" A"]]
 
     def test_lower_is_better(self, tmp_path: Path):
-        config = metric_config(["wer", "em"], higher_is_better={"wer": False, "em": True}, category="GENERATIVE")
+        config = metric_config(
+            ["wer", "em"], higher_is_better={"wer": False, "em": True}, category="GENERATIVE"
+        )
         records = records_of(tmp_path, [generated(1, ["4"], {"wer": 1, "em": 1})], **config)
         assert [record["evaluation"]["is_correct"] for record in records] == [False, True]
 
@@ -360,7 +437,11 @@ class TestScores:
 class TestAggregates:
     def test_means_are_compared_and_others_are_not(self, tmp_path: Path):
         config = metric_config(["em", "best", "bleu", "gone"], category="GENERATIVE")
-        config["config_tasks"][TASK]["metrics"][0]["corpus_level_fn"] = {"em": "mean", "best": "max", "gone": "mean"}
+        config["config_tasks"][TASK]["metrics"][0]["corpus_level_fn"] = {
+            "em": "mean",
+            "best": "max",
+            "gone": "mean",
+        }
         stated = {"em": 0.5, "em_stderr": 0.1, "best": 1.0, "bleu": math.nan, "gone": 3.0}
         rows = [
             generated(1, ["4"], {"em": 1, "best": 1, "bleu": 0}),
@@ -389,7 +470,9 @@ class TestAggregates:
             .decompress((tmp_path / "out" / log.file).read_bytes())
             .splitlines()
         )
-        assert [json.loads(line)["sample_id"] for line in lines] == [str(number) for number in range(9)]
+        assert [json.loads(line)["sample_id"] for line in lines] == [
+            str(number) for number in range(9)
+        ]
 
 
 class TestFlatLayout:
@@ -397,13 +480,19 @@ class TestFlatLayout:
 
     def test_generation(self, tmp_path: Path):
         (record,) = records_of(tmp_path, [GENERATIVE])
-        assert record["input"] == {"raw": "Question?", "formatted": "Shots. Question?", "reference": ["4"]}
+        assert record["input"] == {
+            "raw": "Question?",
+            "formatted": "Shots. Question?",
+            "reference": ["4"],
+        }
         assert record["output"] == {"raw": ["four", "4"]}
         assert record["sample_id"] == "0"
         assert record["token_usage"] == {"input_tokens": 6, "output_tokens": 3, "total_tokens": 9}
 
     @pytest.mark.parametrize(
-        "predictions", [CHOICES["predictions"], [[-1.0, 0.0], [-1.2, 1.0], [-9.0, 0.0]]], ids=["numbers", "pairs"]
+        "predictions",
+        [CHOICES["predictions"], [[-1.0, 0.0], [-1.2, 1.0], [-9.0, 0.0]]],
+        ids=["numbers", "pairs"],
     )
     def test_choices(self, tmp_path: Path, predictions: Any):
         acc, norm = records_of(tmp_path, [{**CHOICES, "predictions": predictions}])
@@ -414,7 +503,9 @@ class TestFlatLayout:
     def test_all_values_as_text_give_the_same(self, tmp_path: Path, row: dict[str, Any]):
         """Some versions write every value with `str`; then tokens are not counted."""
         plain = records_of(tmp_path / "plain", [row])
-        spelled = records_of(tmp_path / "spelled", [{key: str(value) for key, value in row.items()}])
+        spelled = records_of(
+            tmp_path / "spelled", [{key: str(value) for key, value in row.items()}]
+        )
         for record in plain:
             record.pop("token_usage")
         assert plain == spelled
@@ -429,17 +520,32 @@ class TestFlatLayout:
         assert records[2]["error"] == "the value of em is not a number: NaN"
 
     def test_log_probabilities_without_the_question_follow(self, tmp_path: Path):
-        row = {**CHOICES, "predictions": [-1.0, -1.2, -9.0, -0.1, -0.2, -9.5], "metrics": {"acc_norm_pmi": 0.0}}
+        row = {
+            **CHOICES,
+            "predictions": [-1.0, -1.2, -9.0, -0.1, -0.2, -9.5],
+            "metrics": {"acc_norm_pmi": 0.0},
+        }
         (record,) = records_of(tmp_path, [row])
         assert record["output"]["raw"] == [" C"]
         assert json.loads(record["metadata"]["log_likelihoods"]) == [-1.0, -1.2, -9.0]
 
     def test_the_questions_tell_the_task(self, tmp_path: Path):
-        """The rows do not name it, and the files were renamed; the results have a hash of all questions."""
+        """The rows do not name it, and the files were renamed.
+
+        The results have a hash of all questions.
+        """
         rows = [{**GENERATIVE, "example": text} for text in ("b", "a")]
         hashes = "".join(sorted(xxhash.xxh64(text.encode()).hexdigest() for text in ("a", "b")))
-        summary = {"harness|arc|25": {"hashes": {"hash_examples": xxhash.xxh64(hashes.encode()).hexdigest()}}}
-        results = {"harness|gsm8k|5": {"em": 0.2}, "harness|arc|25": {"em": 1.0}, "all": {"em": 0.6}}
+        summary = {
+            "harness|arc|25": {
+                "hashes": {"hash_examples": xxhash.xxh64(hashes.encode()).hexdigest()}
+            }
+        }
+        results = {
+            "harness|gsm8k|5": {"em": 0.2},
+            "harness|arc|25": {"em": 1.0},
+            "all": {"em": 0.6},
+        }
         plan, records = read(
             write_details(tmp_path, rows, "renamed.parquet"),
             write_results(tmp_path, {}, results=results, summary_tasks=summary),
@@ -454,7 +560,9 @@ class TestFlatLayout:
         assert read(details, results)[0].run.task == "harness|arc|25"
 
     def test_a_task_that_nothing_tells(self, tmp_path: Path):
-        (log,) = grouped(write_details(tmp_path, [GENERATIVE], "x.parquet"), write_results(tmp_path, {})).logs
+        (log,) = grouped(
+            write_details(tmp_path, [GENERATIVE], "x.parquet"), write_results(tmp_path, {})
+        ).logs
         with pytest.raises(LogError, match="do not name their task"):
             lighteval.plan(log)
 
@@ -477,7 +585,8 @@ class TestLiterals:
         assert value_of(text) == value
 
     @pytest.mark.parametrize(
-        "text", ["[" * 10_000, "-" * 10_000 + "1", "9" * 10_000, "[1]+" * 10_000 + "[1]", "{**{}}", "'\0'"]
+        "text",
+        ["[" * 10_000, "-" * 10_000 + "1", "9" * 10_000, "[1]+" * 10_000 + "[1]", "{**{}}", "'\0'"],
     )
     def test_hostile_text_is_text(self, text: str):
         assert value_of(text) == text
@@ -491,20 +600,30 @@ class TestPairing:
     def test_trees_of_several_runs(self, tmp_path: Path):
         """Results and details are in different directories; the date in the names joins them."""
         pairs = {}
-        for model, date in [("one", "2026-01-01T00-00-00.1"), ("one", "2026-01-02T00-00-00.1"), ("two", DATE)]:
+        for model, date in [
+            ("one", "2026-01-01T00-00-00.1"),
+            ("one", "2026-01-02T00-00-00.1"),
+            ("two", DATE),
+        ]:
             details = tmp_path / "details" / "org" / model / date
             results = tmp_path / "results" / "org" / model
-            path = write_details(details, [generated(1, ["4"], {"em": 1})], f"details_{TASK}_{date}.parquet")
+            path = write_details(
+                details, [generated(1, ["4"], {"em": 1})], f"details_{TASK}_{date}.parquet"
+            )
             pairs[str(path)] = str(write_results(results, {"em": 1.0}, f"results_{date}.json"))
         found = grouped(*map(Path, pairs), *map(Path, pairs.values()))
         assert {log.path: log.files[1].path for log in found.logs} == pairs
         assert not found.bad
 
     def test_nearest_results_with_the_task(self, tmp_path: Path):
-        details = write_details(tmp_path / "a" / "details", [generated(1, ["4"], {"em": 1})], "x.parquet")
+        details = write_details(
+            tmp_path / "a" / "details", [generated(1, ["4"], {"em": 1})], "x.parquet"
+        )
         near = write_results(tmp_path / "a", {"em": 1.0}, "results.json")
         write_results(tmp_path / "b", {"em": 0.0}, "results.json")
-        other = write_results(tmp_path / "a", {}, "results_2.json", results={"gsm8k|0": {"em": 1.0}})
+        other = write_results(
+            tmp_path / "a", {}, "results_2.json", results={"gsm8k|0": {"em": 1.0}}
+        )
         found = grouped(details, tmp_path / "b" / "results.json", other, near)
         assert [file.path for file in found.logs[0].files] == [str(details), str(near)]
         assert len(found.others) == 2
@@ -518,7 +637,11 @@ class TestPairing:
     @pytest.mark.parametrize(
         ("name", "stated", "reason"),
         [
-            ("results_2025-01-01T00-00-00.json", TASK, "the results found are of other runs than 2026-08-10T17:22:11"),
+            (
+                "results_2025-01-01T00-00-00.json",
+                TASK,
+                "the results found are of other runs than 2026-08-10T17:22:11",
+            ),
             (f"results_{DATE}.json", "gsm8k|0", "no results found here have its task arc:easy|0"),
         ],
     )
@@ -537,8 +660,15 @@ class TestPairing:
 
     def test_two_runs_without_dates(self, tmp_path: Path):
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})], "x.parquet")
-        paths = [write_results(tmp_path, {}, f"{name}.json", general={"model_name": name}) for name in "ab"]
-        assert grouped(details, *paths).bad[0].reason.startswith("a.json and b.json could both be its results")
+        paths = [
+            write_results(tmp_path, {}, f"{name}.json", general={"model_name": name})
+            for name in "ab"
+        ]
+        assert (
+            grouped(details, *paths)
+            .bad[0]
+            .reason.startswith("a.json and b.json could both be its results")
+        )
 
     @pytest.mark.parametrize(
         ("name", "clock", "started"),
@@ -551,12 +681,19 @@ class TestPairing:
     )
     def test_start(self, tmp_path: Path, name: str, clock: float, started: str):
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})], "x.parquet")
-        assert read(details, write_results(tmp_path, {}, name, general={"start_time": clock}))[0].run.started == started
+        assert (
+            read(details, write_results(tmp_path, {}, name, general={"start_time": clock}))[
+                0
+            ].run.started
+            == started
+        )
 
     def test_the_model_of_the_configuration(self, tmp_path: Path):
         general = {"model_name": None, "model_config": {"model_name": "org/other"}}
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
-        assert read(details, write_results(tmp_path, {}, general=general))[0].run.model == "org/other"
+        assert (
+            read(details, write_results(tmp_path, {}, general=general))[0].run.model == "org/other"
+        )
 
     @pytest.mark.parametrize(
         ("general", "reason"),
@@ -578,13 +715,18 @@ class TestRoles:
     def test_other_parquet_and_json_are_not_ours(self, tmp_path: Path):
         write_details(tmp_path, [{"a": 1, "doc": "x"}], "a.parquet")
         head = b'{"results": {"a": {}}, "configs": {"a": {}}, "lm_eval_version": "0.4.9"}'
-        assert lighteval.role_of((tmp_path / "a.parquet").read_bytes(), str(tmp_path / "a.parquet")) is None
+        assert (
+            lighteval.role_of((tmp_path / "a.parquet").read_bytes(), str(tmp_path / "a.parquet"))
+            is None
+        )
         assert lighteval.role_of(head, "results.json") is None
         assert lighteval.role_of(b"", "empty") is None
 
     def test_results_as_a_table_are_not_needed(self, tmp_path: Path):
         table = write_details(
-            tmp_path, [{"config_general": "{}", "results": "{}", "versions": "{}"}], "results.parquet"
+            tmp_path,
+            [{"config_general": "{}", "results": "{}", "versions": "{}"}],
+            "results.parquet",
         )
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
         assert grouped(table, details, write_results(tmp_path, {})).others == [str(table)]
@@ -592,7 +734,9 @@ class TestRoles:
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_only_workers_import_pyarrow(self, tmp_path: Path, jobs: int):
         """A process with threads must not fork. With one job, this process is the worker."""
-        write_details(tmp_path / "logs", [generated(number, ["4"], {"em": 1}) for number in range(3)])
+        write_details(
+            tmp_path / "logs", [generated(number, ["4"], {"em": 1}) for number in range(3)]
+        )
         write_results(tmp_path / "logs", {"em": 1.0})
         write_details(tmp_path / "logs", [{"a": 1}], "other.parquet")
         code = (
@@ -601,7 +745,9 @@ class TestRoles:
             f"done = imported({str(tmp_path / 'logs')!r}, {str(tmp_path / 'out')!r}, jobs={jobs})\n"
             "print(len(done.logs), done.bad_logs, done.other_files, 'pyarrow' in sys.modules)"
         )
-        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
         assert printed == f"1 [] 1 {jobs == 1}\n"
 
     def test_a_hint_does_not_import_pyarrow(self, tmp_path: Path):
@@ -610,7 +756,9 @@ class TestRoles:
             "import sys; from fastrec.harnesses.registry import harness_of\n"
             f"print(harness_of({str(path)!r}), 'pyarrow' in sys.modules)"
         )
-        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
         assert printed == "lighteval False\n"
 
     def test_the_footer_of_many_columns_and_groups(self, tmp_path: Path):
@@ -626,7 +774,10 @@ class TestRoles:
 class TestDamage:
     @pytest.fixture
     def logs(self, tmp_path: Path) -> Path:
-        rows = [generated(number, ["four " * 50, str(number)], {"em": number % 2}) for number in range(40)]
+        rows = [
+            generated(number, ["four " * 50, str(number)], {"em": number % 2})
+            for number in range(40)
+        ]
         write_details(tmp_path / "logs", rows)
         write_results(tmp_path / "logs", {"em": 0.5})
         return tmp_path / "logs"
@@ -657,7 +808,9 @@ class TestDamage:
     def test_rows_of_another_task(self, tmp_path: Path):
         rows = [generated(1, ["4"], {"em": 1}), generated(2, ["4"], {"em": 1})]
         rows[1]["doc"]["task_name"] = "gsm8k|0"
-        with pytest.raises(LogError, match=r"row 2 is of task 'gsm8k\|0', the first one of 'arc:easy\|0'"):
+        with pytest.raises(
+            LogError, match=r"row 2 is of task 'gsm8k\|0', the first one of 'arc:easy\|0'"
+        ):
             read(write_details(tmp_path, rows), write_results(tmp_path, {}))
 
     @pytest.mark.parametrize("layout", ["structs", "flat"])
@@ -706,7 +859,10 @@ class TestDamage:
         for _ in range(data.draw(st.integers(1, 4))):
             content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
         path.write_bytes(content)
-        if lighteval.role_of(bytes(content[:HEAD_BYTES]), str(path)) == "details" and not grouped(path, results).bad:
+        if (
+            lighteval.role_of(bytes(content[:HEAD_BYTES]), str(path)) == "details"
+            and not grouped(path, results).bad
+        ):
             with suppress(LogError):
                 read(path, results)
 
@@ -719,7 +875,9 @@ class TestDamage:
 
 
 class TestSlices:
-    def test_slices_are_row_groups_and_batches_are_small(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_slices_are_row_groups_and_batches_are_small(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         """How a file is cut changes no record; rows are numbered across slices."""
         rows = [{**GENERATIVE, "example": f"q{number}"} for number in range(50)]
         path = tmp_path / f"details_{TASK}_{DATE}.parquet"
@@ -752,7 +910,9 @@ class TestReal:
     def test_anli(self):
         """The files were renamed; the details have no date, but name their task."""
         plan, records = read(*sorted(REAL.iterdir()))
-        assert plan.run.evaluation_id == "anli:r1|0/eee-smoke/dummy-model/2026-08-10T17:22:11.385681"
+        assert (
+            plan.run.evaluation_id == "anli:r1|0/eee-smoke/dummy-model/2026-08-10T17:22:11.385681"
+        )
         assert [(record["sample_id"], record["output"]["raw"]) for record in records] == [
             ("776", [" Neither"]),
             ("507", [" True"]),

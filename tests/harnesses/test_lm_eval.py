@@ -20,12 +20,20 @@ from tests.harnesses.lm_eval_logs import (
 )
 
 EM = {"exact_match,strict-match": 1.0, "exact_match_stderr,strict-match": "N/A"}
-ACC = {"acc,none": 1.0, "acc_stderr,none": "N/A", "acc_norm,none": 0.0, "acc_norm_stderr,none": "N/A"}
+ACC = {
+    "acc,none": 1.0,
+    "acc_stderr,none": "N/A",
+    "acc_norm,none": 0.0,
+    "acc_norm_stderr,none": "N/A",
+}
 
 
 def choices_by_metric(records: list[dict[str, Any]]) -> dict[str, tuple[list[str], str | None]]:
     return {
-        record["evaluation_result_id"]: (record["output"]["raw"], record["metadata"].get("choice_index"))
+        record["evaluation_result_id"]: (
+            record["output"]["raw"],
+            record["metadata"].get("choice_index"),
+        )
         for record in records
     }
 
@@ -83,9 +91,15 @@ def test_all_responses_of_repeats_are_in_the_output(tmp_path: Path) -> None:
 
 
 def test_filters_are_metrics_of_their_own(tmp_path: Path) -> None:
-    rows = [generation(n, filter=name) for name in ("strict-match", "flexible-extract") for n in range(2)]
+    rows = [
+        generation(n, filter=name)
+        for name in ("strict-match", "flexible-extract")
+        for n in range(2)
+    ]
     figures = {"exact_match,strict-match": 1.0, "exact_match,flexible-extract": 1.0}
-    log = write_log(tmp_path, rows, results(figures, **{"n-samples": {"task": {"original": 9, "effective": 2}}}))
+    log = write_log(
+        tmp_path, rows, results(figures, **{"n-samples": {"task": {"original": 9, "effective": 2}}})
+    )
     plan = lm_eval.plan(log)
     assert plan.expected_samples == 4
     assert [(one.metric, one.name) for one in plan.aggregates] == [
@@ -113,7 +127,10 @@ def test_each_metric_has_the_choice_that_it_picks(tmp_path: Path) -> None:
 
 def test_the_first_choice_wins_if_several_are_equal(tmp_path: Path) -> None:
     row = choice(likelihoods=[-2.0, -2.0, -5.0], acc=0.0, acc_norm=0.0)
-    assert choices_by_metric(records_of(write_log(tmp_path, [row], results(ACC))))["acc"] == (["yes"], "0")
+    assert choices_by_metric(records_of(write_log(tmp_path, [row], results(ACC))))["acc"] == (
+        ["yes"],
+        "0",
+    )
 
 
 def test_a_score_that_contradicts_the_pick_leaves_it_unknown(tmp_path: Path) -> None:
@@ -129,23 +146,40 @@ def test_the_length_of_a_choice_is_without_the_delimiter(tmp_path: Path) -> None
     """-2.5 / 2 is more than -1.4 / 1; with the delimiter, -2.5 / 3 would be less than -1.4 / 2."""
     row = choice(likelihoods=[-1.4, -2.5], target="1", acc=0.0, acc_norm=1.0)
     texts = [" a", " bb"]
-    row["arguments"] = {f"gen_args_{n}": {"arg_0": "?", "arg_1": text} for n, text in enumerate(texts)}
+    row["arguments"] = {
+        f"gen_args_{n}": {"arg_0": "?", "arg_1": text} for n, text in enumerate(texts)
+    }
     records = choices_by_metric(records_of(write_log(tmp_path, [row], results(ACC))))
     assert records == {"acc": (["a"], "0"), "acc_norm": (["bb"], "1")}
     # In a chat, there is no delimiter.
-    row["arguments"] = {f"gen_args_{n}": {"arg_0": "?", "arg_1": text.strip()} for n, text in enumerate(texts)}
-    assert choices_by_metric(records_of(write_log(tmp_path / "chat", [row], results(ACC)))) == records
+    row["arguments"] = {
+        f"gen_args_{n}": {"arg_0": "?", "arg_1": text.strip()} for n, text in enumerate(texts)
+    }
+    assert (
+        choices_by_metric(records_of(write_log(tmp_path / "chat", [row], results(ACC)))) == records
+    )
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3]])
 def test_bytes_and_mutual_information(tmp_path: Path, order: list[int]) -> None:
-    """Half of the requests have no context, and are no choices; until version 0.4.5 they were in between."""
-    row = choice(metrics=["acc", "acc_bytes", "acc_mutual_info"], acc_bytes=0.0, acc_mutual_info=0.0)
+    """Half of the requests have no context, and are no choices.
+
+    Until version 0.4.5 they were in between.
+    """
+    row = choice(
+        metrics=["acc", "acc_bytes", "acc_mutual_info"], acc_bytes=0.0, acc_mutual_info=0.0
+    )
     del row["acc_norm"]
-    requests = [("Is it?", " ééé", "-4.0"), ("Is it?", " no", "-3.0"), ("", " ééé", "-9.0"), ("", " no", "-3.5")]
+    requests = [
+        ("Is it?", " ééé", "-4.0"),
+        ("Is it?", " no", "-3.0"),
+        ("", " ééé", "-9.0"),
+        ("", " no", "-3.5"),
+    ]
     ordered = [requests[number] for number in order]
     row["arguments"] = {
-        f"gen_args_{n}": {"arg_0": context, "arg_1": text} for n, (context, text, _) in enumerate(ordered)
+        f"gen_args_{n}": {"arg_0": context, "arg_1": text}
+        for n, (context, text, _) in enumerate(ordered)
     }
     answers = [[likelihood, "False"] for _, _, likelihood in ordered]
     row |= {"resps": [[answer] for answer in answers], "filtered_resps": answers}
@@ -161,7 +195,9 @@ def test_bytes_and_mutual_information(tmp_path: Path, order: list[int]) -> None:
 def test_mutual_information_without_any_context(tmp_path: Path) -> None:
     row = choice(likelihoods=[-3.0, -1.0], metrics=["acc_mutual_info"], acc_mutual_info=0.5)
     texts = [" a", " b", " a", " b"]
-    row["arguments"] = {f"gen_args_{n}": {"arg_0": "", "arg_1": text} for n, text in enumerate(texts)}
+    row["arguments"] = {
+        f"gen_args_{n}": {"arg_0": "", "arg_1": text} for n, text in enumerate(texts)
+    }
     answers = [[text, "False"] for text in ("-4.0", "-3.0", "-9.0", "-3.5")]
     row |= {"resps": [[answer] for answer in answers], "filtered_resps": answers}
     assert record_of(tmp_path, row, results({}))["input"]["choices"] == ["a", "b"]
@@ -206,16 +242,28 @@ def test_targets_of_choices(tmp_path: Path, target: Any, indices: str | None) ->
     record = record_of(tmp_path, row, results({"likelihood_diff,none": 0.25}))
     assert record["metadata"].get("reference_index") == indices
     texts = ["yes", "no", "not at all"]
-    expected = [texts[int(one)] for one in indices.split(",")] if indices else [] if target is None else [str(target)]
+    expected = (
+        [texts[int(one)] for one in indices.split(",")]
+        if indices
+        else []
+        if target is None
+        else [str(target)]
+    )
     assert record["input"]["reference"] == expected
 
 
 def test_digits_may_be_the_text_of_a_choice(tmp_path: Path) -> None:
     """A target is taken for an index unless the document has it as text."""
     row = choice(target="1", doc={"label": "1", "other": 1}, metrics=["score"], score=0.5)
-    row["arguments"] = {f"gen_args_{n}": {"arg_0": "?", "arg_1": f" {text}"} for n, text in enumerate("123")}
-    by_index = record_of(tmp_path / "a", row, results({"score,none": 0.5}, config={"doc_to_target": "other"}))
-    by_text = record_of(tmp_path / "b", row, results({"score,none": 0.5}, config={"doc_to_target": "label"}))
+    row["arguments"] = {
+        f"gen_args_{n}": {"arg_0": "?", "arg_1": f" {text}"} for n, text in enumerate("123")
+    }
+    by_index = record_of(
+        tmp_path / "a", row, results({"score,none": 0.5}, config={"doc_to_target": "other"})
+    )
+    by_text = record_of(
+        tmp_path / "b", row, results({"score,none": 0.5}, config={"doc_to_target": "label"})
+    )
     assert by_index["input"]["reference"] == ["2"]
     assert by_text["input"]["reference"] == ["1"]
 
@@ -260,7 +308,10 @@ def test_more_than_ten_requests_in_any_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("is_greedy", "said"), [("True", ["word"]), ("False", [])])
 def test_a_single_continuation(tmp_path: Path, is_greedy: str, said: list[str]) -> None:
-    """As in lambada: the model says the continuation if it is the most likely one; `perplexity` is its likelihood."""
+    """As in lambada: the model says the continuation if it is the most likely one.
+
+    `perplexity` is its likelihood.
+    """
     row = generation(
         arguments={"gen_args_0": {"arg_0": "the last", "arg_1": " word"}},
         target=" word",
@@ -272,10 +323,16 @@ def test_a_single_continuation(tmp_path: Path, is_greedy: str, said: list[str]) 
         acc=int(is_greedy == "True"),
     )
     figures = {"perplexity,none": 33.1, "acc,none": 1.0}
-    log = write_log(tmp_path, [row], results(figures, higher_is_better={"task": {"perplexity": False, "acc": True}}))
+    log = write_log(
+        tmp_path,
+        [row],
+        results(figures, higher_is_better={"task": {"perplexity": False, "acc": True}}),
+    )
     plan = lm_eval.plan(log)
     assert plan.run.lower_is_better == {"perplexity"}
-    assert plan.not_compared == {"perplexity,none": "lm-eval aggregates it as perplexity, not as a mean"}
+    assert plan.not_compared == {
+        "perplexity,none": "lm-eval aggregates it as perplexity, not as a mean"
+    }
     perplexity, accuracy = records_of(log)
     assert perplexity["evaluation"] == {"score": -3.5, "is_correct": False}
     assert accuracy["output"]["raw"] == said
@@ -298,7 +355,10 @@ def test_a_text_that_is_only_read(tmp_path: Path, request_: dict[str, str]) -> N
     record = record_of(tmp_path, row, results({"word_perplexity,none": 500.0}))
     assert record["input"] == {"raw": "a text", "reference": []}
     assert record["output"] == {"raw": []}
-    assert record["error"] == "the score is a list, which lm-eval only aggregates over all samples: [-12.5,2]"
+    assert (
+        record["error"]
+        == "the score is a list, which lm-eval only aggregates over all samples: [-12.5,2]"
+    )
 
 
 def test_a_generation_with_a_likelihood_besides(tmp_path: Path) -> None:
@@ -335,12 +395,19 @@ def test_chat_prompts(tmp_path: Path, sent: Any) -> None:
 
 
 def test_chat_prompts_with_images(tmp_path: Path) -> None:
-    content = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:…"}}]
-    row = generation(arguments={"gen_args_0": {"arg_0": [{"role": "user", "content": content}], "arg_1": {}}})
+    content = [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:…"}},
+    ]
+    row = generation(
+        arguments={"gen_args_0": {"arg_0": [{"role": "user", "content": content}], "arg_1": {}}}
+    )
     assert record_of(tmp_path, row, results(EM))["input"]["raw"] == "What is it?\n[image_url]"
 
 
-@pytest.mark.parametrize("text", ['[{"role"', '[{"role": "user"}]', '[{"a": "role"}]', "[{}] what is it?"])
+@pytest.mark.parametrize(
+    "text", ['[{"role"', '[{"role": "user"}]', '[{"a": "role"}]', "[{}] what is it?"]
+)
 def test_prompts_that_look_like_chats(tmp_path: Path, text: str) -> None:
     row = generation(arguments={"gen_args_0": {"arg_0": text, "arg_1": {}}})
     assert record_of(tmp_path, row, results(EM))["input"] == {"raw": text, "reference": ["1"]}
@@ -369,7 +436,12 @@ def test_the_question_alone(tmp_path: Path, template: Any, question: str | None)
     """It is the input where the log proves it: the template only inserts values, and the prompt has the result."""
     shots = "Q: 5 + 5?\nA: 10\n\n"
     prompt = f"{shots}Q: What is 0 + 1?\nA:"
-    doc = {"question": "What is 0 + 1?", "parts": {"first": "What", "second": "is"}, "list": [0, "0 +"], "number": 1}
+    doc = {
+        "question": "What is 0 + 1?",
+        "parts": {"first": "What", "second": "is"},
+        "list": [0, "0 +"],
+        "number": 1,
+    }
     row = generation(arguments={"gen_args_0": {"arg_0": prompt, "arg_1": {}}}, doc=doc)
     record = record_of(tmp_path, row, results(EM, config={"doc_to_text": template}))
     if question is None:
@@ -381,7 +453,10 @@ def test_the_question_alone(tmp_path: Path, template: Any, question: str | None)
 def test_the_question_in_a_chat(tmp_path: Path) -> None:
     """Where the examples are in the same message, the question is a part of it."""
     messages = [{"role": "user", "content": "1 + 1? 2\n0 + 1?"}]
-    row = generation(arguments={"gen_args_0": {"arg_0": [json.dumps(messages)], "arg_1": {}}}, doc={"q": "0 + 1?"})
+    row = generation(
+        arguments={"gen_args_0": {"arg_0": [json.dumps(messages)], "arg_1": {}}},
+        doc={"q": "0 + 1?"},
+    )
     record = record_of(tmp_path, row, results(EM, config={"doc_to_text": "{{q}}"}))
     assert record["input"]["raw"] == "0 + 1?"
     assert json.loads(record["input"]["formatted"]) == messages
@@ -399,7 +474,11 @@ def test_the_question_in_a_chat(tmp_path: Path) -> None:
         (float("-inf"), 0.0, "the score is -Infinity"),
         ("nan", 0.0, "the score is nan"),
         (None, 0.0, "the score is null: lm-eval did not compute it"),
-        (["ref", "pred"], 0.0, 'the score is a list, which lm-eval only aggregates over all samples: ["ref","pred"]'),
+        (
+            ["ref", "pred"],
+            0.0,
+            'the score is a list, which lm-eval only aggregates over all samples: ["ref","pred"]',
+        ),
         ("yes", 0.0, "the score is not a number: yes"),
         ("", 0.0, "the score is not a number: an empty text"),
         ({}, 0.0, "the score is not a number: {}"),
@@ -433,14 +512,22 @@ def test_a_metric_without_a_value(tmp_path: Path) -> None:
 def test_odd_names_of_metrics(tmp_path: Path, name: str) -> None:
     rows = [generation(n, metrics=["exact_match", name]) | {name: 0.5} for n in range(2)]
     records = records_of(write_log(tmp_path, rows, results(EM | {f"{name},strict-match": 0.5})))
-    scores = [(one["evaluation_result_id"], one["evaluation"]["score"]) for one in records if not one.get("error")]
+    scores = [
+        (one["evaluation_result_id"], one["evaluation"]["score"])
+        for one in records
+        if not one.get("error")
+    ]
     expected = [("exact_match:strict-match", 1.0), (f"{name}:strict-match", 0.5)] * 2
     assert scores == [one for one in expected if name != "doc" or one[0].startswith("exact")]
 
 
 def test_functions_in_the_settings(tmp_path: Path) -> None:
     source = 'def function(doc):\n    return doc["question"]'
-    config = {"doc_to_text": source, "doc_to_target": source.replace("\n    ", " "), "doc_to_choice": source}
+    config = {
+        "doc_to_text": source,
+        "doc_to_target": source.replace("\n    ", " "),
+        "doc_to_choice": source,
+    }
     assert len(records_of(write_log(tmp_path, [choice()], results(ACC, config=config)))) == 2
 
 
@@ -461,14 +548,22 @@ def test_text_that_splits_lines_elsewhere(tmp_path: Path) -> None:
     """U+2028 and the like are no line ends; half of a surrogate pair becomes U+FFFD."""
     row = generation(resps=[["a\u2028b\u0085c\x1dd\ud83d"]])
     log = write_log(tmp_path, [generation()], results(EM))
-    Path(log.path).write_text(json.dumps(row) + "\n" + json.dumps(row | {"doc_id": 1}, ensure_ascii=True))
-    assert [record["output"]["raw"] for record in records_of(log)] == [["a\u2028b\u0085c\x1dd\ufffd"]] * 2
+    Path(log.path).write_text(
+        json.dumps(row) + "\n" + json.dumps(row | {"doc_id": 1}, ensure_ascii=True)
+    )
+    assert [record["output"]["raw"] for record in records_of(log)] == [
+        ["a\u2028b\u0085c\x1dd\ufffd"]
+    ] * 2
 
 
 def test_metrics_that_only_some_samples_have(tmp_path: Path) -> None:
-    rows = [generation(n) | ({"metrics": ["exact_match", "extra"], "extra": 0.5} if n == 2 else {}) for n in range(4)]
+    rows = [
+        generation(n) | ({"metrics": ["exact_match", "extra"], "extra": 0.5} if n == 2 else {})
+        for n in range(4)
+    ]
     ids = [
-        (one["sample_id"], one["evaluation_result_id"]) for one in records_of(write_log(tmp_path, rows, results(EM)))
+        (one["sample_id"], one["evaluation_result_id"])
+        for one in records_of(write_log(tmp_path, rows, results(EM)))
     ]
     assert ids == [
         *((str(n), "exact_match:strict-match") for n in range(3)),

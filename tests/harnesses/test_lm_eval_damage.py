@@ -1,4 +1,7 @@
-"""lm-eval: files are told by their content; damage is named, wherever it is; slices hold every sample once."""
+"""lm-eval: files are told by their content; damage is named, wherever it is.
+
+Slices hold every sample once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,15 @@ from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lm_eval import files as lines
 from fastrec.harnesses.log import HEAD_BYTES, Log
 from tests.harnesses.converting import lines_of
-from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
+from tests.harnesses.lm_eval_logs import (
+    choice,
+    generation,
+    old,
+    records_of,
+    results,
+    write_lines,
+    write_log,
+)
 from tests.sizes import examples
 
 EM = {"exact_match,strict-match": 1.0}
@@ -42,8 +53,23 @@ def head(value: Any, indent: int | None = None) -> bytes:
         (head(results({"acc,none": 1.0, "acc_stderr,none": float("nan")}), indent=2), "results"),
         (head(dict(sorted(results(EM).items()))), "results"),
         (head(results({f"acc_{n},none": 0.5 for n in range(9_000)}), indent=2), None),
-        (head(results({f"acc{e},none": 0.5 for n in range(9_000) for e in (n, f"{n}_stderr")}), indent=2), "results"),
-        (head({"config_general": {}, "results": {"all": {"acc": 1.0, "acc_stderr": 0.1}}, "versions": {}}), None),
+        (
+            head(
+                results({f"acc{e},none": 0.5 for n in range(9_000) for e in (n, f"{n}_stderr")}),
+                indent=2,
+            ),
+            "results",
+        ),
+        (
+            head(
+                {
+                    "config_general": {},
+                    "results": {"all": {"acc": 1.0, "acc_stderr": 0.1}},
+                    "versions": {},
+                }
+            ),
+            None,
+        ),
         (head({"version": 2, "status": "success", "eval": {}, "results": {"scores": []}}), None),
         (head({"results": [1]}), None),
         (head({"schema_version": "0.3.0", "evaluation_id": "e", "sample_id": "1"}), None),
@@ -66,9 +92,13 @@ def test_any_bytes_have_a_role_or_none(text: bytes) -> None:
 
 
 def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:
-    """A file that ends in the middle of a line says so; one that ends after a line only has fewer samples."""
+    """A file that ends in the middle of a line says so.
+
+    One that ends after a line only has fewer samples.
+    """
     log = write_log(tmp_path, [generation(n) for n in range(3)], results(EM))
-    path, plan = Path(log.path), lm_eval.plan(log)
+    path = Path(log.path)
+    plan = lm_eval.plan(log)
     text = path.read_bytes()
     ends = [index + 1 for index, byte in enumerate(text) if byte == ord("\n")]
     for size in range(1, len(text), 7):
@@ -116,13 +146,18 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, reason: str) -> None
 def test_a_damaged_item_of_an_array_is_named(tmp_path: Path) -> None:
     log = write_log(tmp_path, [generation(0)], results(EM))
     Path(log.path).write_text(json.dumps([old(generation(0)), {"doc_id": 7}], indent=2))
-    with pytest.raises(LogError, match="item 2 is not a sample of lm-eval: Object missing required field `arguments`"):
+    with pytest.raises(
+        LogError,
+        match="item 2 is not a sample of lm-eval: Object missing required field `arguments`",
+    ):
         records_of(log)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     log = write_log(tmp_path, [generation(0)], results(EM))
-    Path(log.path).write_bytes(json.dumps(generation(0)).encode().replace(b"It is", b"\xff\xfe") + b"\n")
+    Path(log.path).write_bytes(
+        json.dumps(generation(0)).encode().replace(b"It is", b"\xff\xfe") + b"\n"
+    )
     with pytest.raises(LogError, match="line 1 is not a sample"):
         records_of(log)
 
@@ -136,7 +171,9 @@ def test_samples_that_are_gone(tmp_path: Path) -> None:
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_LONGEST", 1 << 20)
-    log = write_log(tmp_path, [generation(0), generation(1, resps=[["x" * (2 << 20)]])], results(EM))
+    log = write_log(
+        tmp_path, [generation(0), generation(1, resps=[["x" * (2 << 20)]])], results(EM)
+    )
     with pytest.raises(LogError, match="line 2 is longer than 1 MiB"):
         records_of(log)
 
@@ -172,8 +209,15 @@ def convert(log: Log) -> None:
 
 
 VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["-1.5", "True"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["-1.5", "True"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -185,11 +229,18 @@ VALUES: Any = st.recursive(
     is_array=st.booleans(),
 )
 def test_samples_of_any_shape(
-    tmp_path_factory: pytest.TempPathFactory, base: dict[str, Any], changes: dict[str, Any], is_array: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    base: dict[str, Any],
+    changes: dict[str, Any],
+    is_array: bool,
 ) -> None:
     """Whatever the types of the values: records, or an error that names the place."""
     directory = tmp_path_factory.mktemp("log")
-    log = write_log(directory, [generation()], results(EM | {"acc,none": 1.0}, config={"doc_to_text": "{{question}}"}))
+    log = write_log(
+        directory,
+        [generation()],
+        results(EM | {"acc,none": 1.0}, config={"doc_to_text": "{{question}}"}),
+    )
     row = json.dumps(base | changes)
     Path(log.path).write_text(f"[{row}]" if is_array else f"{row}\n")
     with suppress(LogError):
@@ -197,8 +248,14 @@ def test_samples_of_any_shape(
 
 
 @settings(max_examples=examples(13, 240))
-@given(fields=st.dictionaries(st.sampled_from([*results(EM), "n-samples", "task_hashes", "model_name"]), VALUES))
-def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any]) -> None:
+@given(
+    fields=st.dictionaries(
+        st.sampled_from([*results(EM), "n-samples", "task_hashes", "model_name"]), VALUES
+    )
+)
+def test_results_of_any_shape(
+    tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any]
+) -> None:
     directory = tmp_path_factory.mktemp("log")
     log = write_log(directory, [generation()], results(EM))
     Path(log.files[1].path).write_text(json.dumps(results(EM) | fields))
@@ -209,11 +266,20 @@ def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: 
 
 @settings(max_examples=examples(13, 240))
 @given(config=VALUES, figures=VALUES)
-def test_settings_of_any_shape(tmp_path_factory: pytest.TempPathFactory, config: Any, figures: Any) -> None:
+def test_settings_of_any_shape(
+    tmp_path_factory: pytest.TempPathFactory, config: Any, figures: Any
+) -> None:
     directory = tmp_path_factory.mktemp("log")
     log = write_log(directory, [generation()], results(EM))
     document = results(EM)
-    keys = ("doc_to_text", "doc_to_target", "metric_list", "filter_list", "target_delimiter", "output_type")
+    keys = (
+        "doc_to_text",
+        "doc_to_target",
+        "metric_list",
+        "filter_list",
+        "target_delimiter",
+        "output_type",
+    )
     document["configs"]["task"] |= dict.fromkeys(keys, config)
     document["results"]["task"] |= {"acc,none": figures, "exact_match,": figures}
     Path(log.files[1].path).write_text(json.dumps(document))

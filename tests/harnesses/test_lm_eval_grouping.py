@@ -33,7 +33,9 @@ EM = {"exact_match,strict-match": 1.0}
 def merged(*documents: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Results of several tasks."""
     fields = ("results", "configs", "versions", "n-shot")
-    whole = {field: {key: one[field][key] for one in documents for key in one[field]} for field in fields}
+    whole = {
+        field: {key: one[field][key] for one in documents for key in one[field]} for field in fields
+    }
     return documents[0] | whole | more
 
 
@@ -43,7 +45,9 @@ def tasks_of(directory: Path) -> dict[str, str]:
 
 
 def task_hash(rows: list[dict[str, Any]]) -> str:
-    return sha256("".join(r["doc_hash"] + r["prompt_hash"] + r["target_hash"] for r in rows).encode()).hexdigest()
+    return sha256(
+        "".join(r["doc_hash"] + r["prompt_hash"] + r["target_hash"] for r in rows).encode()
+    ).hexdigest()
 
 
 def write_results(path: Path, document: dict[str, Any]) -> None:
@@ -55,7 +59,9 @@ def test_tasks_whose_names_begin_or_end_alike(tmp_path: Path) -> None:
     names = ["mmlu", "mmlu_pro", "pro", "mmlu_2024-01-01"]
     for name in names:
         write_lines(tmp_path / f"samples_{name}_{DATE}.jsonl", [generation()])
-    write_results(tmp_path / f"results_{DATE}.json", merged(*(results(EM, task=name) for name in names)))
+    write_results(
+        tmp_path / f"results_{DATE}.json", merged(*(results(EM, task=name) for name in names))
+    )
     assert tasks_of(tmp_path) == {f"samples_{name}_{DATE}.jsonl": name for name in names}
 
 
@@ -67,7 +73,10 @@ def test_a_task_that_the_results_do_not_have(tmp_path: Path) -> None:
     groups = grouped(tmp_path)
     assert not groups.logs
     assert {bad.reason for bad in groups.bad if "samples" in bad.path} == {
-        "no results file beside it has its task: neither its name nor its content tells to which run it belongs"
+        (
+            "no results file beside it has its task: neither its name nor its content tells to which "
+            "run it belongs"
+        )
     }
 
 
@@ -105,7 +114,10 @@ def test_the_longest_task_at_the_end_of_an_old_name(tmp_path: Path) -> None:
 def test_changed_names_are_told_by_the_hash(tmp_path: Path) -> None:
     rows = {name: [generation(number)] for number, name in enumerate(["a", "b"])}
     hashes = {name: task_hash(some) for name, some in rows.items()}
-    write_results(tmp_path / "one.json", merged(results(EM, task="a"), results(EM, task="b"), task_hashes=hashes))
+    write_results(
+        tmp_path / "one.json",
+        merged(results(EM, task="a"), results(EM, task="b"), task_hashes=hashes),
+    )
     write_results(tmp_path / "two.json", results(EM, task="a", task_hashes={"a": "another"}))
     for name, some in rows.items():
         write_lines(tmp_path / f"my-{name}-file.jsonl", some)
@@ -130,7 +142,8 @@ def test_samples_without_results(tmp_path: Path) -> None:
     write_lines(tmp_path / f"samples_task_{DATE}.jsonl", [generation()])
     (bad,) = grouped(tmp_path).bad
     assert bad.reason == (
-        "there is no results file of the same run beside it, so that the model and the date are unknown: "
+        "there is no results file of the same run beside it, so that the model and the date are "
+        "unknown: "
         "put results_<date>.json into its directory, and import the directory"
     )
 
@@ -140,7 +153,9 @@ def test_samples_without_results(tmp_path: Path) -> None:
     [(DATE, "b", True), (DATE, "bc", False), (DATE.partition(".")[0], "b", False)],
     ids=["same microsecond", "several", "same second"],
 )
-def test_results_of_another_directory(tmp_path: Path, date: str, others: str, is_paired: bool) -> None:
+def test_results_of_another_directory(
+    tmp_path: Path, date: str, others: str, is_paired: bool
+) -> None:
     """They count if they are of the same microsecond, and there are no others of it."""
     (tmp_path / "a").mkdir()
     write_lines(tmp_path / "a" / f"samples_task_{date}.jsonl", [generation()])
@@ -153,7 +168,10 @@ def test_results_without_samples(tmp_path: Path) -> None:
     """They are not needed if there are other logs; alone, they need a hint."""
     write_results(tmp_path / f"results_{DATE}.json", results(EM))
     (bad,) = grouped(tmp_path).bad
-    assert bad.reason == "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
+    assert (
+        bad.reason
+        == "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
+    )
     write_log(tmp_path / "other", [generation()], results(EM))
     groups = grouped(tmp_path)
     assert (len(groups.logs), groups.bad, len(groups.others)) == (1, [], 1)
@@ -172,7 +190,9 @@ def test_tasks_with_the_same_samples(tmp_path: Path) -> None:
     names = ["task", "alias"]
     for name in names:
         write_lines(tmp_path / f"samples_{name}_{DATE}.jsonl", [generation()])
-    write_results(tmp_path / f"results_{DATE}.json", merged(*(results(EM, task=name) for name in names)))
+    write_results(
+        tmp_path / f"results_{DATE}.json", merged(*(results(EM, task=name) for name in names))
+    )
     done = import_logs(tmp_path, tmp_path / "records")
     assert sorted(log.evaluation_name for log in done.logs) == sorted(names)
     assert len({log.file for log in done.logs}) == 2
@@ -181,7 +201,8 @@ def test_tasks_with_the_same_samples(tmp_path: Path) -> None:
 
 def test_compressed_files(tmp_path: Path) -> None:
     plain = write_log(tmp_path, [generation(n) for n in range(3)], results(EM))
-    records, run = records_of(plain), lm_eval.plan(plain).run
+    records = records_of(plain)
+    run = lm_eval.plan(plain).run
     for path in list(tmp_path.iterdir()):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
@@ -231,7 +252,9 @@ def test_results_without_a_model(tmp_path: Path) -> None:
         lm_eval.plan(log)
 
 
-@pytest.mark.parametrize(("date", "started"), [(1740823200.123456, "1740823200.123456"), ("2024-01-01", "2024-01-01")])
+@pytest.mark.parametrize(
+    ("date", "started"), [(1740823200.123456, "1740823200.123456"), ("2024-01-01", "2024-01-01")]
+)
 def test_the_start_is_that_of_the_document(tmp_path: Path, date: Any, started: str) -> None:
     log = write_log(tmp_path, [generation()], results(EM, date=date))
     assert lm_eval.plan(log).run.started == started
@@ -255,10 +278,15 @@ def test_aggregates(tmp_path: Path) -> None:
         {"metric": "exact_match", "aggregation": "mean"},
         {"metric": "own_mean", "aggregation": "nanmean", "higher_is_better": False},
         {"metric": "own_median", "aggregation": "median"},
-        {"metric": "def own_function(items):\n    return 1", "aggregation": "def agg(items):\n    return 1"},
+        {
+            "metric": "def own_function(items):\n    return 1",
+            "aggregation": "def agg(items):\n    return 1",
+        },
         {"metric": "bleu"},
     ]
-    plan = lm_eval.plan(write_log(tmp_path, [generation()], results(figures, config={"metric_list": listed})))
+    plan = lm_eval.plan(
+        write_log(tmp_path, [generation()], results(figures, config={"metric_list": listed}))
+    )
     assert {one.name: one.value for one in plan.aggregates} == {
         "exact_match,none": 0.5,
         "own_mean,none": 0.5,
@@ -287,14 +315,18 @@ def test_aggregates_of_tasks_that_list_no_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [["mean"], {"mean": 1}, 7])
 def test_an_aggregation_that_is_no_text(tmp_path: Path, how: Any) -> None:
     config = {"metric_list": [{"metric": "exact_match", "aggregation": how}]}
-    plan = lm_eval.plan(write_log(tmp_path, [generation()], results({"exact_match,none": 0.5}, config=config)))
+    plan = lm_eval.plan(
+        write_log(tmp_path, [generation()], results({"exact_match,none": 0.5}, config=config))
+    )
     assert list(plan.not_compared) == ["exact_match,none"]
 
 
 def test_lower_is_better_under_every_filter(tmp_path: Path) -> None:
     figures = {"wer,a": 0.5, "wer,b": 0.5, "exact_match,a": 0.5}
     better = {"task": {"wer": False, "exact_match": True}}
-    plan = lm_eval.plan(write_log(tmp_path, [generation()], results(figures, higher_is_better=better)))
+    plan = lm_eval.plan(
+        write_log(tmp_path, [generation()], results(figures, higher_is_better=better))
+    )
     assert plan.run.lower_is_better == {"wer", "wer:a", "wer:b"}
 
 
@@ -305,18 +337,30 @@ def test_lower_is_better_under_every_filter(tmp_path: Path) -> None:
         ({"n-samples": {"task": {"original": 9, "effective": 2}}}, {}, 2),
         ({"n-samples": {"task": {"original": 9, "effective": 9}}}, {"sample_len": 2}, 2),
         ({}, {"samples": 3}, 3),
-        ({"n-samples": {"task": {"original": 9, "effective": 0}}}, {"sample_len": 0}, None),  # --predict_only
+        (
+            {"n-samples": {"task": {"original": 9, "effective": 0}}},
+            {"sample_len": 0},
+            None,
+        ),  # --predict_only
         ({"n-samples": {"task": None}}, {}, None),
         ({"n-samples": None}, {}, None),
     ],
 )
-def test_the_number_of_samples(tmp_path: Path, fields: Any, figures: Any, expected: int | None) -> None:
+def test_the_number_of_samples(
+    tmp_path: Path, fields: Any, figures: Any, expected: int | None
+) -> None:
     rows = [generation(n) for n in range(2)]
-    assert lm_eval.plan(write_log(tmp_path, rows, results(EM | figures, **fields))).expected_samples == expected
+    assert (
+        lm_eval.plan(write_log(tmp_path, rows, results(EM | figures, **fields))).expected_samples
+        == expected
+    )
 
 
 def test_the_number_of_chosen_samples(tmp_path: Path) -> None:
-    """A run with --samples states the size of the whole set; the hash proves that the samples are complete."""
+    """A run with --samples states the size of the whole set.
+
+    The hash proves that the samples are complete.
+    """
     rows = [generation(n) for n in (3, 7)]
     counts = {"task": {"original": 9, "effective": 9}}
     document = results(EM, **{"n-samples": counts, "task_hashes": {"task": task_hash(rows)}})

@@ -58,18 +58,32 @@ def write_annotations(tmp_path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def test_alpaca_eval(tmp_path: Path) -> None:
-    rows = [judgement("a", 1.25), judgement("b", 2), judgement("c", 1.5), judgement("d", 0), judgement("e", None)]
+    rows = [
+        judgement("a", 1.25),
+        judgement("b", 2),
+        judgement("c", 1.5),
+        judgement("d", 0),
+        judgement("e", None),
+    ]
     write_annotations(tmp_path, *rows)
-    board = ",win_rate,standard_error,n_total,discrete_win_rate\nmine,56.25,1.0,4,50.0\nother,1,1,1,1\n"
+    board = (
+        ",win_rate,standard_error,n_total,discrete_win_rate\nmine,56.25,1.0,4,50.0\nother,1,1,1,1\n"
+    )
     (tmp_path / "logs" / "leaderboard.csv").write_text(board)
-    (tmp_path / "logs" / "model_outputs.json").write_text('[{"instruction": "a", "output": "x", "generator": "mine"}]')
+    (tmp_path / "logs" / "model_outputs.json").write_text(
+        '[{"instruction": "a", "output": "x", "generator": "mine"}]'
+    )
     result, records = imported(tmp_path, tmp_path / "logs")
     (log,) = result.logs
     assert result.other_files == 1
     scores = {
-        name: [r["evaluation"]["score"] for r in records if r["evaluation_result_id"] == name] for name in log.metrics
+        name: [r["evaluation"]["score"] for r in records if r["evaluation_result_id"] == name]
+        for name in log.metrics
     }
-    assert scores == {"win_rate": [0.25, 1.0, 0.5, 0.5, 0.0], "discrete_win_rate": [0.0, 1.0, 0.5, 0.5, 0.0]}
+    assert scores == {
+        "win_rate": [0.25, 1.0, 0.5, 0.5, 0.0],
+        "discrete_win_rate": [0.0, 1.0, 0.5, 0.5, 0.0],
+    }
     assert len(log.comparisons) == 4
     assert not log.disagreements
     assert "standard_error" in log.not_compared
@@ -80,13 +94,18 @@ def test_alpaca_eval(tmp_path: Path) -> None:
         {"raw": "a", "reference": []},
         {"raw": ["Mine: a"]},
     )
-    assert first["metadata"].items() >= {"output_1": "Base: a", "generator_1": "base", "annotator": "judge"}.items()
+    assert (
+        first["metadata"].items()
+        >= {"output_1": "Base: a", "generator_1": "base", "annotator": "judge"}.items()
+    )
     assert len({record["sample_id"] for record in records}) == 5
 
 
 def test_alpaca_eval_of_several_models(tmp_path: Path) -> None:
     """Each model of a file is a log; a model without a name is an error."""
-    path = write_annotations(tmp_path, judgement("a", 1), judgement("b", 2, generator_2="other", output_2=None))
+    path = write_annotations(
+        tmp_path, judgement("a", 1), judgement("b", 2, generator_2="other", output_2=None)
+    )
     result, records = imported(tmp_path, path)
     assert [(log.model_id, log.records) for log in result.logs] == [("mine", 2), ("other", 2)]
     assert [record["output"]["raw"] for record in records] == [["Mine: a"]] * 2 + [[]] * 2
@@ -116,14 +135,21 @@ def test_the_published_leaderboard_is_reproduced(tmp_path: Path) -> None:
             (shown,) = (one for one in found[metric] if one.model_id == model)
             assert 100 * shown.mean_score == pytest.approx(float(row[metric]), abs=1e-9)
         (shown,) = (one for one in found["win_rate"] if one.model_id == model)
-        assert 100 * shown.score_standard_error == pytest.approx(float(row["standard_error"]), abs=1e-9)
+        assert 100 * shown.score_standard_error == pytest.approx(
+            float(row["standard_error"]), abs=1e-9
+        )
 
 
 def write_mt_bench(tmp_path: Path, *judged: dict[str, Any]) -> Path:
     root = tmp_path / "logs" / "mt_bench"
     write_lines(
         root / "question.jsonl",
-        {"question_id": 81, "category": "math", "turns": ["1+1?", "Twice?"], "reference": ["2", "4"]},
+        {
+            "question_id": 81,
+            "category": "math",
+            "turns": ["1+1?", "Twice?"],
+            "reference": ["2", "4"],
+        },
     )
     answer = {
         "question_id": 81,
@@ -158,7 +184,10 @@ def test_mt_bench(tmp_path: Path) -> None:
         first["metadata"].items()
         >= {"judge": "gpt-4", "category": "math", "turn": "1", "judgment": "Good. [[9]]"}.items()
     )
-    assert (second["input"], second["error"]) == ({"raw": "Twice?", "reference": ["4"]}, "the judge stated no score")
+    assert (second["input"], second["error"]) == (
+        {"raw": "Twice?", "reference": ["4"]},
+        "the judge stated no score",
+    )
     assert [(one["role"], one["content"]) for one in second["messages"]] == [
         ("user", "1+1?"), ("assistant", "2"), ("user", "Twice?"), ("assistant", "4"),
     ]  # fmt: skip
@@ -167,7 +196,13 @@ def test_mt_bench(tmp_path: Path) -> None:
 
 def test_mt_bench_without_its_answers_and_of_pairs_is_refused(tmp_path: Path) -> None:
     root = write_mt_bench(tmp_path, verdict(1, 5, model="other"))
-    pair = {"question_id": 81, "model_1": "a", "model_2": "b", "g1_winner": "tie", "judge": ["gpt-4", "pair-v2"]}
+    pair = {
+        "question_id": 81,
+        "model_1": "a",
+        "model_2": "b",
+        "g1_winner": "tie",
+        "judge": ["gpt-4", "pair-v2"],
+    }
     write_lines(root / "model_judgment" / "gpt-4_pair.jsonl", pair)
     reasons = [bad.reason for bad in imported(tmp_path, root)[0].bad_logs]
     assert "preferences between two models" in reasons[0]
@@ -175,11 +210,23 @@ def test_mt_bench_without_its_answers_and_of_pairs_is_refused(tmp_path: Path) ->
 
 
 def event(number: int, kind: str, **data: Any) -> dict[str, Any]:
-    return {"run_id": "r", "event_id": number, "sample_id": f"t.s1.{number // 2}", "type": kind, "data": data}
+    return {
+        "run_id": "r",
+        "event_id": number,
+        "sample_id": f"t.s1.{number // 2}",
+        "type": kind,
+        "data": data,
+    }
 
 
 SPEC = {
-    "spec": {"completion_fns": ["gpt-x"], "eval_name": "t.s1", "split": "s1", "run_id": "r", "created_at": "2026-01-02"}
+    "spec": {
+        "completion_fns": ["gpt-x"],
+        "eval_name": "t.s1",
+        "split": "s1",
+        "run_id": "r",
+        "created_at": "2026-01-02",
+    }
 }
 
 
@@ -219,7 +266,9 @@ def test_an_error_of_openai_evals_is_that_of_its_sample(tmp_path: Path) -> None:
         event(3, "match", correct=True, expected="6", picked="6"),
     )
     _, records = imported(tmp_path, path)
-    found = [(one["input"]["raw"], one.get("error"), one["evaluation"]["is_correct"]) for one in records]
+    found = [
+        (one["input"]["raw"], one.get("error"), one["evaluation"]["is_correct"]) for one in records
+    ]
     said = "too many requests; the log has no score for this sample"
     assert found == [("2+2?", said, False), ("3+3?", None, True)]
 
@@ -244,7 +293,11 @@ def test_an_error_of_openai_evals_belongs_to_every_metric_of_the_run(tmp_path: P
         "f1": (3, 1),
     }
     assert (log.samples, log.records, log.errors, log.disagreements) == (3, 6, 4, [])
-    errors = [(one["sample_id"], one["evaluation_result_id"], one["error"]) for one in records if one.get("error")]
+    errors = [
+        (one["sample_id"], one["evaluation_result_id"], one["error"])
+        for one in records
+        if one.get("error")
+    ]
     unscored = "the log has no score for this sample"
     assert errors == [
         (sample, metric, f"{message}; {unscored}")
@@ -256,11 +309,19 @@ def test_an_error_of_openai_evals_belongs_to_every_metric_of_the_run(tmp_path: P
 def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
     twice = [event(0, "sampling", prompt="2+2?", sampled=[text]) for text in ("4", "grade: A")]
     path = write_lines(
-        tmp_path / "run.jsonl", SPEC, event(0, "metrics", f1=0.25, note="x"), event(1, "embedding", v=1), *twice
+        tmp_path / "run.jsonl",
+        SPEC,
+        event(0, "metrics", f1=0.25, note="x"),
+        event(1, "embedding", v=1),
+        *twice,
     )
     result, (record,) = imported(tmp_path, path)
     assert result.logs[0].notes == ["the log has no final report: the run did not finish"]
-    assert (record["evaluation_result_id"], record["evaluation"]["score"], record["metadata"]["note"]) == (
+    assert (
+        record["evaluation_result_id"],
+        record["evaluation"]["score"],
+        record["metadata"]["note"],
+    ) == (
         "f1",
         0.25,
         "x",
@@ -281,7 +342,10 @@ def promptfoo_row(test: int, **others: Any) -> dict[str, Any]:
 
 
 def test_promptfoo(tmp_path: Path) -> None:
-    """Each provider and prompt is a log; a failed call is an error, a failed assertion is a score."""
+    """Each provider and prompt is a log.
+
+    A failed call is an error, a failed assertion is a score.
+    """
     failed = {"success": False, "score": 0, "failureReason": 1, "error": "expected Salut"}
     broken = {
         "success": False,
@@ -324,13 +388,22 @@ def test_promptfoo(tmp_path: Path) -> None:
 
 def test_a_failed_call_of_promptfoo_has_an_error_for_each_named_score(tmp_path: Path) -> None:
     """Named scores are those of the same provider and prompt: others are other runs."""
-    broken = {"failureReason": 2, "error": "HTTP 500", "response": None, "gradingResult": None, "namedScores": {}}
+    broken = {
+        "failureReason": 2,
+        "error": "HTTP 500",
+        "response": None,
+        "gradingResult": None,
+        "namedScores": {},
+    }
     rows = [promptfoo_row(0, **broken), promptfoo_row(1), promptfoo_row(2, namedScores={})]
     rows += [promptfoo_row(0, promptIdx=1, namedScores={"length": 1})]
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"version": 3, "timestamp": "t", "results": rows}))
     result, records = imported(tmp_path, path)
-    counts = [{name: (one.records, one.scored) for name, one in log.metrics.items()} for log in result.logs]
+    counts = [
+        {name: (one.records, one.scored) for name, one in log.metrics.items()}
+        for log in result.logs
+    ]
     assert counts == [
         {"pass": (3, 2), "score": (3, 2), "score:tone": (2, 1)},
         {"pass": (1, 1), "score": (1, 1), "score:length": (1, 1)},
@@ -346,7 +419,11 @@ def test_promptfoo_without_an_envelope(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"spec": {"eval_name": 1, "run_id": 2}}\n{"a"', '[{"instruction":1,"output_1":2,"output_2":3,', '{"evalId": 1'],
+    [
+        '{"spec": {"eval_name": 1, "run_id": 2}}\n{"a"',
+        '[{"instruction":1,"output_1":2,"output_2":3,',
+        '{"evalId": 1',
+    ],
 )
 def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "log.json"
@@ -357,7 +434,10 @@ def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
 
 def test_damaged_compressed_logs_are_named(tmp_path: Path) -> None:
     path = tmp_path / "annotations.json.gz"
-    rows = [judgement(f"{number} {'x' * 50_000}", 1, dataset=os.urandom(999).hex()) for number in range(9)]
+    rows = [
+        judgement(f"{number} {'x' * 50_000}", 1, dataset=os.urandom(999).hex())
+        for number in range(9)
+    ]
     path.write_bytes(gzip.compress(json.dumps(rows).encode())[:-500])
     (bad,) = imported(tmp_path, path)[0].bad_logs
     assert "ends inside the gzip member" in bad.reason

@@ -45,7 +45,9 @@ def test_other_files_of_a_log_are_found_beside_it(
     assert sorted(names_of(result)) == found
     whole = import_logs(run, tmp_path / "whole")
     for log in result.logs:
-        assert (tmp_path / "records" / log.file).read_bytes() == (tmp_path / "whole" / log.file).read_bytes()
+        assert (tmp_path / "records" / log.file).read_bytes() == (
+            tmp_path / "whole" / log.file
+        ).read_bytes()
         assert log.file in {one.file for one in whole.logs}
 
 
@@ -88,7 +90,9 @@ def test_samples_without_results_are_named(run: Path, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("content", [b"", b"\x00 nothing that a harness writes"])
-def test_a_damaged_log_in_a_directory_is_named(run: Path, tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_damaged_log_in_a_directory_is_named(
+    run: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
     (run / name).write_bytes(content)
     (run / "notes.txt").write_text("hello")
     done = run_command("import", run, "-o", tmp_path / "records")

@@ -77,7 +77,9 @@ def spoil(logs: Path, change: dict[str, float]) -> None:
 def test_the_logs_of_the_repository_are_those_that_the_code_writes(logs: Path) -> None:
     """`corpora/logs` is generated; members of archives are compared, since compressors differ."""
     for made in sorted((logs / "lm-eval").rglob("*.json*")):
-        assert made.read_bytes() == (ROOT / "corpora" / "logs" / made.relative_to(logs)).read_bytes()
+        assert (
+            made.read_bytes() == (ROOT / "corpora" / "logs" / made.relative_to(logs)).read_bytes()
+        )
     assert sorted(path.name for path in (logs / "inspect").iterdir()) == sorted(
         path.name for path in (ROOT / "corpora/logs/inspect").iterdir()
     )
@@ -88,7 +90,11 @@ def test_every_sample_and_metric_becomes_a_record(logs: Path, tmp_path: Path) ->
     assert not result.bad_logs
     assert len(result.logs) == 6
     per_model = len(CAPITALS) + 2 * len(APPLES) + len(APPLES)
-    assert len(records_of(tmp_path / "records")) == 2 * per_model == sum(log.records for log in result.logs)
+    assert (
+        len(records_of(tmp_path / "records"))
+        == 2 * per_model
+        == sum(log.records for log in result.logs)
+    )
     assert account_in(tmp_path / "records") == result
 
 
@@ -111,7 +117,8 @@ def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path)
     shutil.move(logs, moved)
     parts = sorted(moved.iterdir(), reverse=True)
     use_limits(SEVERAL)(import_logs)(parts, tmp_path / "two", jobs=2)
-    one, two = files_of(tmp_path / "one"), files_of(tmp_path / "two")
+    one = files_of(tmp_path / "one")
+    two = files_of(tmp_path / "two")
     assert one.pop("import.json") != two.pop("import.json")  # it has the paths
     assert one == two
     assert str(tmp_path) not in json.dumps(records_of(tmp_path / "one"))
@@ -119,7 +126,9 @@ def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path)
 
 def test_a_large_shard_is_one_frame_whatever_the_jobs(tmp_path: Path) -> None:
     """Readers that stop after the first frame read all records, also where several threads compress."""
-    rows = [choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(5_000)]
+    rows = [
+        choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(5_000)
+    ]
     write_lines(tmp_path / "logs" / f"samples_capitals_{STAMP}.jsonl", rows)
     results = lm_eval_results(MODELS[0], {"capitals": {"acc,none": 1.0}}, {"capitals": len(rows)})
     (tmp_path / "logs" / f"results_{STAMP}.json").write_text(json.dumps(results))
@@ -134,7 +143,10 @@ def test_an_import_replaces_an_earlier_one(logs: Path, tmp_path: Path) -> None:
     import_logs(logs, out)
     import_logs(logs / "inspect", out)
     assert len(account_in(out).logs) == len(list(out.glob("*.zst"))) == 2
-    assert {path.name for path in out.iterdir()} == {"import.json", *(log.file for log in account_in(out).logs)}
+    assert {path.name for path in out.iterdir()} == {
+        "import.json",
+        *(log.file for log in account_in(out).logs),
+    }
 
 
 def test_other_directories_are_refused(logs: Path, tmp_path: Path) -> None:
@@ -156,7 +168,9 @@ def test_a_cut_log_is_named_and_the_others_are_imported(logs: Path, tmp_path: Pa
     assert [Path(bad.path).name for bad in result.bad_logs] == [path.name]
     assert not [row for row in records_of(tmp_path / "records")
                 if (row["evaluation_name"], row["model_id"]) == ("capitals", MODELS[0])]  # fmt: skip
-    assert run_command("import", logs, "-o", tmp_path / "records", "--skip-bad-logs").returncode == 0
+    assert (
+        run_command("import", logs, "-o", tmp_path / "records", "--skip-bad-logs").returncode == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +219,9 @@ def test_metrics_can_be_chosen(logs: Path, tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_refused(logs: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no metric matches 'f1\*'; the logs have acc, exact_match:last-number"):
+    with pytest.raises(
+        UsageError, match=r"no metric matches 'f1\*'; the logs have acc, exact_match:last-number"
+    ):
         import_logs(logs, tmp_path / "records", metric="f1*")
     assert not (tmp_path / "records").exists()
 
@@ -227,10 +243,14 @@ def test_records_of_graded_metrics_say_so(tmp_path: Path) -> None:
     (tmp_path / "logs" / f"results_{STAMP}.json").write_text(json.dumps(results))
     result = import_logs(tmp_path / "logs", tmp_path / "records")
     records = records_of(tmp_path / "records")
-    assert {row["evaluation_result_id"] for row in records if row["metadata"].get("graded") == "true"} == {"likelihood"}
+    assert {
+        row["evaluation_result_id"] for row in records if row["metadata"].get("graded") == "true"
+    } == {"likelihood"}
     graded = [row for row in records if row["evaluation_result_id"] == "likelihood"]
     assert all(row["metadata"]["graded"] == "true" for row in graded)
-    assert [row["evaluation"]["is_correct"] for row in graded] == [number != 5 for number in range(len(rows))]
+    assert [row["evaluation"]["is_correct"] for row in graded] == [
+        number != 5 for number in range(len(rows))
+    ]
     assert {name: metric.graded for name, metric in result.logs[0].metrics.items()} == {
         "acc": False,
         "likelihood": True,
@@ -238,7 +258,9 @@ def test_records_of_graded_metrics_say_so(tmp_path: Path) -> None:
     assert fastrec.validate(tmp_path / "records").valid == len(records)
 
 
-def test_a_failed_import_leaves_the_earlier_one(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_import_leaves_the_earlier_one(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "records"
     import_logs(logs / "inspect", out)
     before = files_of(out)
@@ -281,7 +303,9 @@ def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:
         done = run_command("import", shards, "-o", tmp_path / "again")
         assert done.returncode == 2
         assert b"these are records already" in done.stderr
-        assert done.stderr.endswith(f"The next step is: fastrec normalize {shards} -o corpus\n".encode())
+        assert done.stderr.endswith(
+            f"The next step is: fastrec normalize {shards} -o corpus\n".encode()
+        )
     assert import_logs([logs, tmp_path / "records"], tmp_path / "again").other_files == 7
 
 
@@ -299,7 +323,11 @@ def test_logs_become_a_corpus(logs: Path, tmp_path: Path) -> None:
     import_logs(logs, tmp_path / "records")
     summary = fastrec.normalize([str(tmp_path / "records")], tmp_path / "corpus")
     assert summary.line_counts.kept == summary.line_counts.lines
-    assert {one.evaluation_name for one in summary.evaluations} >= {"capitals", "apples", "apples_with_tools"}
+    assert {one.evaluation_name for one in summary.evaluations} >= {
+        "capitals",
+        "apples",
+        "apples_with_tools",
+    }
 
 
 def test_an_import_ends_with_the_next_command(logs: Path, tmp_path: Path) -> None:
@@ -309,7 +337,9 @@ def test_an_import_ends_with_the_next_command(logs: Path, tmp_path: Path) -> Non
     assert last == "next: fastrec normalize 'my records' -o corpus"
     words = shlex.split(last.removeprefix("next: fastrec "))
     assert run_command(*words, cwd=tmp_path).returncode == 0
-    assert run_command("import", logs, "-o", tmp_path / "other", "--format", "json").stdout.endswith(b"}\n")
+    assert run_command(
+        "import", logs, "-o", tmp_path / "other", "--format", "json"
+    ).stdout.endswith(b"}\n")
 
 
 @needs_script
@@ -320,9 +350,17 @@ def test_the_table_of_figures_fits_into_a_terminal(logs: Path, tmp_path: Path) -
     spoil(deep, {"acc,none": 0.75, "acc_norm,none": 1 / 3})
     piped = run_command("import", deep, "-o", tmp_path / "records").stdout.decode()
     assert str(deep) in piped
-    command = f"stty cols 80; {sys.executable} -m fastrec import {deep} -o {tmp_path / 'records'} 2> /dev/null"
-    environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
-    done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
+    command = (
+        f"stty cols 80; {sys.executable} -m fastrec import {deep} -o {tmp_path / 'records'} "
+        "2> /dev/null"
+    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        in_terminal(command), capture_output=True, env=environment, timeout=60, check=False
+    )
     table = [line for line in done.stdout.decode().splitlines() if line.startswith("  ")]
     assert max(map(len, table)) <= 80
     [row] = [line for line in table if "acc,none" in line]

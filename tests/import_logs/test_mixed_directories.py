@@ -38,7 +38,10 @@ def test_import_names_what_it_skips(mixed: Path, tmp_path: Path) -> None:
     text = run_command("import", mixed, "-o", tmp_path / "out", "-v").stderr.decode()
     assert all(f"{mixed}/records-{number}.jsonl.zst" in text for number in range(4))
     skipped = import_logs(mixed, tmp_path / "out").skipped_files
-    assert {kind: len(paths) for kind, paths in skipped.items()} == {"record shards": 4, "files of another kind": 1}
+    assert {kind: len(paths) for kind, paths in skipped.items()} == {
+        "record shards": 4,
+        "files of another kind": 1,
+    }
 
 
 def test_normalize_reads_the_records_alone(mixed: Path, tmp_path: Path) -> None:
@@ -49,7 +52,9 @@ def test_normalize_reads_the_records_alone(mixed: Path, tmp_path: Path) -> None:
     assert "note: 8 files not read, logs of a harness: " in text
     assert f"for them: fastrec import {mixed} -o records" in text
     fastrec.normalize(sorted(map(str, mixed.glob("*.zst"))), tmp_path / "other")
-    assert (tmp_path / "corpus" / "summary.json").read_bytes() == (tmp_path / "other" / "summary.json").read_bytes()
+    assert (tmp_path / "corpus" / "summary.json").read_bytes() == (
+        tmp_path / "other" / "summary.json"
+    ).read_bytes()
 
 
 def test_a_log_that_is_named_beside_shards_is_refused(mixed: Path, tmp_path: Path) -> None:
@@ -78,7 +83,9 @@ def test_directories_of_records_have_no_notice(tmp_path: Path) -> None:
     assert b"not read" not in done.stderr
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-40], lambda data: b"PK\x03\x04" + b"?" * 500, lambda _: b"?"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-40], lambda data: b"PK\x03\x04" + b"?" * 500, lambda _: b"?"]
+)
 def test_a_damaged_archive_is_damaged(tmp_path: Path, damage) -> None:
     (tmp_path / "logs").mkdir()
     path = write_eval(tmp_path / "logs" / "log.eval", sample())
@@ -94,5 +101,7 @@ def test_compressed_logs_give_the_same_records(tmp_path: Path) -> None:
         path = write_eval(tmp_path / name / "log.eval", sample(), sample(2))
         path.write_bytes(pack(path.read_bytes()))
         import_logs(tmp_path / name, tmp_path / f"{name}-out")
-    plain, packed = (list(fastrec.read(str(tmp_path / f"{name}-out"))) for name in ("plain", "packed"))
+    plain, packed = (
+        list(fastrec.read(str(tmp_path / f"{name}-out"))) for name in ("plain", "packed")
+    )
     assert plain == packed

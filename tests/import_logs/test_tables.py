@@ -31,12 +31,43 @@ pa: Any = Library("pyarrow")
 pq: Any = Library("pyarrow.parquet")
 
 ROWS: list[dict[str, Any]] = [
-    {"id": "1", "model": "org/a", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "4,", "ok": "true"},
-    {"id": "2", "model": "org/a", "question": "Capital of Peru?", "gold": "Lima", "said": "", "ok": "No"},
-    {"id": "1", "model": "org/b", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "\u20285", "ok": "0"},
+    {
+        "id": "1",
+        "model": "org/a",
+        "question": 'What is\n"2 + 2", é?',
+        "gold": "4",
+        "said": "4,",
+        "ok": "true",
+    },
+    {
+        "id": "2",
+        "model": "org/a",
+        "question": "Capital of Peru?",
+        "gold": "Lima",
+        "said": "",
+        "ok": "No",
+    },
+    {
+        "id": "1",
+        "model": "org/b",
+        "question": 'What is\n"2 + 2", é?',
+        "gold": "4",
+        "said": "\u20285",
+        "ok": "0",
+    },
 ]
-MEANING = {"evaluation": "sums", "model_column": "model", "id_column": "id", "input_column": "question"}
-MEANING |= {"output_column": "said", "reference_column": "gold", "correct_column": "ok", "run": "tonight"}
+MEANING = {
+    "evaluation": "sums",
+    "model_column": "model",
+    "id_column": "id",
+    "input_column": "question",
+}
+MEANING |= {
+    "output_column": "said",
+    "reference_column": "gold",
+    "correct_column": "ok",
+    "run": "tonight",
+}
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -51,7 +82,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
         data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     else:
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), delimiter={"tsv": "\t", "csv": ",", "ssv": ";"}[kind])
+        writer = csv.DictWriter(
+            text, list(rows[0]), delimiter={"tsv": "\t", "csv": ",", "ssv": ";"}[kind]
+        )
         writer.writeheader()
         writer.writerows(rows)
         data = text.getvalue().encode("utf-8-sig")
@@ -64,14 +97,17 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["t.csv", "t.tsv", "t.ssv", "t.jsonl", "t.json", "t.parquet", "t.csv.zst", "t.jsonl.zst"]
+    "name",
+    ["t.csv", "t.tsv", "t.ssv", "t.jsonl", "t.json", "t.parquet", "t.csv.zst", "t.jsonl.zst"],
 )
 def test_every_format_gives_the_same_records(tmp_path: Path, name: str) -> None:
     result = fastrec.import_logs(write(tmp_path / name, ROWS), tmp_path / "out", **MEANING)
     assert [(log.samples, log.records, log.left_out) for log in result.logs] == [(3, 3, {})]
     found = records_of(tmp_path / "out")
     assert [one["model_id"] for one in found] == ["org/a", "org/a", "org/b"]
-    assert [one["evaluation_id"] for one in found] == [f"sums/org/{model}/tonight" for model in "aab"]
+    assert [one["evaluation_id"] for one in found] == [
+        f"sums/org/{model}/tonight" for model in "aab"
+    ]
     assert [one["input"]["raw"] for one in found] == [row["question"] for row in ROWS]
     assert [one["input"]["reference"] for one in found] == [["4"], ["Lima"], ["4"]]
     assert [one["output"]["raw"] for one in found] == [["4,"], [], ["\u20285"]]
@@ -83,7 +119,12 @@ def test_rows_that_do_not_fit_are_listed_with_their_lines(tmp_path: Path) -> Non
     """A line is that of the file, also after cells of several lines; lines add up."""
     text = b'model,q,score\nm,"a\nb",1\nm,,1\nm,c,high\nm,d\nm,e,nan\nm,f,\n\nm,\xff,1\nm,g,0.5\n'
     (tmp_path / "t.csv").write_bytes(text)
-    meaning = {"evaluation": "e", "model_column": "model", "input_column": "q", "score_column": "score"}
+    meaning = {
+        "evaluation": "e",
+        "model_column": "model",
+        "input_column": "q",
+        "score_column": "score",
+    }
     result = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning)
     [log] = result.logs
     assert log.left_out == {
@@ -102,7 +143,10 @@ def test_rows_that_do_not_fit_are_listed_with_their_lines(tmp_path: Path) -> Non
 
 
 def test_types_are_checked(tmp_path: Path) -> None:
-    """Numbers are text where text is wanted; objects and lists of lists are not; the number of a row is named."""
+    """Numbers are text where text is wanted; objects and lists of lists are not.
+
+    The number of a row is named.
+    """
     rows = [
         {"q": 5, "s": True, "said": [1, "b"], "more": {"x": [1]}, "graded": 1},
         {"q": {"a": 1}, "s": 1, "said": "x"},
@@ -110,27 +154,56 @@ def test_types_are_checked(tmp_path: Path) -> None:
         {"q": "x", "s": 0.5, "said": [["x"]]},
         {"q": "y", "s": 0.5, "said": None},
     ]
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "output_column": "said"}
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "score_column": "s",
+        "output_column": "said",
+    }
     [log] = fastrec.import_logs(write(tmp_path / "t.json", rows), tmp_path / "out", **meaning).logs
     assert [reason.partition(":")[0] for reason in log.left_out] == ["row 2", "row 3", "row 4"]
     first, last = records_of(tmp_path / "out")
     assert (first["input"]["raw"], first["output"]["raw"]) == ("5", ["1", "b"])
-    written = {"graded": "true", "harness": "table", "metric_kind": "judgement", "primary_metric": "true"}
+    written = {
+        "graded": "true",
+        "harness": "table",
+        "metric_kind": "judgement",
+        "primary_metric": "true",
+    }
     assert first["metadata"] == written | {"more": '{"x":[1]}', "table.graded": "1"}
     assert (last["output"]["raw"], last["evaluation"]) == ([], {"score": 0.5, "is_correct": False})
     assert last["sample_id"] == last["sample_hash"][:16]
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.json.zst"])
-def test_a_row_without_the_key_of_a_score_is_a_record_with_an_error(tmp_path: Path, name: str) -> None:
+def test_a_row_without_the_key_of_a_score_is_a_record_with_an_error(
+    tmp_path: Path, name: str
+) -> None:
     """A key that is missing in a row of JSON is an empty cell."""
-    rows = [{"q": "x", "ok": True, "f1": 0.5}, {"q": "y", "f1": 1}, {"q": "z", "ok": False}, {"q": "w"}]
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1"}
+    rows = [
+        {"q": "x", "ok": True, "f1": 0.5},
+        {"q": "y", "f1": 1},
+        {"q": "z", "ok": False},
+        {"q": "w"},
+    ]
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "correct_column": "ok",
+        "score_column": "f1",
+    }
     [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
     assert (log.samples, log.records, log.errors, log.left_out) == (4, 8, 4, {})
     found = records_of(tmp_path / "out")
     errors = [(one["input"]["raw"], one["error"]) for one in found if "error" in one]
-    empty = [("y", "'ok' is empty"), ("z", "'f1' is empty"), ("w", "'ok' is empty"), ("w", "'f1' is empty")]
+    empty = [
+        ("y", "'ok' is empty"),
+        ("z", "'f1' is empty"),
+        ("w", "'ok' is empty"),
+        ("w", "'f1' is empty"),
+    ]
     assert errors == empty
 
 
@@ -140,21 +213,32 @@ def test_a_score_with_an_underscore_is_no_number(tmp_path: Path, name: str, scor
     rows = [{"q": "x", "s": "1"}, {"q": "y", "s": score}]
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
-    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: {score!r}"]
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [
+        f"'s' is not a number: {score!r}"
+    ]
     assert [one["evaluation"]["score"] for one in records_of(tmp_path / "out")] == [1.0]
 
 
 def test_several_columns_are_several_metrics(tmp_path: Path) -> None:
     rows = [{"q": "x", "ok": 1, "f1": 0.5, "bleu": 0.25}]
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1,bleu"}
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "correct_column": "ok",
+        "score_column": "f1,bleu",
+    }
     fastrec.import_logs(write(tmp_path / "t.jsonl", rows), tmp_path / "out", **meaning)
-    found = {one["evaluation_result_id"]: one["evaluation"]["score"] for one in records_of(tmp_path / "out")}
+    found = {
+        one["evaluation_result_id"]: one["evaluation"]["score"]
+        for one in records_of(tmp_path / "out")
+    }
     assert found == {"ok": 1.0, "f1": 0.5, "bleu": 0.25}
 
 
-CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6) | st.sampled_from(
-    ['"', "\n", '"\n"']
-)
+CELL = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6
+) | st.sampled_from(['"', "\n", '"\n"'])
 
 
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12), st.integers(1, 60))
@@ -164,7 +248,10 @@ def test_pieces_of_a_table_have_all_its_rows(
 ) -> None:
     """Wherever a table may be cut, its pieces have the same rows with the same lines as the whole."""
     path = tmp_path_factory.mktemp("cut") / "t.csv"
-    write(path, [{"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)])
+    write(
+        path,
+        [{"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)],
+    )
     whole = list(table._rows_of(str(path))[1])
     assert [row for _, row in whole] == [
         {"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)
@@ -176,7 +263,10 @@ def test_pieces_of_a_table_have_all_its_rows(
 
 
 def test_a_wrong_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two stray quotes move the borders into a cell with quotes. The table is refused, not read wrongly."""
+    """Two stray quotes move the borders into a cell with quotes.
+
+    The table is refused, not read wrongly.
+    """
     text = 'q,s\na5",1\n' + '"x\ny",1\n' * 20 + 'b5",1\n'
     (tmp_path / "t.csv").write_text(text)
     monkeypatch.setattr(table, "_PIECE_BYTES", 40)
@@ -186,27 +276,44 @@ def test_a_wrong_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_columns_come_from_a_file(tmp_path: Path) -> None:
-    """Options of the command line replace those of the file; unknown keys and missing ones are errors."""
+    """Options of the command line replace those of the file.
+
+    Unknown keys and missing ones are errors.
+    """
     write(tmp_path / "t.csv", ROWS)
     lines = [f"{name.replace('_', '-')} = {json.dumps(value)}\n" for name, value in MEANING.items()]
     (tmp_path / "c.toml").write_text("".join(lines))
-    fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml", evaluation="other")
+    fastrec.import_logs(
+        tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml", evaluation="other"
+    )
     assert {one["evaluation_name"] for one in records_of(tmp_path / "out")} == {"other"}
     (tmp_path / "c.toml").write_text('modle = "x"\n')
     with pytest.raises(UsageError, match="modle"):
         fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml")
-    with pytest.raises(UsageError, match="needs --evaluation or --evaluation-column, --input-column, --correct-column"):
+    with pytest.raises(
+        UsageError,
+        match="needs --evaluation or --evaluation-column, --input-column, --correct-column",
+    ):
         fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", model="m")
-    [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out2", **{**MEANING, "input_column": "x"}).bad_logs
+    [bad] = fastrec.import_logs(
+        tmp_path / "t.csv", tmp_path / "out2", **{**MEANING, "input_column": "x"}
+    ).bad_logs
     assert bad.reason == "has no column x; its columns are id, model, question, gold, said, ok"
 
 
 @pytest.mark.parametrize(
     ("chosen", "kept"),
-    [("all", {"subject", "level"}), ("none", set()), ("level, subject", {"subject", "level"}), ("level", {"level"})],
+    [
+        ("all", {"subject", "level"}),
+        ("none", set()),
+        ("level, subject", {"subject", "level"}),
+        ("level", {"level"}),
+    ],
 )
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_metadata_of_a_table_can_be_chosen(name: str, chosen: str, kept: set[str], tmp_path: Path) -> None:
+def test_metadata_of_a_table_can_be_chosen(
+    name: str, chosen: str, kept: set[str], tmp_path: Path
+) -> None:
     """Plain rows of CSV and all others agree. A column that is not there is an error."""
     path = write(tmp_path / name, [{**row, "subject": "x", "level": "3"} for row in ROWS])
     fastrec.import_logs(path, tmp_path / "out", metadata=chosen, **MEANING)
@@ -229,13 +336,22 @@ def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     words = shlex.split(result.stdout.decode())
     assert words[:2] == ["fastrec", "import"]
     assert words[-2:] == ["--evaluation", "NAME"]
-    assert {"--model-column", "--id-column", "--input-column", "--reference-column", "--correct-column"} < set(words)
+    assert {
+        "--model-column",
+        "--id-column",
+        "--input-column",
+        "--reference-column",
+        "--correct-column",
+    } < set(words)
     assert run_command(*words[1:]).returncode == 0
     assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
 
 
 def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
-    """Arrow spells them, in lists and objects too, whatever Python or pandas can hold; decimals can be scores."""
+    """Arrow spells them, in lists and objects too, whatever Python or pandas can hold.
+
+    Decimals can be scores.
+    """
     nanoseconds = pa.array([1_700_000_000_123_456_789, None], pa.int64()).cast(pa.timestamp("ns"))
     price = pa.array([Decimal("1.50"), Decimal("2.00")])
     columns = {
@@ -251,16 +367,34 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
         "bytes": pa.array([b"\xff", None]),
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "score", "output_column": "days"}
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "score_column": "score",
+        "output_column": "days",
+    }
     [log] = fastrec.import_logs(tmp_path / "t.parquet", tmp_path / "out", **meaning).logs
     assert (log.records, log.left_out) == (2, {})
     first, second = records_of(tmp_path / "out")
     assert [one["evaluation"]["score"] for one in (first, second)] == [0.5, 1.0]
     assert [one["output"]["raw"] for one in (first, second)] == [["2026-01-02"], []]
-    expected = {"day": "2022-01-08", "at": "2026-01-02 03:04:05.000", "exact": "2023-11-14 22:13:20.123456789"}
-    expected |= {"price": "1.50", "more": '{"price":"1.50","n":1}', "category": expected["exact"], "bytes": "/w=="}
+    expected = {
+        "day": "2022-01-08",
+        "at": "2026-01-02 03:04:05.000",
+        "exact": "2023-11-14 22:13:20.123456789",
+    }
+    expected |= {
+        "price": "1.50",
+        "more": '{"price":"1.50","n":1}',
+        "category": expected["exact"],
+        "bytes": "/w==",
+    }
     assert first["metadata"].items() >= expected.items()
-    assert (second["metadata"]["day"], second["metadata"]["price"]) == ("<value out of range: 2147483647>", "2.00")
+    assert (second["metadata"]["day"], second["metadata"]["price"]) == (
+        "<value out of range: 2147483647>",
+        "2.00",
+    )
 
 
 ODD_ROWS = {
@@ -270,24 +404,35 @@ ODD_ROWS = {
     '{"q": "a", "s": 1, "\\\\": 1, "\\\\": 2, "t": "\\\\\\":"}': r"it has the key '\\' twice",
     '{"q": "a", "s": 1, "t": [{"u": [], "u": []}]}': "it has the key 'u' twice",
     '{"q": "\\ud800", "s": 1}': "'q' contains half of a surrogate pair, which UTF-8 cannot encode",
-    '{"q": "a", "s": 1, "t": {"\\udc00": ["b"]}}': "'t' contains half of a surrogate pair, which UTF-8 cannot encode",
+    '{"q": "a", "s": 1, "t": {"\\udc00": ["b"]}}': "'t' contains half of a surrogate pair, which "
+    "UTF-8 cannot encode",
     '["q", 1]': "it is no JSON object",
 }
 
 
 @pytest.mark.parametrize("indent", ["", "  "])
 @pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
-def test_rows_of_json_that_would_lose_something_are_left_out(tmp_path: Path, name: str, indent: str) -> None:
+def test_rows_of_json_that_would_lose_something_are_left_out(
+    tmp_path: Path, name: str, indent: str
+) -> None:
     """Each is named by its line or row and the reason. All other rows are samples."""
-    good = ['{"q": "x", "s": 1, "t": "a \\": b"}', '{"q" : ": \\ud83d\\ude00", "s": 0, "t": [{"q": ":"}, NaN]}', "{}"]
+    good = [
+        '{"q": "x", "s": 1, "t": "a \\": b"}',
+        '{"q" : ": \\ud83d\\ude00", "s": 0, "t": [{"q": ":"}, NaN]}',
+        "{}",
+    ]
     rows = [indent + row for row in (*good, *ODD_ROWS)]
-    (tmp_path / name).write_text("[" + ",\n".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    (tmp_path / name).write_text(
+        "[" + ",\n".join(rows) + "]" if name == "t.json" else "\n".join(rows)
+    )
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
     reasons = dict(reason.split(": ", 1) for reason in log.left_out)
     word = "row" if name == "t.json" else "line"
     assert reasons.pop(f"{word} 3") == "'q' is empty"
-    assert reasons == {f"{word} {number}": reason for number, reason in enumerate(ODD_ROWS.values(), 4)}
+    assert reasons == {
+        f"{word} {number}": reason for number, reason in enumerate(ODD_ROWS.values(), 4)
+    }
     assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", ": \U0001f600"]
 
 
@@ -295,13 +440,25 @@ def test_rows_of_json_that_would_lose_something_are_left_out(tmp_path: Path, nam
 def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
     """Python converts no more than 4,300 digits. Longer integers are texts, and no scores."""
     digits = "7" * 5_000
-    rows = [f'{{"q": {digits}, "s": 1, "t": -{digits}}}', f'{{"q": "x", "s": {digits}}}', '{"q": "y", "s": 1}']
-    (tmp_path / name).write_text("[" + ",".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    rows = [
+        f'{{"q": {digits}, "s": 1, "t": -{digits}}}',
+        f'{{"q": "x", "s": {digits}}}',
+        '{"q": "y", "s": 1}',
+    ]
+    (tmp_path / name).write_text(
+        "[" + ",".join(rows) + "]" if name == "t.json" else "\n".join(rows)
+    )
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
-    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: '{digits[:40]}'"]
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [
+        f"'s' is not a number: '{digits[:40]}'"
+    ]
     first, second = records_of(tmp_path / "out")
-    assert (first["input"]["raw"], first["metadata"]["t"], second["input"]["raw"]) == (digits, f"-{digits}", "y")
+    assert (first["input"]["raw"], first["metadata"]["t"], second["input"]["raw"]) == (
+        digits,
+        f"-{digits}",
+        "y",
+    )
 
 
 @given(
@@ -310,7 +467,10 @@ def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
             st.text(st.sampled_from('a":\\ '), max_size=3),
             st.recursive(
                 st.text(st.sampled_from('a":\\ \n'), max_size=4),
-                lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from('":'), inner, max_size=2),
+                lambda inner: (
+                    st.lists(inner, max_size=2)
+                    | st.dictionaries(st.sampled_from('":'), inner, max_size=2)
+                ),
                 max_leaves=3,
             ),
             max_size=4,
@@ -321,7 +481,9 @@ def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
     st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :"), (",\t", "\t\r:")]),
 )
 @settings(max_examples=examples(40, 5_000))
-def test_keys_are_counted_in_the_text(rows: list[dict[str, Any]], separators: tuple[str, str]) -> None:
+def test_keys_are_counted_in_the_text(
+    rows: list[dict[str, Any]], separators: tuple[str, str]
+) -> None:
     """Wherever a text has quotes and colons, no fewer ends of keys are counted than there are."""
     text = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
     assert table._key_ends(text) >= sum(map(table._keys_in, rows))
@@ -333,22 +495,35 @@ def test_two_columns_of_the_same_name_are_refused(tmp_path: Path, name: str) -> 
     if name == "t.csv":
         (tmp_path / name).write_text("q,s,a,a\nx,1,2,3\n")
     else:
-        pq.write_table(pa.table([["x"], [1], [2], [3]], names=["q", "s", "a", "a"]), tmp_path / name)
+        pq.write_table(
+            pa.table([["x"], [1], [2], [3]], names=["q", "s", "a", "a"]), tmp_path / name
+        )
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [bad] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).bad_logs
     assert bad.reason == "has two columns of the same name: q, s, a, a"
 
 
-@pytest.mark.parametrize("text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"])
+@pytest.mark.parametrize(
+    "text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"]
+)
 def test_blank_lines_and_a_column_without_a_name(tmp_path: Path, text: str) -> None:
-    """As pandas writes it, with an index. Blank lines before the names of the columns are no rows."""
+    """As pandas writes it, with an index.
+
+    Blank lines before the names of the columns are no rows.
+    """
     (tmp_path / "t.tsv").write_bytes(text.encode())
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [log] = fastrec.import_logs(tmp_path / "t.tsv", tmp_path / "out", **meaning).logs
     assert (log.samples, log.left_out) == (2, {})
     records = records_of(tmp_path / "out")
-    assert [one["input"] for one in records] == [{"raw": "x", "reference": []}, {"raw": "y", "reference": []}]
-    assert [(one["metadata"][""], one.get("error")) for one in records] == [("0", None), ("1", None)]
+    assert [one["input"] for one in records] == [
+        {"raw": "x", "reference": []},
+        {"raw": "y", "reference": []},
+    ]
+    assert [(one["metadata"][""], one.get("error")) for one in records] == [
+        ("0", None),
+        ("1", None),
+    ]
 
 
 @pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n"])
@@ -385,7 +560,10 @@ OPTIONS = st.sampled_from(
 @given(st.lists(ROW, min_size=1, max_size=8), OPTIONS, st.sampled_from(["t.csv", "t.tsv"]))
 @settings(max_examples=examples(12, 1000))
 def test_plain_rows_give_the_same_lines_as_all_others(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]], meaning: dict[str, str], name: str
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[dict[str, str]],
+    meaning: dict[str, str],
+    name: str,
 ) -> None:
     """Rows of CSV become lines by a short way. Rows of JSON Lines take the long one."""
     folder = tmp_path_factory.mktemp("same")
@@ -397,9 +575,15 @@ def test_plain_rows_give_the_same_lines_as_all_others(
         except UsageError as exc:
             found.append(str(exc))
             continue
-        text = zstandard.ZstdDecompressor().decompressobj().decompress((folder / "out" / log.file).read_bytes())
+        text = (
+            zstandard.ZstdDecompressor()
+            .decompressobj()
+            .decompress((folder / "out" / log.file).read_bytes())
+        )
         reasons = sorted(reason.partition(": ")[2] for reason in log.left_out)
-        found.append((text, log.samples, log.records, log.errors, log.metrics, reasons, log.metrics_left_out))
+        found.append(
+            (text, log.samples, log.records, log.errors, log.metrics, reasons, log.metrics_left_out)
+        )
     assert found[0] == found[1]
 
 
@@ -407,7 +591,9 @@ def test_rows_of_csv_are_plain_unless_they_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'q,s\n"a\nb",1\nc,0\n\nd\n,1\n\xff,1\n"e ""x""",0.5\n')
     columns = table.TableColumns(evaluation="e", model="m", input_column="q", score_column="s")
-    log = Log("table", str(path), (FoundFile(str(path), path.stat().st_size, "table"),), columns=columns)
+    log = Log(
+        "table", str(path), (FoundFile(str(path), path.stat().st_size, "table"),), columns=columns
+    )
     found = list(table.samples(log, table.plan(log).run, None))
     assert [[one.input for one in some] if isinstance(some, list) else some for some in found] == [
         [b'{"raw":"a\\nb","reference":[]}', b'{"raw":"c","reference":[]}'],
@@ -432,7 +618,9 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
         patch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: lines))
         try:
             found: Any = [
-                [*map(table._text_of, row)] for _, rows, _ in table._csv_blocks("t.csv", None, ",") for _, row in rows
+                [*map(table._text_of, row)]
+                for _, rows, _ in table._csv_blocks("t.csv", None, ",")
+                for _, row in rows
             ]
         except LogError:
             found = None
@@ -457,7 +645,9 @@ def test_time_is_linear_in_the_size_of_a_cell(
 ) -> None:
     def read(blocks: int) -> None:
         texts = [start, *[cell] * blocks, end]
-        monkeypatch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: iter(texts)))
+        monkeypatch.setattr(
+            table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: iter(texts))
+        )
         if start.startswith(b"{"):
             assert len(list(table._json_rows("t.jsonl", None))) == 1
         else:
@@ -470,8 +660,16 @@ def test_time_is_linear_in_the_size_of_a_cell(
 def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str) -> None:
     size = 8 << 20
     path = write(tmp_path / name, [{"q": "x", "s": 1, "said": "some words, " * (size // 12)}])
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "output_column": "said"}
-    fastrec.import_logs(write(tmp_path / f"small-{name}", ROWS[:1]), tmp_path / "out", **MEANING)  # imports modules
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "score_column": "s",
+        "output_column": "said",
+    }
+    fastrec.import_logs(
+        write(tmp_path / f"small-{name}", ROWS[:1]), tmp_path / "out", **MEANING
+    )  # imports modules
     tracemalloc.start()
     try:
         fastrec.import_logs(path, tmp_path / "out", **meaning)
@@ -488,7 +686,13 @@ def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
     rows = [dict.fromkeys(names, str(number)) | {"q": f"question {number}"} for number in range(2)]
     path = write(tmp_path / ("t.csv" if delimiter == "," else "t.tsv"), rows)
     assert path.read_bytes().index(b"question 0") > HEAD_BYTES
-    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "metadata": names[-1]}
+    meaning = {
+        "evaluation": "e",
+        "model": "m",
+        "input_column": "q",
+        "score_column": "s",
+        "metadata": names[-1],
+    }
     [log] = fastrec.import_logs(path, tmp_path / "out", **meaning).logs
     assert (log.records, log.left_out) == (2, {})
     assert [one["metadata"][names[-1]] for one in records_of(tmp_path / "out")] == ["0", "1"]
@@ -496,4 +700,10 @@ def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
 
 def test_rows_have_their_lines() -> None:
     rows = table._plain_rows(b'a,b\n\n"x\ny",""\r\n""\nlast,"""q"""', b",")
-    assert rows == [(1, [b"a", b"b"]), (1, []), (2, [b"x\\ny", b""]), (1, [b""]), (1, [b"last", b'\\"q\\"'])]
+    assert rows == [
+        (1, [b"a", b"b"]),
+        (1, []),
+        (2, [b"x\\ny", b""]),
+        (1, [b""]),
+        (1, [b"last", b'\\"q\\"']),
+    ]

@@ -14,13 +14,19 @@ __all__ = ["KINDS", "hostile"]
 
 def _record(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
     """Return a function that puts JSON text into a record, where a field holds `@`."""
-    before, _, after = json.dumps(sample(kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
+    before, _, after = (
+        json.dumps(sample(kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
+    )
     return lambda text: before + text + after
 
 
 def _newest(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
     """Return such a function for a record of the newest version, of which the root and some values are closed."""
-    before, _, after = json.dumps(sample_of("0.3.0", kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
+    before, _, after = (
+        json.dumps(sample_of("0.3.0", kind, **fields), separators=(",", ":"))
+        .encode()
+        .partition(b'"@"')
+    )
     return lambda text: before + text + after
 
 
@@ -30,7 +36,8 @@ def _repeat(item: bytes, size: int, brackets: bytes = b"[]") -> bytes:
 
 def _numbered(item: bytes, size: int, brackets: bytes = b"{}") -> bytes:
     """Repeat an item with a number of its own each time."""
-    items, length = [], 0
+    items = []
+    length = 0
     for number in count():
         items.append(item % (b"%x" % number))
         length += len(items[-1]) + 1
@@ -45,7 +52,9 @@ _metadata = _record("single_turn", metadata="@")
 _unknown = _record("single_turn", zz="@")
 _raw = _record("single_turn", output={"raw": "@"})
 _choices = _record("single_turn", input={"raw": "", "reference": "", "choices": "@"})
-_tool_call_id = _record("multi_turn", interactions=[{"turn_idx": 0, "role": "", "tool_call_id": "@"}])
+_tool_call_id = _record(
+    "multi_turn", interactions=[{"turn_idx": 0, "role": "", "tool_call_id": "@"}]
+)
 _messages = _newest("agentic", messages="@")
 _texts = _newest("agentic", metadata="@")
 _answers = _newest("single_turn", output={"raw": "@"})
@@ -53,12 +62,17 @@ _references = _newest("single_turn", input={"raw": "", "reference": "@"})
 _asked = _newest("single_turn", input={"raw": "@", "reference": ["é"]}, sample_hash="0" * 64)
 _wrongly_hashed = _newest("single_turn", input={"raw": "", "reference": "@"}, sample_hash="0" * 64)
 _arguments = _newest(
-    "agentic", messages=[{"turn_idx": 0, "role": "", "tool_calls": [{"id": "", "name": "", "arguments": "@"}]}]
+    "agentic",
+    messages=[
+        {"turn_idx": 0, "role": "", "tool_calls": [{"id": "", "name": "", "arguments": "@"}]}
+    ],
 )
 _beside = _record("single_turn", interactions="@")
 _taken = _record("multi_turn", metadata="@", output={"raw": ""})
 _TURN = b'{"turn_idx":%s,"role":""%s}'
-_CLAIM = b'{"turn_idx":7,"source":"","extracted_value":"","extraction_method":"","is_terminal":true}'
+_CLAIM = (
+    b'{"turn_idx":7,"source":"","extracted_value":"","extraction_method":"","is_terminal":true}'
+)
 
 
 def _deep(text: bytes, key: bytes = b"k") -> bytes:
@@ -79,12 +93,18 @@ def _root(keys: bytes) -> bytes:
 
 def _versions(size: int) -> bytes:
     """Return lines of all versions by turns, every second one with an unknown key, a duplicate key or a wrong value."""
-    samples = [json.dumps(sample_of(version)).encode() for version in ("0.2.0", "0.3.0", "0.2.0-released", "0.2.1")]
+    samples = [
+        json.dumps(sample_of(version)).encode()
+        for version in ("0.2.0", "0.3.0", "0.2.0-released", "0.2.1")
+    ]
     flaws = [b"}", b',"zz%d":1}', b"}", b',"error":"","error":""}', b"}", b',"token_usage":0}']
-    lines, length = [], 0
+    lines = []
+    length = 0
     for number in count():
         flaw = flaws[number % len(flaws)]
-        lines.append(samples[number % len(samples)][:-1] + (flaw % number if b"%" in flaw else flaw))
+        lines.append(
+            samples[number % len(samples)][:-1] + (flaw % number if b"%" in flaw else flaw)
+        )
         length += len(lines[-1]) + 1
         if length >= size:
             return b"\n".join(lines)

@@ -27,8 +27,13 @@ def judged(text: bytes, *, normal: bool = True) -> Batch:
 
 
 @pytest.mark.parametrize("normal", [True, False])
-@given(some=st.lists(st.one_of(st.sampled_from(BLANK), st.sampled_from(OTHERS)), max_size=12), ends=st.booleans())
-def test_lines_and_offsets_are_those_of_a_naive_count(normal: bool, some: list[bytes], ends: bool) -> None:
+@given(
+    some=st.lists(st.one_of(st.sampled_from(BLANK), st.sampled_from(OTHERS)), max_size=12),
+    ends=st.booleans(),
+)
+def test_lines_and_offsets_are_those_of_a_naive_count(
+    normal: bool, some: list[bytes], ends: bool
+) -> None:
     """A chunk with runs of blank lines is counted as if it were split at newlines."""
     text = b"\n".join(some) + b"\n" * ends
     lines = text.removesuffix(b"\n").split(b"\n") if text else []
@@ -54,11 +59,18 @@ def test_newlines_are_counted(text: bytes, before: bytes) -> None:
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(
-    "around", [b"", TWICE + b"\n", RECORD + b"\n"], ids=["alone", "after a key twice", "after a record"]
+    "around",
+    [b"", TWICE + b"\n", RECORD + b"\n"],
+    ids=["alone", "after a key twice", "after a record"],
 )
 @pytest.mark.parametrize("blank", [b"\n", b" \r\n"])
 def test_a_bomb_of_newlines_is_read_at_memory_speed(blank: bytes, around: bytes) -> None:
-    """Blank lines take at most forty times as long as Python takes to count newlines; one by one it was 4,000 times."""
+    """Blank lines take at most forty times as long as Python takes to count newlines.
+
+    One by one it was 4,000 times.
+    """
     text = around + blank * (1 << 20)
-    limit = 40 * processor_seconds(partial(text.count, b"\n")) + processor_seconds(partial(judged, around))
+    limit = 40 * processor_seconds(partial(text.count, b"\n")) + processor_seconds(
+        partial(judged, around)
+    )
     assert processor_seconds(partial(judged, text)) < limit

@@ -14,7 +14,15 @@ import pytest
 
 from fastrec.judge.arbiter import errors_of
 from fastrec.judge.batch import Batch
-from fastrec.judge.findings import MOST_ERRORS, NO_VALUE, Errors, Finding, InvalidRecordError, first_errors, json_path
+from fastrec.judge.findings import (
+    MOST_ERRORS,
+    NO_VALUE,
+    Errors,
+    Finding,
+    InvalidRecordError,
+    first_errors,
+    json_path,
+)
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
@@ -26,8 +34,12 @@ from tests.judge.test_oracle import random_mutations
 from tests.sizes import LONG, examples
 from tests.timing import grows_linearly, processor_seconds
 
-MEMORY_FACTOR = 100  # bytes of memory per byte of a line; JSON as Python objects alone takes up to 50
-LINE_FACTOR = 300  # the same for lines of one or two bytes, each of which is an object with several fields
+MEMORY_FACTOR = (
+    100  # bytes of memory per byte of a line; JSON as Python objects alone takes up to 50
+)
+LINE_FACTOR = (
+    300  # the same for lines of one or two bytes, each of which is an object with several fields
+)
 LINES = {"short invalid lines", "short lines without JSON"}
 MEMORY = """
 import gc, sys
@@ -51,17 +63,28 @@ for kind in KINDS:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to measure memory")
 def test_memory_grows_with_the_size_of_a_line_by_a_small_factor() -> None:
-    """No long line takes more than a hundred times its size; for a list of all errors it was a thousand."""
+    """No long line takes more than a hundred times its size.
+
+    For a list of all errors it was a thousand.
+    """
     run = [sys.executable, "-c", MEMORY, str(examples(40_000, 80_000)), *LINES]
-    out = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout
-    factors = {kind: float(factor) for kind, factor in (line.split("\t") for line in out.splitlines())}
+    out = subprocess.run(
+        run, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    ).stdout
+    factors = {
+        kind: float(factor) for kind, factor in (line.split("\t") for line in out.splitlines())
+    }
     assert factors.keys() == KINDS.keys()
     allowed = {kind: LINE_FACTOR if kind in LINES else MEMORY_FACTOR for kind in KINDS}
     assert {kind: factor for kind, factor in factors.items() if factor > allowed[kind]} == {}
 
 
 def judge_kind(kind: str, size: int, schema: str | None = None) -> Batch:
-    settings = JudgeSettings(warnings=True) if schema is None else JudgeSettings(schema=schema, warnings=True)
+    settings = (
+        JudgeSettings(warnings=True)
+        if schema is None
+        else JudgeSettings(schema=schema, warnings=True)
+    )
     return Judge(settings).judge_chunk(_hostile(kind, size), bytearray())
 
 
@@ -71,7 +94,9 @@ _hostile = cache(hostile)
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_grows_linearly(kind: str) -> None:
     """Eight times as much text takes about eight times as long."""
-    assert grows_linearly(partial(judge_kind, kind), 400 if kind in LINES else examples(2_000, 5_000))
+    assert grows_linearly(
+        partial(judge_kind, kind), 400 if kind in LINES else examples(2_000, 5_000)
+    )
 
 
 def test_a_line_lists_a_hundred_errors_and_counts_the_others() -> None:
@@ -80,14 +105,23 @@ def test_a_line_lists_a_hundred_errors_and_counts_the_others() -> None:
     (invalid,) = batch.rejected
     assert len(invalid.findings) == MOST_ERRORS
     assert {finding.code for finding in invalid.findings} == {"schema.required"}
-    assert {"$.interactions[0].role", "$.interactions[49].turn_idx"} <= {finding.path for finding in invalid.findings}
+    assert {"$.interactions[0].role", "$.interactions[49].turn_idx"} <= {
+        finding.path for finding in invalid.findings
+    }
     assert invalid.unlisted == {"schema.required": 2 * 10_001 - MOST_ERRORS}
 
 
 def test_the_most_fundamental_error_is_listed_first_however_many_come_before() -> None:
     """A line counts under its first code, so it must not depend on where in the line the error is."""
-    turns = b'[{"role":0},' + hostile("empty turns", 3_000).partition(b'"interactions":[')[2].partition(b"]")[0] + b"]"
-    line = json.dumps({"interactions": "@"}).encode().replace(b'"@"', turns)[:-1] + b',"metadata":{"a":1,"a":1}}'
+    turns = (
+        b'[{"role":0},'
+        + hostile("empty turns", 3_000).partition(b'"interactions":[')[2].partition(b"]")[0]
+        + b"]"
+    )
+    line = (
+        json.dumps({"interactions": "@"}).encode().replace(b'"@"', turns)[:-1]
+        + b',"metadata":{"a":1,"a":1}}'
+    )
     (invalid,) = judge(line)[0].rejected
     assert [finding.code for finding in invalid.findings[:3]] == [
         "json.duplicate_key",
@@ -99,13 +133,21 @@ def test_the_most_fundamental_error_is_listed_first_however_many_come_before() -
 
 def test_errors_beyond_the_limit_are_counted_by_code() -> None:
     """Errors that are cut from the list count like those that were never kept."""
-    reports = [(code, ["a", n], "wrong", NO_VALUE) for n in range(5) for code in ("schema.enum", "schema.type")]
+    reports = [
+        (code, ["a", n], "wrong", NO_VALUE)
+        for n in range(5)
+        for code in ("schema.enum", "schema.type")
+    ]
     found = first_errors(reports, most=3)
     assert found == Errors(
-        tuple(Finding("schema.type", f"$.a[{n}]", "wrong") for n in range(3)), {"schema.type": 2, "schema.enum": 5}
+        tuple(Finding("schema.type", f"$.a[{n}]", "wrong") for n in range(3)),
+        {"schema.type": 2, "schema.enum": 5},
     )
     error = InvalidRecordError(found.findings[:1], unlisted=found.unlisted)
-    assert str(error) == "$.a[0]: wrong [schema.type]; and 2 more [schema.type]; and 5 more [schema.enum]"
+    assert (
+        str(error)
+        == "$.a[0]: wrong [schema.type]; and 2 more [schema.type]; and 5 more [schema.enum]"
+    )
 
 
 def test_long_keys_and_paths_are_shortened() -> None:
@@ -137,7 +179,9 @@ def _errors_of(error: jsonschema.ValidationError) -> list[tuple[str, str]]:
         keys = [[error.message.split("'")[1]]]
     elif error.validator == "additionalProperties":
         keys = [[key] for key in error.instance if key not in error.schema["properties"]]
-    code = {"oneOf": "one_of", "additionalProperties": "unknown_key"}.get(str(error.validator), str(error.validator))
+    code = {"oneOf": "one_of", "additionalProperties": "unknown_key"}.get(
+        str(error.validator), str(error.validator)
+    )
     return [(json_path([*error.absolute_path, *key]), f"schema.{code}") for key in keys]
 
 
@@ -149,7 +193,9 @@ def _errors_of(error: jsonschema.ValidationError) -> list[tuple[str, str]]:
         ("objects for texts in arguments", "schema.type", 23),
     ],
 )
-def test_many_errors_of_a_closed_object_are_counted_in_linear_time(kind: str, code: str, size: int) -> None:
+def test_many_errors_of_a_closed_object_are_counted_in_linear_time(
+    kind: str, code: str, size: int
+) -> None:
     """One line with many unknown keys or wrong values lists a hundred errors and counts the others."""
     errors = examples(10_000, 200_000)
     (invalid,) = judge(hostile(kind, errors * size))[0].rejected
@@ -167,7 +213,11 @@ def test_every_version_bounds_the_time_of_a_line(schema: str) -> None:
     `make test` tries each kind of line with one version, `make test-long` with all.
     """
     versions = list(SCHEMAS)
-    kinds = [kind for number, kind in enumerate(KINDS) if LONG or versions[number % len(versions)] == schema]
+    kinds = [
+        kind
+        for number, kind in enumerate(KINDS)
+        if LONG or versions[number % len(versions)] == schema
+    ]
     assert kinds
     for kind in kinds:
         batch = judge_kind(kind, 2_000, schema)

@@ -120,13 +120,21 @@ def test_a_huge_negative_integer_is_below_the_minimum() -> None:
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("version", SCHEMAS)
-@pytest.mark.parametrize(("number", "found"), [("7" * 25, []), ("7" * 5_000, []), ("NaN", ["json.number"])])
-def test_unusual_numbers_are_numbers_in_every_version(version: str, number: str, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("number", "found"), [("7" * 25, []), ("7" * 5_000, []), ("NaN", ["json.number"])]
+)
+def test_unusual_numbers_are_numbers_in_every_version(
+    version: str, number: str, found: list[str]
+) -> None:
     """Numbers that only our parser knows have the right type, so the record has no other error."""
     evaluation = {"score": "@", "is_correct": True, "other": "@"}
     line = json.dumps(sample_of(version, evaluation=evaluation)).replace('"@"', number).encode()
     judged = judge_slowly(line)
-    assert {one.code for one in judged.findings} == set(found) if isinstance(judged, Errors) else not found
+    assert (
+        {one.code for one in judged.findings} == set(found)
+        if isinstance(judged, Errors)
+        else not found
+    )
     assert (judged.version if isinstance(judged, Errors) else judged[1].name) == version
 
 
@@ -180,7 +188,9 @@ def test_carriage_returns_and_white_space_around_a_record_are_accepted() -> None
 
 def test_a_duplicate_key_rejects_only_its_own_line() -> None:
     """The other lines of the chunk stay valid, and line numbers and offsets are right."""
-    good = json.dumps(sample(output={"raw": "x", "reasoning_trace": None}, interactions=None)).encode()
+    good = json.dumps(
+        sample(output={"raw": "x", "reasoning_trace": None}, interactions=None)
+    ).encode()
     bad = line_with(b'"metadata":{"a":1,"a":1}')
     batch, out = judge(b"\n".join([good, bad, b"", good, bad, good]))
     assert [(invalid.line, invalid.offset) for invalid in batch.rejected] == [

@@ -31,11 +31,23 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "to the default version": {"target": DEFAULT_SCHEMA.name},
     "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA.name},
     "keep hashes": {"sample_hash": "fill", "algorithm": "xxh3_128"},
-    "no further recipe": {"sample_hash": "verify", "any_recipe": False, "target": DEFAULT_SCHEMA.name},
+    "no further recipe": {
+        "sample_hash": "verify",
+        "any_recipe": False,
+        "target": DEFAULT_SCHEMA.name,
+    },
     "repair": {"repairs": frozenset(REPAIRS), "target": NEWEST_SCHEMA.name},
-    "repair and guess": {"repairs": frozenset(REPAIRS), "target": DEFAULT_SCHEMA.name, "target_is_guess": True},
+    "repair and guess": {
+        "repairs": frozenset(REPAIRS),
+        "target": DEFAULT_SCHEMA.name,
+        "target_is_guess": True,
+    },
     **{f"pinned to {name}": {"schema": name} for name in SCHEMAS},
-    "pinned, xxh3_128": {"schema": DEFAULT_SCHEMA.name, "target": NEWEST_SCHEMA.name, "algorithm": "xxh3_128"},
+    "pinned, xxh3_128": {
+        "schema": DEFAULT_SCHEMA.name,
+        "target": NEWEST_SCHEMA.name,
+        "algorithm": "xxh3_128",
+    },
 }
 
 
@@ -43,7 +55,9 @@ class Twins:
     """Two judges with the same options, one of them without known inputs, that must agree on every chunk."""
 
     def __init__(self, known_input_bytes: int = 1 << 20, **options: Any) -> None:
-        self.subject = Judge(JudgeSettings(warnings=True, known_input_bytes=known_input_bytes, **options))
+        self.subject = Judge(
+            JudgeSettings(warnings=True, known_input_bytes=known_input_bytes, **options)
+        )
         self._plain = Judge(JudgeSettings(warnings=True, known_input_bytes=0, **options))
 
     def judge(self, chunk: bytes) -> Batch:
@@ -85,7 +99,9 @@ def question(rng: random.Random, version: str) -> dict[str, Any]:
     if rng.random() < 0.2:
         asked[rng.choice(["formatted", "choices"])] = None
     if rng.random() < 0.2:
-        asked[rng.choice(["zz", "input", "a b", 'q"', "output"])] = rng.choice([None, 1, {"input": {"raw": "x"}}, [{}]])
+        asked[rng.choice(["zz", "input", "a b", 'q"', "output"])] = rng.choice(
+            [None, 1, {"input": {"raw": "x"}}, [{}]]
+        )
     if rng.random() < 0.2:
         asked.pop(rng.choice(list(asked)))
     return asked
@@ -93,13 +109,22 @@ def question(rng: random.Random, version: str) -> dict[str, Any]:
 
 def digest(rng: random.Random, asked: dict[str, Any]) -> str | None:
     """Return a `sample_hash`: right by one of the recipes, wrong, or null."""
-    raw, given = asked.get("raw"), asked.get("reference")
+    raw = asked.get("raw")
+    given = asked.get("reference")
     if not isinstance(raw, str) or given is None:
         return "00"
     references = [given] if isinstance(given, str) else given
     hashes = [sample_hash(raw, given, algorithm=name) for name in ("sha256", "xxh3_128")]
     recipe = rng.choice(list(RECIPES.values()))
-    return rng.choice([*hashes, sample_hash(raw, references), sha256(recipe(raw, references)).hexdigest(), "00", None])
+    return rng.choice(
+        [
+            *hashes,
+            sample_hash(raw, references),
+            sha256(recipe(raw, references)).hexdigest(),
+            "00",
+            None,
+        ]
+    )
 
 
 def record(rng: random.Random, version: str) -> dict[str, Any]:
@@ -114,7 +139,9 @@ def record(rng: random.Random, version: str) -> dict[str, Any]:
     if rng.random() < 0.2:
         made["schema_version"] = rng.choice(LABELS)
     if rng.random() < 0.2:
-        made["metadata"] = rng.choice([None, {"input": asked}, {"input": "x"}, {"a": '"input": {}'}])
+        made["metadata"] = rng.choice(
+            [None, {"input": asked}, {"input": "x"}, {"a": '"input": {}'}]
+        )
     if rng.random() < 0.15:
         made[rng.choice(["zz", "messages", "input ", "Input"])] = rng.choice([None, asked, 1, "x"])
     if rng.random() < 0.15:
@@ -243,9 +270,15 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
     "in a list": (LINE.replace(INPUT, b"[" + INPUT + b"]"), "schema.type"),
     "an integer": (LINE.replace(INPUT, b"1"), "schema.type"),
     "absent": (LINE.replace(WHOLE, b""), "schema.required"),
-    "in metadata instead": (LINE.replace(WHOLE, b"").replace(b'"subject"', WHOLE + b'"subject"'), "schema.required"),
+    "in metadata instead": (
+        LINE.replace(WHOLE, b"").replace(b'"subject"', WHOLE + b'"subject"'),
+        "schema.required",
+    ),
     "in metadata, too": (LINE.replace(b'"subject"', WHOLE + b'"subject"'), None),
-    "in metadata first": (b'{"metadata": {' + KEY + INPUT + b"}, " + LINE[1:].replace(b'"metadata"', b'"zz"'), None),
+    "in metadata first": (
+        b'{"metadata": {' + KEY + INPUT + b"}, " + LINE[1:].replace(b'"metadata"', b'"zz"'),
+        None,
+    ),
     "in itself": (LINE.replace(INPUT, INPUT[:-1] + b", " + KEY + INPUT + b"}"), None),
     "in another": (LINE.replace(INPUT, OTHER[:-1] + b", " + KEY + INPUT + b"}"), None),
     "the key twice": (LINE.replace(WHOLE, WHOLE * 2), "json.duplicate_key"),
@@ -254,8 +287,14 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
     "an integer before": (LINE.replace(WHOLE, b'"input":1, ' + WHOLE), "json.duplicate_key"),
     "an integer after": (LINE.replace(WHOLE, WHOLE + b'"input":1, '), "json.duplicate_key"),
     "an escaped key": (LINE.replace(KEY, b'"inp\\u0075t": '), None),
-    "an escaped key before": (LINE.replace(WHOLE, b'"inp\\u0075t": 1, ' + WHOLE), "json.duplicate_key"),
-    "an escaped key after": (LINE.replace(WHOLE, WHOLE + b'"inp\\u0075t": 1, '), "json.duplicate_key"),
+    "an escaped key before": (
+        LINE.replace(WHOLE, b'"inp\\u0075t": 1, ' + WHOLE),
+        "json.duplicate_key",
+    ),
+    "an escaped key after": (
+        LINE.replace(WHOLE, WHOLE + b'"inp\\u0075t": 1, '),
+        "json.duplicate_key",
+    ),
     "another key twice": (LINE.replace(WHOLE, WHOLE + b'"error": "x", '), "json.duplicate_key"),
     "a key in it twice": (LINE.replace(INPUT, INPUT[:-1] + b', "raw": "x"}'), "json.duplicate_key"),
     "a key that ends like it": (LINE.replace(KEY, b'"\\"input": '), "schema.required"),
@@ -278,16 +317,27 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(
-    "options", [{}, {"target": NEWEST_SCHEMA.name}, {"schema": DEFAULT_SCHEMA.name}], ids=["", "up", "pin"]
+    "options",
+    [{}, {"target": NEWEST_SCHEMA.name}, {"schema": DEFAULT_SCHEMA.name}],
+    ids=["", "up", "pin"],
 )
 @pytest.mark.parametrize(("line", "code"), HOSTILE.values(), ids=HOSTILE)
-def test_a_line_that_imitates_a_known_input(line: bytes, code: str | None, options: dict[str, Any]) -> None:
+def test_a_line_that_imitates_a_known_input(
+    line: bytes, code: str | None, options: dict[str, Any]
+) -> None:
     """It is judged as if its input were not known: alone, and between valid lines."""
     twins = Twins(**options)
     assert known_in(twins.judge(LINE)) == 1
-    for chunk in (line, line + b"\n", b"\n".join([LINE, line, LINE]), b"\r\n".join([line, b"", LINE, line])):
+    for chunk in (
+        line,
+        line + b"\n",
+        b"\n".join([LINE, line, LINE]),
+        b"\r\n".join([line, b"", LINE, line]),
+    ):
         batch = twins.judge(chunk)
-        assert {invalid.findings[0].code for invalid in batch.rejected} == ({code} if code else set())
+        assert {invalid.findings[0].code for invalid in batch.rejected} == (
+            {code} if code else set()
+        )
 
 
 def test_an_integer_in_place_of_the_input_is_no_known_one() -> None:
@@ -342,7 +392,10 @@ def numbered(start: int, stop: int) -> bytes:
 
 
 def test_inputs_that_do_not_repeat_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When memory is full and inputs are new, the judge rests; at last it forgets the old inputs, and learns others."""
+    """When memory is full and inputs are new, the judge rests.
+
+    At last it forgets the old inputs, and learns others.
+    """
     monkeypatch.setattr(known_inputs, "_TRIAL", 20)
     monkeypatch.setattr(known_inputs, "_SHORTEST_REST", 10_000)
     monkeypatch.setattr(known_inputs, "_LONGEST_REST", 20_000)
@@ -359,7 +412,9 @@ def test_inputs_that_do_not_repeat_are_left_alone(monkeypatch: pytest.MonkeyPatc
     assert known_in(twins.judge(first)) < 20  # forgotten
 
 
-def test_inputs_that_come_again_after_a_rest_are_still_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_that_come_again_after_a_rest_are_still_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The next shard may ask the questions of the last one again."""
     monkeypatch.setattr(known_inputs, "_TRIAL", 20)
     monkeypatch.setattr(known_inputs, "_SHORTEST_REST", 10_000)
@@ -372,6 +427,9 @@ def test_inputs_that_come_again_after_a_rest_are_still_known(monkeypatch: pytest
 def test_another_layout_is_found() -> None:
     """When the first line of a chunk has another spelling, the judge looks for it."""
     twins = Twins()
-    compact = b"\n".join(json.dumps(json.loads(line_of(number)), separators=(",", ":")).encode() for number in range(5))
+    compact = b"\n".join(
+        json.dumps(json.loads(line_of(number)), separators=(",", ":")).encode()
+        for number in range(5)
+    )
     for chunk in (numbered(0, 5), compact, numbered(0, 5)):
         assert known_in(twins.judge(chunk)) == 5

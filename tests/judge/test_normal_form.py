@@ -29,7 +29,9 @@ def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
     lines = [json.dumps(record).encode(), *(respelled(record, rng).encode() for _ in range(3))]
     once = normal(lines[0])
     assert reference.same(json.loads(once), reference.normal_record(record))
-    other = Judge()  # one for all spellings: a judge learns unknown keys, which takes longer than all the rest
+    other = (
+        Judge()
+    )  # one for all spellings: a judge learns unknown keys, which takes longer than all the rest
     assert [normal_by(other, line) for line in [*lines[1:], once]] == [once] * 4
     assert once.endswith(b"}\n")
     assert once.count(b"\n") == 1
@@ -43,10 +45,14 @@ def normal_by(judge: Judge, line: bytes) -> bytes:
 
 @given(st.lists(records, min_size=1, max_size=12), dice)
 @settings(max_examples=examples(4, 160))
-def test_normal_forms_do_not_depend_on_earlier_records(batch: list[dict[str, Any]], rng: random.Random) -> None:
+def test_normal_forms_do_not_depend_on_earlier_records(
+    batch: list[dict[str, Any]], rng: random.Random
+) -> None:
     """A judge that has learned unknown keys writes the same bytes as a fresh one, in one chunk or in many."""
     lines = [respelled(record, rng).encode() for record in batch]
-    seasoned, once, twice = Judge(), bytearray(), bytearray()
+    seasoned = Judge()
+    once = bytearray()
+    twice = bytearray()
     seasoned.judge_chunk(b"\n".join(lines), once)
     seasoned.judge_chunk(b"\n".join(lines), twice)
     assert bytes(once) == bytes(twice) == b"".join(normal(line) for line in lines)
@@ -57,12 +63,12 @@ def test_fast_path_and_slow_path_write_the_same_bytes() -> None:
     for name in ("single_turn", "multi_turn", "agentic"):
         record = sample(name)
         line = json.dumps(record)
-        fast, slow = (
-            judge(line.encode())[0],
-            judge(line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode())[0],
-        )
+        fast = judge(line.encode())[0]
+        slow = judge(line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode())[0]
         assert (fast.slow, slow.slow) == (0, 1)
-        assert normal(line.encode()) == normal(line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode())
+        assert normal(line.encode()) == normal(
+            line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode()
+        )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,9 @@ def test_fast_path_and_slow_path_write_the_same_bytes() -> None:
 )
 def test_numbers_keep_their_kind(given_text: str, expected: str) -> None:
     """Outside integer fields a number keeps its kind, in its shortest spelling."""
-    line = json.dumps(sample(evaluation={"score": "@", "is_correct": True})).replace('"score": "@"', given_text)
+    line = json.dumps(sample(evaluation={"score": "@", "is_correct": True})).replace(
+        '"score": "@"', given_text
+    )
     assert expected.encode() in normal(line.encode())
 
 
@@ -106,8 +114,12 @@ def test_only_nulls_that_mean_absence_are_left_out() -> None:
 def test_every_nullable_field_of_the_schema_is_dropped_when_null() -> None:
     """The fast path drops nulls in all nullable optional fields of the schema."""
     single = sample(error=None, interactions=None, output={"raw": "x", "reasoning_trace": None})
-    single["token_usage"] |= dict.fromkeys(["input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens"])
-    single["performance"] = dict.fromkeys(["latency_ms", "time_to_first_token_ms", "generation_time_ms"])
+    single["token_usage"] |= dict.fromkeys(
+        ["input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens"]
+    )
+    single["performance"] = dict.fromkeys(
+        ["latency_ms", "time_to_first_token_ms", "generation_time_ms"]
+    )
     agentic = sample("agentic", output=None, token_usage=None, performance=None)
     for turn in agentic["interactions"]:
         turn |= dict.fromkeys(["content", "reasoning_trace", "tool_calls"])
@@ -127,7 +139,9 @@ def test_keys_of_free_form_objects_are_sorted_by_code_point_at_every_level() -> 
         assert list(value["\uffff"]["a"][0]) == ["c", "d"]
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("replace", reference.sample_hash(sample())), ("fill", "00ff")])
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("replace", reference.sample_hash(sample())), ("fill", "00ff")]
+)
 def test_a_wrong_sample_hash_is_replaced_or_kept(mode: Any, expected: str) -> None:
     """`replace` corrects it, `fill` keeps it; both modes count it, on both paths."""
     for record in (sample(), sample(zz=1)):
@@ -146,14 +160,18 @@ def test_right_and_missing_hashes_are_counted() -> None:
     absent = sample()
     del absent["sample_hash"]
     lines = b"\n".join(
-        json.dumps(record).encode() for record in (right, absent, {**right, "zz": 1}, {**absent, "zz": 1})
+        json.dumps(record).encode()
+        for record in (right, absent, {**right, "zz": 1}, {**absent, "zz": 1})
     )
     batch, _ = judge(lines)
     assert (batch.verified, batch.filled, batch.replaced) == (2, 2, [])
 
 
 def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
-    """After a few records the judge has fields for the unknown keys; other keys stay on the slow path."""
+    """After a few records the judge has fields for the unknown keys.
+
+    Other keys stay on the slow path.
+    """
     record = sample("agentic", zz={"b": 1}, **{"a b": None})
     record["interactions"][0]["tool_calls"][0]["latency"] = 3
     record["performance"]["judge_price"] = 0.1

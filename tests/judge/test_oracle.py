@@ -1,6 +1,7 @@
 """The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
 
-`make test` judges 5,600 mutations, 3,200 of them by version 0.2.0. `make test-long` judges 40,000 by each.
+`make test` judges 5,600 mutations, 3,200 of them by version 0.2.0. `make test-long` judges 40,000
+by each.
 """
 
 from __future__ import annotations
@@ -61,7 +62,16 @@ JSON_TYPES = [
 ENUMS = ["single_turn", "multi_turn", "agentic", "Single_turn", "single_turn "]
 VALUES = [ABSENT, *BOUNDARIES, *JSON_TYPES, *ENUMS]
 FURTHER = [("metrics",), ("output",), ("interactions",), ("messages",), ("evaluation_result_id",)]
-LABELS = ["0.2.0", "instance_level_eval_0.2.0", "0.2.1", "instance_level_eval_0.2.1", "0.2.2", "0.3.0", "banana", ""]
+LABELS = [
+    "0.2.0",
+    "instance_level_eval_0.2.0",
+    "0.2.1",
+    "instance_level_eval_0.2.1",
+    "0.2.2",
+    "0.3.0",
+    "banana",
+    "",
+]
 PARTS = 4
 EXAMPLES = examples(800, 10_000)
 """Of each part."""
@@ -136,7 +146,11 @@ def random_mutations(seed: int, version: str = "0.2.0") -> Iterator[Any]:
         kind = rng.choice(KINDS)
         record = sample_of(version, kind)
         for _ in range(rng.randint(1, 3)):
-            put(record, rng.choice(places[kind]), rng.choice(harmless if rng.random() < 0.7 else VALUES))
+            put(
+                record,
+                rng.choice(places[kind]),
+                rng.choice(harmless if rng.random() < 0.7 else VALUES),
+            )
         if rng.random() < 0.2:
             record["schema_version"] = rng.choice(LABELS)
         yield record
@@ -145,7 +159,8 @@ def random_mutations(seed: int, version: str = "0.2.0") -> Iterator[Any]:
 def mutations(version: str, most: int, part: int = 0, parts: int = 1) -> Iterator[Any]:
     """Yield mutated records of a version: of each kind a share, or all if there are not as many."""
     rng = random.Random(version)
-    single, crossed = list(single_mutations(version)), list(crossed_branches(version))
+    single = list(single_mutations(version))
+    crossed = list(crossed_branches(version))
     rng.shuffle(single)
     rng.shuffle(crossed)
     chosen = [*single[part::parts][: most // 3], *crossed[part::parts][: most // 6]]
@@ -166,7 +181,9 @@ def spelled(value: Any, rng: random.Random) -> bytes:
     return text.encode()
 
 
-def disagreements(judge: Judge, values: Iterator[Any], version_of: Callable[[Any], str | None]) -> tuple[int, int, str]:
+def disagreements(
+    judge: Judge, values: Iterator[Any], version_of: Callable[[Any], str | None]
+) -> tuple[int, int, str]:
     """Judge values in chunks of several lines, and compare versions, verdicts and normal forms with the reference.
 
     Return the number of values and of valid ones, and the disagreements as text.
@@ -189,7 +206,9 @@ def disagreements(judge: Judge, values: Iterator[Any], version_of: Callable[[Any
                 wrong.append(f"{'valid' if version else 'invalid'} by the oracle: {line!r}")
             elif version:
                 valid += 1
-                if not reference.same(json.loads(normal[number]), reference.normal_record(json.loads(line), version)):
+                if not reference.same(
+                    json.loads(normal[number]), reference.normal_record(json.loads(line), version)
+                ):
                     wrong.append(f"normal form differs: {line!r} became {normal[number]!r}")
     return judged, valid, "\n".join([f"{len(wrong)} disagreements", *wrong[:5]]) if wrong else ""
 
@@ -219,7 +238,9 @@ def test_verdict_and_normal_form_of_later_versions_equal_the_oracle(version: str
 @pytest.mark.parametrize("version", reference.VERSIONS)
 def test_the_version_of_a_mutation_is_that_of_the_oracle(version: str) -> None:
     """A record is of the version that the reference implementation tells by its shape, or it is rejected."""
-    judged, valid, wrong = disagreements(Judge(), mutations(version, FEWER_EXAMPLES), reference.version_of)
+    judged, valid, wrong = disagreements(
+        Judge(), mutations(version, FEWER_EXAMPLES), reference.version_of
+    )
     assert not wrong
     assert judged == FEWER_EXAMPLES
     assert judged * 0.01 < valid < judged * 0.99
@@ -227,7 +248,9 @@ def test_the_version_of_a_mutation_is_that_of_the_oracle(version: str) -> None:
 
 def test_versions_in_any_order_do_not_change_a_verdict() -> None:
     """A judge that sees mutations of all versions by turns agrees with the oracle, too."""
-    streams = [random_mutations(number, version) for number, version in enumerate(reference.VERSIONS)]
+    streams = [
+        random_mutations(number, version) for number, version in enumerate(reference.VERSIONS)
+    ]
     rng = random.Random(5)
     values = (next(rng.choice(streams)) for _ in range(FEWER_EXAMPLES))
     _, _, wrong = disagreements(Judge(), values, reference.version_of)
@@ -237,19 +260,25 @@ def test_versions_in_any_order_do_not_change_a_verdict() -> None:
 @pytest.mark.parametrize("version", reference.VERSIONS)
 def test_a_record_is_accepted_exactly_if_some_version_accepts_it(version: str) -> None:
     """Turns, labels and spellings of several versions in one record: valid by one version is valid, else rejected."""
-    rng, values = random.Random(version), []
+    rng = random.Random(version)
+    values = []
     for record in itertools.islice(random_mutations(9, version), FEWER_EXAMPLES):
         field = rng.choice(("interactions", "messages", "evaluation_result_id", "zz"))
         record.setdefault(field, rng.choice(([], [{"turn_idx": 0, "role": "user"}], "x", None, {})))
         values.append({**record, "schema_version": rng.choice(LABELS)})
-    both = [value for value in values if None not in (value.get("interactions"), value.get("messages"))]
-    accepted = [value for value in both if any(reference.is_valid(value, one) for one in reference.VERSIONS)]
+    both = [
+        value for value in values if None not in (value.get("interactions"), value.get("messages"))
+    ]
+    accepted = [
+        value for value in both if any(reference.is_valid(value, one) for one in reference.VERSIONS)
+    ]
     assert 0 < len(accepted) < len(both)
     _, _, wrong = disagreements(Judge(), iter(values), reference.version_of)
     assert not wrong
     upgrading = Judge(JudgeSettings(target="0.3.0"))
     for value in accepted:
-        first, again = bytearray(), bytearray()
+        first = bytearray()
+        again = bytearray()
         batch = upgrading.judge_chunk(json.dumps(value).encode(), first)
         assert (len(batch.records), batch.notes["version.other_turns"]) == (1, 1)
         assert reference.is_valid(json.loads(first), "0.3.0")

@@ -33,7 +33,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def mixed_records(rng: random.Random, most: int) -> list[dict[str, Any]]:
     """Return records of all versions in any order: some mutated, some with lying labels, right hashes or odd keys."""
-    streams = {version: random_mutations(rng.randrange(1 << 32), version) for version in reference.VERSIONS}
+    streams = {
+        version: random_mutations(rng.randrange(1 << 32), version) for version in reference.VERSIONS
+    }
     records = []
     version = "0.2.0"
     for _ in range(most):
@@ -44,7 +46,9 @@ def mixed_records(rng: random.Random, most: int) -> list[dict[str, Any]]:
         if rng.random() < 0.3:
             record["schema_version"] = rng.choice(LABELS)
         if rng.random() < 0.3:
-            key = rng.choice(["zz", "messages", "interactions", "evaluation_result_id", "metadata", "a b"])
+            key = rng.choice(
+                ["zz", "messages", "interactions", "evaluation_result_id", "metadata", "a b"]
+            )
             record[key] = rng.choice([None, "x", 1, {}, {"a": "b"}, {"a": 1}])
         if rng.random() < 0.3:
             record["sample_hash"] = rng.choice([None, "00", _digest(record, version)])
@@ -65,7 +69,8 @@ def _digest(record: dict[str, Any], version: str) -> Any:
 
 def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
     """Judge lines by the slow path alone."""
-    batch, out = Batch(), bytearray()
+    batch = Batch()
+    out = bytearray()
     for number, line in enumerate(lines, 1):
         Judge(JudgeSettings(warnings=True, **options))._judge_slow(line, out, batch, number, 0)
     return batch, bytes(out)
@@ -74,14 +79,18 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
 @settings(max_examples=examples(2, 32))
-def test_both_paths_agree_on_every_line_of_mixed_versions(options: dict[str, Any], rng: random.Random) -> None:
+def test_both_paths_agree_on_every_line_of_mixed_versions(
+    options: dict[str, Any], rng: random.Random
+) -> None:
     """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
     records = mixed_records(rng, 25)
     lines = [spelled(record, rng) for record in records]
     subject = Judge(JudgeSettings(warnings=True, **options))
     for line in lines:
         out = bytearray()
-        assert counted(subject.judge_chunk(line, out), bytes(out)) == counted(*judge_slowly([line], **options)), line
+        assert counted(subject.judge_chunk(line, out), bytes(out)) == counted(
+            *judge_slowly([line], **options)
+        ), line
     for _ in range(2):
         out = bytearray()
         batch = subject.judge_chunk(b"\n".join(lines), out)
@@ -99,7 +108,10 @@ def counted(batch: Batch, out: bytes) -> dict[str, Any]:
         "recipes": batch.count_recipes(Counter()),
         "replaced": batch.replaced,
         "warnings": batch.warnings,
-        "rejected": [(invalid.line, invalid.version, invalid.findings, invalid.raw) for invalid in batch.rejected],
+        "rejected": [
+            (invalid.line, invalid.version, invalid.findings, invalid.raw)
+            for invalid in batch.rejected
+        ],
         "records": [record.sample_id for record in batch.records],
     }
 
@@ -119,10 +131,23 @@ def test_a_repeated_shape_takes_the_fast_path() -> None:
     """Whatever its version and label are, at most the first lines of a shard take the slow path."""
     nulls = {"sample_hash": None, "metadata": None}
     shapes = [
-        *(sample_of(each, kind) for each in reference.VERSIONS for kind in ("single_turn", "agentic")),
-        # Without performance: before 0.2.1, `additional_details` are an unknown key that only the slow path upgrades.
-        *(sample_of(each, schema_version=label, performance={}) for each in reference.VERSIONS for label in LABELS),
-        *(sample_of(each, "agentic", schema_version=label) for each in reference.VERSIONS for label in LABELS),
+        *(
+            sample_of(each, kind)
+            for each in reference.VERSIONS
+            for kind in ("single_turn", "agentic")
+        ),
+        # Without performance: before 0.2.1, `additional_details` are an unknown key that only the
+        # slow path upgrades.
+        *(
+            sample_of(each, schema_version=label, performance={})
+            for each in reference.VERSIONS
+            for label in LABELS
+        ),
+        *(
+            sample_of(each, "agentic", schema_version=label)
+            for each in reference.VERSIONS
+            for label in LABELS
+        ),
         sample_of("0.2.0-released", schema_version="0.2.2", metadata={"n": 1}),
         sample_of("0.2.0-released", schema_version="0.2.2", zz=1),
         sample_of("0.2.0", evaluation_result_id="x", zz=1),
@@ -143,7 +168,9 @@ def test_a_duplicate_key_is_seen_in_an_upgraded_record() -> None:
         line = json.dumps(sample_of(version)).encode()
         twice = line[:-1] + b',"error":"once more"}'
         for options in ({}, {"target": NEWEST_SCHEMA.name}):
-            batch = Judge(JudgeSettings(**options)).judge_chunk(b"\n".join([line, twice, line]), bytearray())
+            batch = Judge(JudgeSettings(**options)).judge_chunk(
+                b"\n".join([line, twice, line]), bytearray()
+            )
             assert len(batch.records) == 2
             assert [(invalid.line, invalid.findings[0].code) for invalid in batch.rejected] == [
                 (2, "json.duplicate_key")

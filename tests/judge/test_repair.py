@@ -65,13 +65,17 @@ def line_of(record: dict[str, Any]) -> bytes:
     return json.dumps(record).encode().replace(f'"{NAN}"'.encode(), b"NaN")
 
 
-def repaired(record: dict[str, Any], repairs: frozenset[str] = ALL) -> tuple[dict[str, Any], list[str]]:
+def repaired(
+    record: dict[str, Any], repairs: frozenset[str] = ALL
+) -> tuple[dict[str, Any], list[str]]:
     """Judge a record that needs repairs; return it as it is kept, and the codes."""
     batch, out = judge(line_of(record), repairs=repairs)
     assert not batch.rejected, batch.rejected[0]
     (line,) = batch.repaired
     codes = [finding.code for finding in line.findings]
-    assert {code: count for code, count in batch.notes.items() if code in REPAIRS} == dict.fromkeys(codes, 1)
+    assert {code: count for code, count in batch.notes.items() if code in REPAIRS} == dict.fromkeys(
+        codes, 1
+    )
     return json.loads(out), codes
 
 
@@ -88,7 +92,13 @@ VALUE_CASES: list[tuple[str, dict[str, Any], str, Any, Any]] = [
     ("repair.value_not_text", later(), "metadata.n", None, "null"),
     ("repair.value_not_text", later(), "metadata.n", 10**30, str(10**30)),
     ("repair.value_not_text", later(), "metadata.n", 1.50, "1.5"),
-    ("repair.value_not_text", later(), "metadata.n", {"b": [1.0, True], "a": "ü"}, '{"a":"ü","b":[1.0,true]}'),
+    (
+        "repair.value_not_text",
+        later(),
+        "metadata.n",
+        {"b": [1.0, True], "a": "ü"},
+        '{"a":"ü","b":[1.0,true]}',
+    ),
     ("repair.value_not_text", later(), "metadata.n", NAN, "NaN"),
     ("repair.value_not_text", later("agentic"), "messages.0.tool_calls.0.arguments.limit", 7, "7"),
     ("repair.value_not_text", later(), "performance.additional_details.retries", [2], "[2]"),
@@ -108,7 +118,9 @@ VALUE_CASES: list[tuple[str, dict[str, Any], str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("code", "record", "path", "wrong", "right"), VALUE_CASES)
-def test_a_value_is_repaired(code: str, record: dict[str, Any], path: str, wrong: Any, right: Any) -> None:
+def test_a_value_is_repaired(
+    code: str, record: dict[str, Any], path: str, wrong: Any, right: Any
+) -> None:
     """The value becomes what was meant, `...` if it is left out; everything else stays as it is."""
     found, codes = repaired(changed(record, path, wrong))
     assert codes == [code]
@@ -168,7 +180,10 @@ def test_digits_of_long_numbers_are_kept() -> None:
 
 
 def test_output_beside_turns_goes_to_metadata() -> None:
-    """A single turn keeps its output, a conversation its turns; what is displaced is in `metadata` as JSON text."""
+    """A single turn keeps its output, a conversation its turns.
+
+    What is displaced is in `metadata` as JSON text.
+    """
     turns = [{"turn_idx": 0, "role": "user", "content": "6 x 7", "tool_call_id": None, "z": 1.0}]
     found, codes = repaired(sample(interactions=turns))
     assert codes == ["repair.output_and_turns"]
@@ -197,7 +212,8 @@ def test_a_score_that_is_not_a_number_becomes_an_error(spelled: bytes) -> None:
     assert found["evaluation"]["score"] == 0.0
     assert found["evaluation"]["is_correct"] is False
     assert found["error"] == (
-        f"the score was {spelled.decode()}, which is not a finite number; 0.0 is a placeholder, and is_correct was true"
+        f"the score was {spelled.decode()}, which is not a finite number; 0.0 is a placeholder, "
+        "and is_correct was true"
     )
     _, out = judge(line.replace(b'"error": null', b'"error": "timeout"'), repairs=ALL)
     assert json.loads(out)["error"].startswith("timeout; the score was ")
@@ -208,7 +224,9 @@ def test_names_of_repairs() -> None:
     assert repair_codes(["all"]) == tuple(REPAIRS)
     assert repair_codes(["nan_score", "repair.null", "null"]) == ("repair.null", "repair.nan_score")
     assert repair_codes([]) == ()
-    with pytest.raises(UsageError, match=r"there is no repair 'nul'; give all, or some of result_id_null, null, "):
+    with pytest.raises(
+        UsageError, match=r"there is no repair 'nul'; give all, or some of result_id_null, null, "
+    ):
         repair_codes(["nul"])
 
 
@@ -224,13 +242,22 @@ def test_a_line_needs_all_of_its_repairs() -> None:
 
 
 def test_a_repaired_record_of_a_later_version_is_not_kept_in_a_corpus_of_an_earlier_one() -> None:
-    """It is rejected with its original errors; it only counts as one to repair if the target can still change."""
+    """It is rejected with its original errors.
+
+    It only counts as one to repair if the target can still change.
+    """
     line = line_of(later(evaluation_result_id=None))
     plain = judge(line, target=DEFAULT_SCHEMA.name)[0].rejected[0]
-    assert (plain.repairs, plain.is_newer_version, plain.findings[0].code) == ((), False, "schema.type")
+    assert (plain.repairs, plain.is_newer_version, plain.findings[0].code) == (
+        (),
+        False,
+        "schema.type",
+    )
     guess = judge(line, target=DEFAULT_SCHEMA.name, target_is_guess=True)[0].rejected[0]
     assert (guess.repairs, guess.is_newer_version) == (("repair.result_id_null",), False)
-    allowed = judge(line, target=DEFAULT_SCHEMA.name, target_is_guess=True, repairs=ALL)[0].rejected[0]
+    allowed = judge(line, target=DEFAULT_SCHEMA.name, target_is_guess=True, repairs=ALL)[
+        0
+    ].rejected[0]
     assert (allowed.repairs, allowed.is_newer_version) == (("repair.result_id_null",), True)
     assert guess.findings == allowed.findings == plain.findings
     batch, out = judge(line, target=NEWEST_SCHEMA.name, repairs=ALL)
@@ -305,13 +332,18 @@ def test_rows_of_known_producers(row: dict[str, Any], codes: list[str] | None) -
     """Rows as converters write them are kept as records of the newest version, except where a score is missing."""
     batch, out = judge(line_of(row), repairs=ALL, target=NEWEST_SCHEMA.name)
     if codes is None:
-        assert {finding.code for finding in batch.rejected[0].findings} >= {"schema.type", "schema.unknown_key"}
+        assert {finding.code for finding in batch.rejected[0].findings} >= {
+            "schema.type",
+            "schema.unknown_key",
+        }
         return
     assert [finding.code for finding in batch.repaired[0].findings] == codes
     ORACLES[NEWEST_SCHEMA.name].validate(json.loads(out))
 
 
-@pytest.mark.skipif(not RECORDS.is_dir(), reason="needs the real rows, which are not part of the project")
+@pytest.mark.skipif(
+    not RECORDS.is_dir(), reason="needs the real rows, which are not part of the project"
+)
 def test_real_rows_are_kept() -> None:
     """All rows of these producers are kept in a corpus of the newest version."""
     expected = {
@@ -328,7 +360,23 @@ def test_real_rows_are_kept() -> None:
 
 
 # Properties, over records of all versions with random mistakes.
-WRONG: list[Any] = [None, True, False, 0, 1, 2.5, "0.5", "7", "yes", "x", NAN, [], [None], {"a": 1.0}, {}]
+WRONG: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    2.5,
+    "0.5",
+    "7",
+    "yes",
+    "x",
+    NAN,
+    [],
+    [None],
+    {"a": 1.0},
+    {},
+]
 
 LIKELY = [
     ("evaluation", "score"), ("evaluation", "is_correct"), ("evaluation", "num_turns"), ("input", "formatted"),
@@ -350,7 +398,9 @@ def damaged_records(count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]
     records = [
         json.loads(line)
         for name in SCHEMAS
-        for _, line in labelled_lines(Recipe(records=20, schema=name, unknown_keys=0.3, text="words"))
+        for _, line in labelled_lines(
+            Recipe(records=20, schema=name, unknown_keys=0.3, text="words")
+        )
     ]
     for number in range(count):
         record = records[number % len(records)]
@@ -383,21 +433,27 @@ def _spellings(value: Any) -> list[str]:
         return [json.dumps(value), str(float(value)), str(int(value))]
     if isinstance(value, str) and value != NAN:
         return [value.strip().lower(), *(["true", "false"] if value == "yes" else [])]
-    return ["NaN"] if value == NAN else [json.dumps(value), *(["true", "false"] if value in (0, 1) else [])]
+    return (
+        ["NaN"]
+        if value == NAN
+        else [json.dumps(value), *(["true", "false"] if value in (0, 1) else [])]
+    )
 
 
 def test_properties_of_repairs() -> None:
     """For records of every version with random mistakes, checked by an independent validator."""
-    plain, repairing = (
-        Judge(JudgeSettings(target=NEWEST_SCHEMA.name)),
-        Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=ALL)),
-    )
+    plain = Judge(JudgeSettings(target=NEWEST_SCHEMA.name))
+    repairing = Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=ALL))
     rng = random.Random(5)
     subsets = [frozenset(rng.sample(list(REPAIRS), 5)) for _ in range(12)]
-    judges = [(names, Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=names))) for names in subsets]
+    judges = [
+        (names, Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=names))) for names in subsets
+    ]
     kept = 0
     for _, damaged in damaged_records(examples(150, 400)):
-        line, out, other = line_of(damaged), bytearray(), bytearray()
+        line = line_of(damaged)
+        out = bytearray()
+        other = bytearray()
         before, after = plain.judge_chunk(line, bytearray()), repairing.judge_chunk(line, out)
         if not before.rejected:  # a valid line is never touched
             again = plain.judge_chunk(line, other)
@@ -420,9 +476,13 @@ def test_properties_of_repairs() -> None:
         third = bytearray()
         once_more = repairing.judge_chunk(bytes(out), third)  # and a second repair changes nothing
         assert (third, once_more.repaired) == (out, [])
-        text = " ".join(str(leaf) if isinstance(leaf, str) else json.dumps(leaf) for leaf in _leaves(found)).lower()
+        text = " ".join(
+            str(leaf) if isinstance(leaf, str) else json.dumps(leaf) for leaf in _leaves(found)
+        ).lower()
         text += " " + text.replace('\\"', '"').replace("\\\\", "\\")
-        for leaf in _leaves({**damaged, "schema_version": None, "sample_hash": None}):  # nothing is lost, but nulls
+        for leaf in _leaves(
+            {**damaged, "schema_version": None, "sample_hash": None}
+        ):  # nothing is lost, but nulls
             assert leaf is None or any(_in(one, text) for one in _spellings(leaf)), leaf
         score = damaged["evaluation"]["score"]
         if found["evaluation"]["score"] != score:  # no score is invented
@@ -436,12 +496,20 @@ def _in(spelled: str, text: str) -> bool:
 
 @pytest.mark.parametrize("schema", [name for name in SCHEMAS if name != DEFAULT_SCHEMA.name])
 def test_the_mistakes_of_the_generator(schema: str) -> None:
-    """Lines with the mistakes of known producers are repaired; lines with other mistakes are not."""
+    """Lines with the mistakes of known producers are repaired.
+
+    Lines with other mistakes are not.
+    """
     recipe = Recipe(records=120, schema=schema, rejects=1.0, seed=3)
     subject = Judge(JudgeSettings(repairs=ALL))
     lines = labelled_lines(recipe)
     seen = {(code, bool(subject.judge_chunk(line, bytearray()).repaired)) for code, line in lines}
-    is_repaired = {"schema.type", "schema.one_of", "rule.single_turn_interactions", "rule.single_turn_messages"}
+    is_repaired = {
+        "schema.type",
+        "schema.one_of",
+        "rule.single_turn_interactions",
+        "rule.single_turn_messages",
+    }
     is_repaired |= {"rule.multi_turn_output", "json.number"}
     assert seen == {(code, code in is_repaired) for code, _ in seen}
     assert len(seen) >= 9
@@ -464,9 +532,15 @@ TEXTS = [
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("evaluation.score", float), ("evaluation.tool_calls_count", int), ("evaluation.is_correct", bool)],
+    [
+        ("evaluation.score", float),
+        ("evaluation.tool_calls_count", int),
+        ("evaluation.is_correct", bool),
+    ],
 )
-def test_texts_mean_what_the_schema_project_takes_them_for(path: str, kind: Callable[[Any], Any]) -> None:
+def test_texts_mean_what_the_schema_project_takes_them_for(
+    path: str, kind: Callable[[Any], Any]
+) -> None:
     """A text is repaired exactly if the lax models of the schema's project accept it, and to the same value."""
     subject = Judge(JudgeSettings(repairs=ALL))
     for text in TEXTS:
@@ -484,7 +558,12 @@ def test_texts_mean_what_the_schema_project_takes_them_for(path: str, kind: Call
 def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """`evaluation_result_id: null` is cut out of a line only if that gives what the slow path gives."""
     plain = later(evaluation_result_id=None)
-    bare = later(evaluation_result_id=None, sample_hash="00", input={"raw": "", "reference": []}, output={"raw": []})
+    bare = later(
+        evaluation_result_id=None,
+        sample_hash="00",
+        input={"raw": "", "reference": []},
+        output={"raw": []},
+    )
     bare["evaluation"] = {"score": 1, "is_correct": True}
     records = [
         plain,
@@ -516,7 +595,12 @@ def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatc
         text.replace(null, null + b', "error": null'),
         text + b"}",
     ]
-    for options in ({}, {"target": NEWEST_SCHEMA.name}, {"schema": NEWEST_SCHEMA.name}, {"sample_hash": "verify"}):
+    for options in (
+        {},
+        {"target": NEWEST_SCHEMA.name},
+        {"schema": NEWEST_SCHEMA.name},
+        {"sample_hash": "verify"},
+    ):
         for some in (lines[:1] * 3, lines):
             data = b"\n".join(some)
             fast, out = judge(data, repairs=ALL, warnings=True, **options)
@@ -525,7 +609,11 @@ def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatc
                 slow, expected = judge(data, repairs=ALL, warnings=True, **options)
             assert out.splitlines() == expected.splitlines()
             assert fast.repaired == slow.repaired
-            assert (+fast.versions, fast.notes, fast.rejected) == (+slow.versions, slow.notes, slow.rejected)
+            assert (+fast.versions, fast.notes, fast.rejected) == (
+                +slow.versions,
+                slow.notes,
+                slow.rejected,
+            )
             assert (fast.warnings, fast.recipe_names, fast.replaced) == (
                 slow.warnings,
                 slow.recipe_names,

@@ -16,8 +16,14 @@ from tests.samples import sample, sample_of
 
 
 def findings(record: Any, **options: Any) -> list[tuple[str, str, str]]:
-    batch, _ = judge(record if isinstance(record, bytes) else json.dumps(record).encode(), **options)
-    return [(finding.code, finding.path, finding.message) for invalid in batch.rejected for finding in invalid.findings]
+    batch, _ = judge(
+        record if isinstance(record, bytes) else json.dumps(record).encode(), **options
+    )
+    return [
+        (finding.code, finding.path, finding.message)
+        for invalid in batch.rejected
+        for finding in invalid.findings
+    ]
 
 
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:
@@ -111,7 +117,9 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "this version allows no such key here",
     ),
     (
-        sample_of("0.3.0", messages=[], sample_hash=None),  # 0.2.0 allows `messages`, but not the null
+        sample_of(
+            "0.3.0", messages=[], sample_hash=None
+        ),  # 0.2.0 allows `messages`, but not the null
         "rule.single_turn_messages",
         "$.messages",
         "single_turn must not have `messages`, found an array of 0 items",
@@ -123,7 +131,9 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "multi_turn and agentic must have `messages` as an array, found nothing",
     ),
     (
-        sample_of("0.3.0", "agentic", interactions=[], sample_hash=None),  # 0.2.0 allows no null, 0.3.0 no such key
+        sample_of(
+            "0.3.0", "agentic", interactions=[], sample_hash=None
+        ),  # 0.2.0 allows no null, 0.3.0 no such key
         "version.contradiction",
         "$.messages",
         "expected either `interactions` or `messages`, found both",
@@ -132,14 +142,18 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
 
 
 @pytest.mark.parametrize(("record", "code", "path", "message"), ERROR_CASES)
-def test_an_error_has_a_code_a_path_and_a_message(record: dict[str, Any], code: str, path: str, message: str) -> None:
+def test_an_error_has_a_code_a_path_and_a_message(
+    record: dict[str, Any], code: str, path: str, message: str
+) -> None:
     """One flaw gives exactly one finding."""
     assert findings(record) == [(code, path, message)]
 
 
 def test_all_errors_of_a_line_are_listed_in_the_order_of_the_table() -> None:
     """A line with several flaws has a finding for each, the most fundamental one first."""
-    record = sample(model_id=None, evaluation={"score": "x", "num_turns": -1}, interactions=[{"turn_idx": -1}])
+    record = sample(
+        model_id=None, evaluation={"score": "x", "num_turns": -1}, interactions=[{"turn_idx": -1}]
+    )
     assert [(code, path) for code, path, _ in findings(record)] == [
         ("schema.type", "$.evaluation.score"),
         ("schema.type", "$.model_id"),
@@ -153,7 +167,10 @@ def test_all_errors_of_a_line_are_listed_in_the_order_of_the_table() -> None:
 
 def test_json_flaws_and_schema_errors_are_listed_together() -> None:
     """A duplicate key does not hide the other errors."""
-    line = json.dumps(without(sample(), "model_id")).encode()[:-1] + b',"error":"a","error":"b","zz":1e999}'
+    line = (
+        json.dumps(without(sample(), "model_id")).encode()[:-1]
+        + b',"error":"a","error":"b","zz":1e999}'
+    )
     assert [(code, path) for code, path, _ in findings(line)] == [
         ("json.number", "$.zz"),
         ("json.duplicate_key", "$.error"),
@@ -222,17 +239,32 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "warn.tool_call_id",
-        {**PLAIN, "interactions": turns({"tool_call_id": ["a"]}, {"tool_calls": [{"id": "a", "name": "b"}]})},
+        {
+            **PLAIN,
+            "interactions": turns(
+                {"tool_call_id": ["a"]}, {"tool_calls": [{"id": "a", "name": "b"}]}
+            ),
+        },
         {
             **PLAIN,
             "evaluation": {**EVALUATION, "num_turns": 2},
-            "interactions": turns({"tool_calls": [{"id": "a", "name": "b"}]}, {"tool_call_id": ["a"]}),
+            "interactions": turns(
+                {"tool_calls": [{"id": "a", "name": "b"}]}, {"tool_call_id": ["a"]}
+            ),
         },
     ),
     ("warn.total_tokens", {**PLAIN, "token_usage": usage(6)}, {**PLAIN, "token_usage": usage(5)}),
     ("warn.sample_hash", {**PLAIN, "sample_hash": "00"}, PLAIN),
-    ("version.unknown", {**PLAIN, "schema_version": "banana"}, {**PLAIN, "schema_version": "0.2.0"}),
-    ("version.unknown", {**PLAIN, "schema_version": ""}, {**PLAIN, "schema_version": "instance_level_eval_0.2.0"}),
+    (
+        "version.unknown",
+        {**PLAIN, "schema_version": "banana"},
+        {**PLAIN, "schema_version": "0.2.0"},
+    ),
+    (
+        "version.unknown",
+        {**PLAIN, "schema_version": ""},
+        {**PLAIN, "schema_version": "instance_level_eval_0.2.0"},
+    ),
     ("version.mismatch", {**PLAIN, "schema_version": "0.3.0"}, PLAIN),
     ("version.mismatch", {**PLAIN, "schema_version": "instance_level_eval_0.2.2"}, PLAIN),
     ("version.other_turns", {**PLAIN, "messages": []}, {**PLAIN, "messages": None}),
@@ -240,7 +272,9 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "odd", "plain"), WARNING_CASES)
-def test_a_warning_does_not_change_the_verdict(code: str, odd: dict[str, Any], plain: dict[str, Any]) -> None:
+def test_a_warning_does_not_change_the_verdict(
+    code: str, odd: dict[str, Any], plain: dict[str, Any]
+) -> None:
     """For each warning there is a valid record that has it, and a similar valid record that does not."""
     wanted = {"warn.tool_call_id": ["warn.tool_calls_count", "warn.tool_call_id"]}.get(code, [code])
     assert warning_codes(odd) == wanted
@@ -263,7 +297,9 @@ def test_every_schema_version_has_a_label_of_its_own() -> None:
     """What upgraded records get is one of the labels of their version, and all labels are known."""
     for schema in SCHEMAS.values():
         assert schema.label in schema.labels <= LABELS
-        assert {label.removeprefix("instance_level_eval_") for label in schema.labels} <= schema.labels
+        assert {
+            label.removeprefix("instance_level_eval_") for label in schema.labels
+        } <= schema.labels
     labels = [schema.labels for schema in SCHEMAS.values()]
     assert labels[0] == labels[1]  # two structures were published as 0.2.0
     assert all(one.isdisjoint(other) for one, other in itertools.combinations(labels[1:], 2))
@@ -272,7 +308,9 @@ def test_every_schema_version_has_a_label_of_its_own() -> None:
 def test_single_turns_have_no_warnings_about_conversations() -> None:
     """`num_turns` and similar fields are only expected if there are interactions."""
     assert warning_codes(without(sample(evaluation=EVALUATION), "sample_hash")) == []
-    assert warning_codes(without(sample(answer_attribution=attribution(1)), "sample_hash")) == ["warn.attribution_turn"]
+    assert warning_codes(without(sample(answer_attribution=attribution(1)), "sample_hash")) == [
+        "warn.attribution_turn"
+    ]
 
 
 def test_every_row_of_the_table_has_a_case() -> None:

@@ -73,14 +73,21 @@ def objects_in(value: Any) -> Iterator[dict[str, Any]]:
 
 def hostile_text(rng: random.Random) -> str:
     """Return text with quotes and runs of backslashes."""
-    return "".join(rng.choice(['"', "\\", "\\" * rng.randrange(9), '":', "a", "é"]) for _ in range(rng.randrange(8)))
+    return "".join(
+        rng.choice(['"', "\\", "\\" * rng.randrange(9), '":', "a", "é"])
+        for _ in range(rng.randrange(8))
+    )
 
 
 def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
     """Spell a record with odd texts, unknown keys, and perhaps one key twice, at any depth."""
     for one in list(objects_in(record)):
         for key, value in one.items():
-            if isinstance(value, str) and key not in ("schema_version", "interaction_type") and rng.random() < 0.2:
+            if (
+                isinstance(value, str)
+                and key not in ("schema_version", "interaction_type")
+                and rng.random() < 0.2
+            ):
                 one[key] = hostile_text(rng)
         if rng.random() < 0.05:
             one[rng.choice(["zz", "class", "é", "ﬁ", "a:b", 'q"', hostile_text(rng)])] = rng.choice(
@@ -90,7 +97,9 @@ def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
         return spelled(record, rng)
     one = rng.choice(list(objects_in(record)))
     twice = rng.choice(list(one))
-    one["(twice)"] = rng.choice([one[twice], None, 1, "x", hostile_text(rng), {"a": "b"}, ["c", "d"]])
+    one["(twice)"] = rng.choice(
+        [one[twice], None, 1, "x", hostile_text(rng), {"a": "b"}, ["c", "d"]]
+    )
     line = spelled(record, rng)
     key = json.dumps(twice)
     if rng.random() < 0.3:
@@ -101,10 +110,14 @@ def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
 @settings(max_examples=examples(2, 60))
-def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng: random.Random) -> None:
+def test_verdicts_are_the_same_without_normal_forms(
+    options: dict[str, Any], rng: random.Random
+) -> None:
     """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
-    lines.insert(rng.randrange(25), rng.choice([b"", b" ", b'{"', b'"\\', b"[]", b"\xff", lines[0][:-9]]))
+    lines.insert(
+        rng.randrange(25), rng.choice([b"", b" ", b'{"', b'"\\', b"[]", b"\xff", lines[0][:-9]])
+    )
     subject = Judge(JudgeSettings(warnings=True, normal=False, **options))
     other = Judge(JudgeSettings(warnings=True, **options))
     for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
@@ -117,10 +130,12 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
 def test_records_without_normal_forms(rng: random.Random) -> None:
     """With `records`, verdicts come with the same records and line numbers as with normal forms."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
-    subject, other = Judge(JudgeSettings(normal=False, records=True)), Judge(JudgeSettings(known_input_bytes=0))
+    subject = Judge(JudgeSettings(normal=False, records=True))
+    other = Judge(JudgeSettings(known_input_bytes=0))
     for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
         out = bytearray()
-        found, expected = subject.judge_chunk(data, out, line=7), other.judge_chunk(data, bytearray(), line=7)
+        found = subject.judge_chunk(data, out, line=7)
+        expected = other.judge_chunk(data, bytearray(), line=7)
         assert not out
         assert verdicts(found) == verdicts(expected)
         assert found.numbers == expected.numbers
@@ -134,14 +149,17 @@ def test_records_without_normal_forms(rng: random.Random) -> None:
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data(), dice)
 @settings(max_examples=examples(3, 100))
-def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObject, rng: random.Random) -> None:
+def test_no_valid_record_seems_to_have_lost_a_key(
+    version: str, data: st.DataObject, rng: random.Random
+) -> None:
     """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
     record = data.draw(records_of[version])
     lines = b"\n".join(respelled(record, rng).encode() for _ in range(3))
     subject = Judge(JudgeSettings(schema=version, normal=False))
     other = Judge(JudgeSettings(schema=version, known_input_bytes=0))
     for _ in range(2):
-        batch, expected = judged(subject, lines), other.judge_chunk(lines, bytearray())
+        batch = judged(subject, lines)
+        expected = other.judge_chunk(lines, bytearray())
         assert verdicts(batch)["versions"] == {version: 3}
         assert batch.slow == expected.slow
 
@@ -164,7 +182,8 @@ def test_strings_are_counted(version: str, data: st.DataObject) -> None:
     try:
         decoded = decoder.decode(json.dumps(record).encode())
     except ValueError:
-        return  # with unknown keys that it did not learn, or numbers that only the slow path accepts
+        # with unknown keys that it did not learn, or numbers that only the slow path accepts
+        return
     assert decoder.count_strings(decoded) == strings_in(record)
 
 
@@ -183,7 +202,10 @@ def strings_in(value: Any) -> int:
 @example('"')
 @example("")
 def test_quotes_are_counted(text: str) -> None:
-    """A quote counts unless an odd number of backslashes is before it; there may be too many, never too few."""
+    """A quote counts unless an odd number of backslashes is before it.
+
+    There may be too many, never too few.
+    """
     expected = sum(len(found[1]) % 2 == 0 for found in re.finditer(r'(\\*)"', text))
     data = text.encode()
     quotes = count_quotes(data)
@@ -223,9 +245,12 @@ def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dic
 
 def warned(value: dict[str, Any], turns_field: str) -> set[str]:
     """Return the codes of the warnings about a record, by their definitions."""
-    turns, counts, usage = value.get(turns_field) or [], value["evaluation"], value["token_usage"]
+    turns = value.get(turns_field) or []
+    counts = value["evaluation"]
+    usage = value["token_usage"]
     ids = [[call["id"] for call in turn.get("tool_calls") or ()] for turn in turns]
-    made, unknown = sum(map(len, ids)), False
+    made = sum(map(len, ids))
+    unknown = False
     for index, turn in enumerate(turns):
         answered = turn.get("tool_call_id", [])
         earlier = {one for some in ids[: index + 1] for one in some}
@@ -236,9 +261,12 @@ def warned(value: dict[str, Any], turns_field: str) -> set[str]:
         "warn.num_turns": is_conversation and counts.get("num_turns", len(turns)) != len(turns),
         "warn.tool_calls_count": is_conversation and counts.get("tool_calls_count", made) != made,
         "warn.turn_idx": [turn["turn_idx"] for turn in turns] != list(range(len(turns))),
-        "warn.attribution_turn": any(one["turn_idx"] > max(len(turns) - 1, 0) for one in value["answer_attribution"]),
+        "warn.attribution_turn": any(
+            one["turn_idx"] > max(len(turns) - 1, 0) for one in value["answer_attribution"]
+        ),
         "warn.tool_call_id": unknown,
-        "warn.total_tokens": usage["total_tokens"] != usage["input_tokens"] + usage["output_tokens"],
+        "warn.total_tokens": usage["total_tokens"]
+        != usage["input_tokens"] + usage["output_tokens"],
     }
     return {code for code, holds in rows.items() if holds}
 
@@ -247,7 +275,9 @@ def warned(value: dict[str, Any], turns_field: str) -> set[str]:
 @settings(max_examples=examples(10, 120))
 def test_warnings_follow_their_definitions(rng: random.Random) -> None:
     """A record has exactly the warnings whose definition holds, in the order of the table of codes."""
-    judge, found, order = Judge(), [], [row.code for row in WARNINGS]
+    judge = Judge()
+    found = []
+    order = [row.code for row in WARNINGS]
     for _ in range(20):
         schema = SCHEMAS[rng.choice(reference.VERSIONS)]
         value = perturbed(sample_of(schema.name, rng.choice(KINDS)), schema, rng)

@@ -37,13 +37,34 @@ CONTENT: tuple[dict[str, Any], ...] = (
     {"part_size": 8 << 10, "conflicts": "first", "repeats": "first"},
     {"part_size": 3 << 10, "conflicts": "reject", "repeats": "reject", "same_run": "ignore"},
     {"part_size": 2 << 10, "same_run": "ignore", "compression": "gz", "level": 1},
-    {"part_size": 6 << 10, "sort_by": ("model_id",), "hash_algorithm": "xxh3_128", "repeats": "first"},
+    {
+        "part_size": 6 << 10,
+        "sort_by": ("model_id",),
+        "hash_algorithm": "xxh3_128",
+        "repeats": "first",
+    },
     {"part_size": 64 << 20, "conflicts": "first"},
     {"part_size": 4 << 10, "schema": "0.3.0", "compression": "none", "sort_by": ("sample_hash",)},
     {"part_size": 4 << 10, "track_sources": True},
-    {"part_size": 3 << 10, "track_sources": True, "conflicts": "reject", "repeats": "first", "same_run": "ignore"},
-    {"part_size": 4 << 10, "filters": Filters(model=("org/*",)), "repeats": "first", "allow_empty": True},
-    {"part_size": 3 << 10, "filters": Filters(hash=("[0-9]*",)), "track_sources": True, "allow_empty": True},
+    {
+        "part_size": 3 << 10,
+        "track_sources": True,
+        "conflicts": "reject",
+        "repeats": "first",
+        "same_run": "ignore",
+    },
+    {
+        "part_size": 4 << 10,
+        "filters": Filters(model=("org/*",)),
+        "repeats": "first",
+        "allow_empty": True,
+    },
+    {
+        "part_size": 3 << 10,
+        "filters": Filters(hash=("[0-9]*",)),
+        "track_sources": True,
+        "allow_empty": True,
+    },
 )
 """Options that influence the corpus."""
 
@@ -87,7 +108,9 @@ class Night(msgspec.Struct, frozen=True):
 
 def nights_of(deeds: Iterable[str], **fields: Any) -> st.SearchStrategy[Night]:
     """Return a strategy for nights with these deeds."""
-    several = st.lists(st.tuples(st.sampled_from(sorted(deeds)), st.integers(0, 999)), max_size=4).map(tuple)
+    several = st.lists(
+        st.tuples(st.sampled_from(sorted(deeds)), st.integers(0, 999)), max_size=4
+    ).map(tuple)
     ways = st.sampled_from([0, 0, 0, 0, 1, 1, 1, 2, 2, 3])  # starting processes takes time
     return st.builds(Night, deeds=several, way=ways, **fields)
 
@@ -148,7 +171,9 @@ class Nights:
         self._hashes: list[str] = []
         self._paths: list[Path] = []
         self._was_later = False
-        self._full: tuple[Any, dict[str, bytes]] | None = None  # the last full run: what it was made of, and its files
+        self._full: tuple[Any, dict[str, bytes]] | None = (
+            None  # the last full run: what it was made of, and its files
+        )
 
     @property
     def work(self) -> Path:
@@ -159,7 +184,9 @@ class Nights:
         """Return the options of an incremental night."""
         return Options(**{**self.content, "incremental": True, "overwrite": True, **more})
 
-    def run(self, limits: Limits = LIMITS, progress: Progress | None = None, **more: Any) -> NormalizeResult:
+    def run(
+        self, limits: Limits = LIMITS, progress: Progress | None = None, **more: Any
+    ) -> NormalizeResult:
         """Run one incremental night."""
         with use_limits(limits):
             return run(self.pile.paths, self.out, self.options(**more), progress=progress)
@@ -191,7 +218,9 @@ class Nights:
                 self.run(**first_attempt(night), progress=StopAfter(night.stop))
             self._do(night.deeds[half:])
         if night.stop or self._was_later is not self.pile.is_later:
-            self._signatures = None  # how much can be reused depends on when, and on where the later record was
+            self._signatures = (
+                None  # how much can be reused depends on when, and on where the later record was
+            )
         before = parts_of(self.out)
         result = self.run(**options)
         self.check()
@@ -204,7 +233,8 @@ class Nights:
     def _day(self, night: Night) -> None:
         """Change the options, and damage kept work."""
         if night.content is not None and self.content != CONTENT[night.content]:
-            self.content, self._signatures = dict(CONTENT[night.content]), None
+            self.content = dict(CONTENT[night.content])
+            self._signatures = None
         if night.damage and damage_one(self.work, *night.damage):
             self._signatures = None
 
@@ -221,26 +251,38 @@ class Nights:
         """Expect no particular work to be reused in the next night, after a kill for example."""
         self._signatures = None
 
-    def _check_reuse(self, result: NormalizeResult, before: dict[str, tuple[int, int]], night: Night) -> None:
+    def _check_reuse(
+        self, result: NormalizeResult, before: dict[str, tuple[int, int]], night: Night
+    ) -> None:
         """Check the numbers of the result: which shards were judged, and which parts written."""
         shards = self.pile.paths
-        assert result.unchanged + result.new + result.changed == len(shards), f"{result} has other shards"
+        assert result.unchanged + result.new + result.changed == len(shards), (
+            f"{result} has other shards"
+        )
         written = len(set(parts_of(self.out).values()) - set(before.values()))
         if not night.stop and self._signatures is not None:
-            assert result.parts_written == written, f"{result.parts_written} parts written, and {written} are new"
+            assert result.parts_written == written, (
+                f"{result.parts_written} parts written, and {written} are new"
+            )
         if self._signatures is None:
             return
         if night.check == "stat":
             expected = len(self._signatures & self.pile.signatures())
         else:
             expected = (Counter(self._hashes) & Counter(self.pile.hashes())).total()
-        assert result.unchanged == expected, f"{result.unchanged} of {len(shards)} unchanged, expected {expected}"
+        assert result.unchanged == expected, (
+            f"{result.unchanged} of {len(shards)} unchanged, expected {expected}"
+        )
         left = len(self._hashes) - result.unchanged
-        # A shard whose path is still there is not gone, even if its content is now that of another one.
-        assert result.gone <= min(left, len(set(self._paths).difference(shards))), f"{result.gone} shards gone"
+        # A shard whose path is still there is not gone, even if its content is now that of another
+        # one.
+        assert result.gone <= min(left, len(set(self._paths).difference(shards))), (
+            f"{result.gone} shards gone"
+        )
         if expected == len(shards) == len(self._hashes):
             assert (result.new, result.changed, result.gone) == (0, 0, 0)
-            # Records that options left out are listed by shard and line, and their parts are made again.
+            # Records that options left out are listed by shard and line, and their parts are made
+            # again.
             may_rename = self.content.keys() & {"conflicts", "repeats"} and shards != self._paths
             assert result.parts_written == 0 or may_rename
 
@@ -274,10 +316,18 @@ def check_same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
 def differences(found: Any, expected: Any, path: str = "") -> list[str]:
     """Return the paths at which two JSON values differ, with both values."""
     if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
-        return [word for key in found for word in differences(found[key], expected[key], f"{path}.{key}")]
+        return [
+            word
+            for key in found
+            for word in differences(found[key], expected[key], f"{path}.{key}")
+        ]
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         pairs = enumerate(zip(found, expected, strict=True))
-        return [word for number, (one, two) in pairs for word in differences(one, two, f"{path}[{number}]")]
+        return [
+            word
+            for number, (one, two) in pairs
+            for word in differences(one, two, f"{path}[{number}]")
+        ]
     return [] if found == expected else [f"{path}: {found!r:.200} instead of {expected!r:.200}"]
 
 
@@ -303,15 +353,18 @@ def kinds_in(work: Path) -> dict[str, list[Path]]:
 
 
 def damage(path: Path, how: str, *, position: float = 0.5, in_secret: bool = False) -> None:
-    """Damage a file. It may be a link to a part: the part is damaged as well, unless the file is gone.
+    """Damage a file.
 
-    The time of a file changes by a second at least, as that of a file damaged on another day does. With `in_secret`
-    it does not change.
+    It may be a link to a part: the part is damaged as well, unless the file is gone.
+
+    The time of a file changes by a second at least, as that of a file damaged on another day does.
+    With `in_secret` it does not change.
     """
     if how == "gone":
         path.unlink()
         return
-    status, data = path.stat(), bytearray(path.read_bytes())
+    status = path.stat()
+    data = bytearray(path.read_bytes())
     if data:
         if how == "cut":
             del data[int(len(data) * position) :]

@@ -28,8 +28,20 @@ from tests.sources.compressing import compressed
 
 FIELDS = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
 METRIC = "evaluation_result_id"
-SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
-EVERYTHING = {"duplicates": 0.1, "conflicts": 0.05, "unknown_keys": 0.2, "rejects": 0.1, "blanks": 0.03}
+SUFFIXES = {
+    Format.PLAIN: "",
+    Format.ZSTD: ".zst",
+    Format.GZIP: ".gz",
+    Format.BZ2: ".bz2",
+    Format.XZ: ".xz",
+}
+EVERYTHING = {
+    "duplicates": 0.1,
+    "conflicts": 0.05,
+    "unknown_keys": 0.2,
+    "rejects": 0.1,
+    "blanks": 0.03,
+}
 
 
 class Corpus:
@@ -46,21 +58,30 @@ class Corpus:
         self.lines = self.text.split(b"\n")[:-1]
         rejects = path / "rejects.jsonl.zst"
         self.rejects: list[dict[str, Any]] = (
-            [json.loads(line) for line in text_of(rejects).split(b"\n")[:-1]] if rejects.exists() else []
+            [json.loads(line) for line in text_of(rejects).split(b"\n")[:-1]]
+            if rejects.exists()
+            else []
         )
 
     @property
     def sources(self) -> list[tuple[str, int]]:
         """The shard and the line of each record, as the corpus says."""
         entries = [entry["sources"] for entry in self.manifest["parts"]]
-        lines = [line for entry in entries for line in text_of(self.path / entry["file"]).split(b"\n")[:-1]]
+        lines = [
+            line
+            for entry in entries
+            for line in text_of(self.path / entry["file"]).split(b"\n")[:-1]
+        ]
         return [(source["source"], source["line"]) for source in map(json.loads, lines)]
 
     @property
     def same_for_all(self) -> dict[str, bytes]:
         """The files that must not depend on how the corpus was made."""
         columns = [self.path / entry["columns"]["file"] for entry in self.manifest["parts"]]
-        return {path.name: path.read_bytes() for path in [*self.parts, *columns, self.path / "summary.json"]}
+        return {
+            path.name: path.read_bytes()
+            for path in [*self.parts, *columns, self.path / "summary.json"]
+        }
 
 
 def text_of(path: Path) -> bytes:
@@ -68,7 +89,9 @@ def text_of(path: Path) -> bytes:
 
 
 def raw_of(reject: dict[str, Any]) -> bytes:
-    return base64.b64decode(reject["raw_base64"]) if "raw_base64" in reject else reject["raw"].encode()
+    return (
+        base64.b64decode(reject["raw_base64"]) if "raw_base64" in reject else reject["raw"].encode()
+    )
 
 
 def integer_of(digits: str) -> int:
@@ -87,11 +110,15 @@ def sort_position(line: bytes, order: Sequence[str] = FIELDS) -> tuple[Any, ...]
     sample_id = record["sample_id"]
     record["sample_id"] = (1, 0, sample_id) if isinstance(sample_id, str) else (0, sample_id, "")
     metric = record.get(METRIC)
-    record[METRIC] = (0, "") if metric is None else (1, metric)  # records without a metric come first
+    record[METRIC] = (
+        (0, "") if metric is None else (1, metric)
+    )  # records without a metric come first
     return (*(record[field] for field in order), line)
 
 
-def write(path: Path, lines: Sequence[bytes], format_: Format = Format.PLAIN, end: bytes = b"\n") -> Path:
+def write(
+    path: Path, lines: Sequence[bytes], format_: Format = Format.PLAIN, end: bytes = b"\n"
+) -> Path:
     path = path.with_name(path.name + SUFFIXES[format_])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(compressed(format_, b"".join(line + end for line in lines)))
@@ -114,29 +141,42 @@ def run_limited(names: Any, output: Any, options: dict[str, Any], **more: Any) -
 def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
     """Normalize, and audit the published corpus, which may have no records."""
     names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
-    report = run_limited(names, output, {"allow_empty": True} | options, progress=progress or Progress())
+    report = run_limited(
+        names, output, {"allow_empty": True} | options, progress=progress or Progress()
+    )
     return audited(output, report)
 
 
 def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     """Check line counts, order, distinctness and checksums, and that no other files exist."""
     corpus = Corpus(output)
-    manifest, counts = corpus.manifest, corpus.line_counts
+    manifest = corpus.manifest
+    counts = corpus.line_counts
     check_line_counts(corpus)
     assert len(corpus.lines) == counts["kept"] == manifest["records"]
     assert len(set(corpus.lines)) == len(corpus.lines)
-    assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, manifest["sort_fields"]))
+    assert corpus.lines == sorted(
+        corpus.lines, key=lambda line: sort_position(line, manifest["sort_fields"])
+    )
     assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
     for part, text, entry in zip(corpus.parts, corpus.texts, manifest["parts"], strict=True):
         check_part(part, text, entry, manifest["sort_fields"])
         columns = output / entry["columns"]["file"]
         digest = hashlib.sha256(columns.read_bytes()).hexdigest()
-        assert (columns.stat().st_size, digest) == (entry["columns"]["bytes"], entry["columns"]["sha256"])
+        assert (columns.stat().st_size, digest) == (
+            entry["columns"]["bytes"],
+            entry["columns"]["sha256"],
+        )
         lines = [line + b"\n" for line in text.split(b"\n")[:-1]]
-        check_columns(columns, lines, entry["text_xxh3_128"], has_metrics=METRIC in manifest["sort_fields"])
+        check_columns(
+            columns, lines, entry["text_xxh3_128"], has_metrics=METRIC in manifest["sort_fields"]
+        )
     digests = (bytes.fromhex(entry["text_xxh3_128"]) for entry in manifest["parts"])
     assert manifest["text_xxh3_128"] == xxh3_128_hexdigest(b"".join(digests))
-    assert manifest["summary_sha256"] == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
+    assert (
+        manifest["summary_sha256"]
+        == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
+    )
     check_rejects(corpus)
     names = {entry["file"] for entry in manifest["parts"]} | {"summary.json", "manifest.json"}
     names |= {entry["columns"]["file"] for entry in manifest["parts"]}
@@ -154,20 +194,32 @@ def check_line_counts(corpus: Corpus) -> None:
     """Line counts add up: in total, per shard, by code, by evaluation and by model."""
     accounts = [corpus.line_counts, *corpus.manifest["inputs"]]
     for counts in accounts:
-        assert counts["lines"] == counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
+        assert (
+            counts["lines"]
+            == counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
+        )
     for name in corpus.line_counts:
         assert corpus.line_counts[name] == sum(entry[name] for entry in corpus.manifest["inputs"])
     summary = corpus.summary
-    assert sum(summary["rejected_by_code"].values()) == corpus.line_counts["rejected"] == len(corpus.rejects)
+    assert (
+        sum(summary["rejected_by_code"].values())
+        == corpus.line_counts["rejected"]
+        == len(corpus.rejects)
+    )
     for by_name in (summary["interaction_types"], summary["schema_versions"]):
         assert sum(by_name.values()) == corpus.line_counts["kept"]
-    assert sum(evaluation["records"] for evaluation in summary["evaluations"]) == corpus.line_counts["kept"]
+    assert (
+        sum(evaluation["records"] for evaluation in summary["evaluations"])
+        == corpus.line_counts["kept"]
+    )
     for evaluation in summary["evaluations"]:
         assert evaluation["records"] == sum(model["records"] for model in evaluation["by_model"])
         assert evaluation["models"] == len(evaluation["by_model"])
 
 
-def check_part(part: Path, text: bytes, entry: dict[str, Any], sort_fields: Sequence[str] = FIELDS) -> None:
+def check_part(
+    part: Path, text: bytes, entry: dict[str, Any], sort_fields: Sequence[str] = FIELDS
+) -> None:
     data = part.read_bytes()
     assert entry["records"] == text.count(b"\n") > 0
     assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
@@ -181,7 +233,10 @@ def check_part(part: Path, text: bytes, entry: dict[str, Any], sort_fields: Sequ
 
 
 def check_sources(corpus: Corpus) -> set[str]:
-    """Each record has the source where it occurs first, if sources are tracked; return the names of their files."""
+    """Each record has the source where it occurs first, if sources are tracked.
+
+    Return the names of their files.
+    """
     if "track_sources" not in corpus.manifest["options"]:
         assert not any("sources" in entry for entry in corpus.manifest["parts"])
         return set()
@@ -224,9 +279,12 @@ def check_rejects(corpus: Corpus) -> None:
 
 def check_locations(corpus: Corpus) -> None:
     """Every rejected line has the line number and the offset of its bytes in the source."""
-    texts = {name: text_with_mark(Path(name)) for name in {reject["source"] for reject in corpus.rejects}}
+    texts = {
+        name: text_with_mark(Path(name)) for name in {reject["source"] for reject in corpus.rejects}
+    }
     for reject in corpus.rejects:
-        text, raw = texts[reject["source"]], raw_of(reject)
+        text = texts[reject["source"]]
+        raw = raw_of(reject)
         if reject["offset"] is None:
             continue
         offset = reject["offset"]

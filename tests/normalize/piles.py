@@ -4,8 +4,8 @@
     DEEDS["rename"](pile, random.Random(7))
     run(pile.paths, out, ...)
 
-Every write gets its own modification time, hours ago: a file that was just written is read again to be sure, and tests
-would see only that.
+Every write gets its own modification time, hours ago: a file that was just written is read again to
+be sure, and tests would see only that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ FORMATS = (Format.PLAIN, Format.ZSTD, Format.GZIP)
 LATER = "0.3.0"
 MODELS = ("org/a", "org/b", "org/c", "lab/d", "lab/e", "lab/f")
 QUESTIONS = 6
-BROKEN = (b"{", b"[]", b"", b"  ", b'{"a": 1}', b'{"a": "\xff\xfe"}', b"null", b'{"sample_id": 3, "sample_id": 4}')
+BROKEN = (
+    b"{",
+    b"[]",
+    b"",
+    b"  ",
+    b'{"a": 1}',
+    b'{"a": "\xff\xfe"}',
+    b"null",
+    b'{"sample_id": 3, "sample_id": 4}',
+)
 """Blank lines, and lines that are rejected."""
 FIRST_TIME = 1_700_000_000 * 10**9
 
@@ -42,7 +51,11 @@ def record(
     Two epochs are repeats, two scores contradictions, and two runs are equal but for evaluation_id.
     """
     answer = sample_of(version, "agentic" if question % 5 == 4 else "single_turn")
-    answer |= {"evaluation_id": f"{evaluation}/{run}", "evaluation_name": evaluation, "model_id": model}
+    answer |= {
+        "evaluation_id": f"{evaluation}/{run}",
+        "evaluation_name": evaluation,
+        "model_id": model,
+    }
     answer["sample_id"] = f"q-{question}"
     if question % 3 == 1:
         del answer["sample_hash"]
@@ -56,7 +69,9 @@ def record(
     return json.dumps(answer).encode()
 
 
-def answers(evaluation: str, model: str, questions: Iterable[int] = range(QUESTIONS), **more: object) -> list[bytes]:
+def answers(
+    evaluation: str, model: str, questions: Iterable[int] = range(QUESTIONS), **more: object
+) -> list[bytes]:
     """Return one record of a model for each question."""
     return [record(evaluation, model, question, **more) for question in questions]  # type: ignore[arg-type]
 
@@ -78,7 +93,9 @@ class Pile:
             for model in MODELS[:models]:
                 self.add(answers(f"eval-{evaluation}", model), FORMATS[self._names % 3])
 
-    def add(self, lines: Sequence[bytes], format_: Format = Format.PLAIN, folder: Path | None = None) -> Path:
+    def add(
+        self, lines: Sequence[bytes], format_: Format = Format.PLAIN, folder: Path | None = None
+    ) -> Path:
         """Add a shard with a new name."""
         path = self.new_path(format_, folder)
         self.write(path, lines, format_)
@@ -87,11 +104,15 @@ class Pile:
     def new_path(self, format_: Format = Format.PLAIN, folder: Path | None = None) -> Path:
         """Return a name that no shard ever had."""
         self._names += 1
-        return (folder or self.folder) / f"{self._names * 37 % 100:02d}-{self._names}.jsonl{SUFFIXES[format_]}"
+        return (
+            folder or self.folder
+        ) / f"{self._names * 37 % 100:02d}-{self._names}.jsonl{SUFFIXES[format_]}"
 
     def write(self, path: Path, lines: Sequence[bytes], format_: Format | None = None) -> None:
         """Write a shard in place, in the format of its name unless another one is given."""
-        self.write_bytes(path, compressed(format_ or format_of(path), b"".join(line + b"\n" for line in lines)))
+        self.write_bytes(
+            path, compressed(format_ or format_of(path), b"".join(line + b"\n" for line in lines))
+        )
         self.lines[path] = list(lines)
         if path not in self.paths:
             self.paths.append(path)
@@ -123,7 +144,12 @@ class Pile:
 
     def evaluations(self) -> list[str]:
         """Return the names of all evaluations that have records."""
-        records = [json.loads(line) for lines in self.lines.values() for line in lines if line not in BROKEN]
+        records = [
+            json.loads(line)
+            for lines in self.lines.values()
+            for line in lines
+            if line not in BROKEN
+        ]
         return sorted({str(answer["evaluation_name"]) for answer in records})
 
     def signatures(self) -> set[tuple[int, int, int]]:
@@ -143,7 +169,10 @@ class Pile:
 
 def format_of(path: Path) -> Format:
     """Return the format that the name of a shard promises."""
-    return next((format_ for format_, suffix in SUFFIXES.items() if suffix and path.suffix == suffix), Format.PLAIN)
+    return next(
+        (format_ for format_, suffix in SUFFIXES.items() if suffix and path.suffix == suffix),
+        Format.PLAIN,
+    )
 
 
 # What can happen between two nights. Each deed does nothing if there is nothing to do it to.
@@ -164,20 +193,26 @@ def new_model(pile: Pile, dice: random.Random) -> None:
     """One more model on an evaluation, for some of its questions."""
     questions = dice.sample(range(QUESTIONS), dice.randint(1, QUESTIONS))
     pile.add(
-        answers(dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), questions), dice.choice(FORMATS)
+        answers(dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), questions),
+        dice.choice(FORMATS),
     )
 
 
 def giant_question(pile: Pile, dice: random.Random) -> None:
     """Many epochs of one question."""
-    name, question = dice.choice(pile.evaluations() or ["eval-0"]), dice.randrange(QUESTIONS)
-    pile.add([record(name, MODELS[0], question, epoch=epoch) for epoch in range(dice.choice([8, 25]))])
+    name = dice.choice(pile.evaluations() or ["eval-0"])
+    question = dice.randrange(QUESTIONS)
+    pile.add(
+        [record(name, MODELS[0], question, epoch=epoch) for epoch in range(dice.choice([8, 25]))]
+    )
 
 
 def append(pile: Pile, dice: random.Random) -> None:
     """More lines at the end of a shard; a compressed one gets another frame."""
     path = dice.choice(pile.paths)
-    more = answers(dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), epoch=dice.randint(0, 2))
+    more = answers(
+        dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), epoch=dice.randint(0, 2)
+    )
     text = b"".join(line + b"\n" for line in more)
     pile.write_bytes(path, compressed(actual_format(path), text), "ab")
     pile.lines[path] += more
@@ -186,12 +221,20 @@ def append(pile: Pile, dice: random.Random) -> None:
 def actual_format(path: Path) -> Format:
     """Return the format that the first bytes of a shard say."""
     head = path.read_bytes()[:4]
-    return Format.ZSTD if head == b"\x28\xb5\x2f\xfd" else Format.GZIP if head[:2] == b"\x1f\x8b" else Format.PLAIN
+    return (
+        Format.ZSTD
+        if head == b"\x28\xb5\x2f\xfd"
+        else Format.GZIP
+        if head[:2] == b"\x1f\x8b"
+        else Format.PLAIN
+    )
 
 
 def rewrite(pile: Pile, dice: random.Random) -> None:
     """Other records in a shard, perhaps in another compression, which its first bytes tell."""
-    lines = answers(dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), epoch=dice.randint(0, 2))
+    lines = answers(
+        dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS), epoch=dice.randint(0, 2)
+    )
     pile.write(dice.choice(pile.paths), lines, dice.choice(FORMATS))
 
 
@@ -255,11 +298,19 @@ def rename(pile: Pile, dice: random.Random) -> None:
 def move(pile: Pile, dice: random.Random) -> None:
     """A shard moves to another directory."""
     path = dice.choice(pile.paths)
-    pile.rename(path, pile.folder / f"day-{dice.randint(0, 3)}" / f"{pile.new_path().name}{SUFFIXES[format_of(path)]}")
+    pile.rename(
+        path,
+        pile.folder
+        / f"day-{dice.randint(0, 3)}"
+        / f"{pile.new_path().name}{SUFFIXES[format_of(path)]}",
+    )
 
 
 def swap(pile: Pile, dice: random.Random) -> None:
-    """Two shards swap their names. A name that promises compression is not for a text that is not UTF-8."""
+    """Two shards swap their names.
+
+    A name that promises compression is not for a text that is not UTF-8.
+    """
     suffix = dice.choice(pile.paths).suffix
     alike = [path for path in pile.paths if path.suffix == suffix]
     if len(alike) > 1:
@@ -277,9 +328,12 @@ def reorder(pile: Pile, dice: random.Random) -> None:
 
 def share_lines(pile: Pile, dice: random.Random) -> None:
     """Some lines of one shard in another one, too, or twice in the same one."""
-    source, target = dice.choice(pile.paths), dice.choice(pile.paths)
+    source = dice.choice(pile.paths)
+    target = dice.choice(pile.paths)
     lines = pile.lines[source]
-    pile.write(target, pile.lines[target] + dice.sample(lines, dice.randint(0, min(len(lines), 12))))
+    pile.write(
+        target, pile.lines[target] + dice.sample(lines, dice.randint(0, min(len(lines), 12)))
+    )
 
 
 def copy(pile: Pile, dice: random.Random) -> None:
@@ -311,7 +365,8 @@ def break_lines(pile: Pile, dice: random.Random) -> None:
 
 def contradict(pile: Pile, dice: random.Random) -> None:
     """Contradictions and repeats of existing records, and records of another run, in a new shard."""
-    name, model = dice.choice(pile.evaluations() or ["eval-0"]), dice.choice(MODELS)
+    name = dice.choice(pile.evaluations() or ["eval-0"])
+    model = dice.choice(MODELS)
     lines = answers(name, model, range(3), score=0.0)
     lines += answers(name, model, range(2, 5), epoch=1)
     pile.add(lines + answers(name, model, run="2"), dice.choice(FORMATS))
@@ -347,8 +402,29 @@ def no_later_version(pile: Pile, _: random.Random) -> None:
 
 _UNSEEN: tuple[Deed, ...] = (rename, move, swap, reorder)
 _SEEN: tuple[Deed, ...] = (
-    *(new_evaluation, new_model, giant_question, append, rewrite, replace_file, same_size, drop_lines, remove),
-    *(come_back, share_lines, copy, touch, break_lines, contradict, empty, only_one, later_version, no_later_version),
+    *(
+        new_evaluation,
+        new_model,
+        giant_question,
+        append,
+        rewrite,
+        replace_file,
+        same_size,
+        drop_lines,
+        remove,
+    ),
+    *(
+        come_back,
+        share_lines,
+        copy,
+        touch,
+        break_lines,
+        contradict,
+        empty,
+        only_one,
+        later_version,
+        no_later_version,
+    ),
 )
 UNSEEN: dict[str, Deed] = {deed.__name__: deed for deed in _UNSEEN}
 """Deeds after which no shard has to be judged again."""

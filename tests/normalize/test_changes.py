@@ -29,8 +29,12 @@ def kept_of(path: Path, *, certain: bool = True, hashed: bool = True) -> KeptSha
     return KeptShard(str(path), shard_at(str(path)).signature, certain, ranges)
 
 
-def compared(paths: Iterable[Path], kept: Sequence[KeptShard], *, by_content: bool = False) -> Changes:
-    return match_shards([shard_at(str(path)) for path in paths], kept, by_content=by_content, engine=ENGINE)
+def compared(
+    paths: Iterable[Path], kept: Sequence[KeptShard], *, by_content: bool = False
+) -> Changes:
+    return match_shards(
+        [shard_at(str(path)) for path in paths], kept, by_content=by_content, engine=ENGINE
+    )
 
 
 @pytest.fixture
@@ -79,8 +83,12 @@ def test_renamed_and_swapped(files: list[Path]) -> None:
     assert compared([one, other, moved], kept) == Changes({0: 1, 1: 0, 2: 2}, [], [], [])
 
 
-@pytest.mark.parametrize(("name", "is_same"), [("x", True), ("x.ndjson", True), ("x.jsonl.gz", False)])
-def test_a_name_that_promises_another_compression(name: str, is_same: bool, files: list[Path]) -> None:
+@pytest.mark.parametrize(
+    ("name", "is_same"), [("x", True), ("x.ndjson", True), ("x.jsonl.gz", False)]
+)
+def test_a_name_that_promises_another_compression(
+    name: str, is_same: bool, files: list[Path]
+) -> None:
     """The file has to be read, because it is bad if it is neither that nor text."""
     kept = [kept_of(files[0])]
     renamed = files[0].rename(files[0].with_name(name))
@@ -120,7 +128,9 @@ def test_copies_by_content(files: list[Path]) -> None:
     for copy in files[1:]:
         copy.write_bytes(files[0].read_bytes())
     assert compared(files, kept, by_content=True) == Changes({0: 0}, [1, 2], [], [])
-    assert compared(files[:0:-1], kept, by_content=True) == Changes({1: 0}, [0], [], []), "the first by path"
+    assert compared(files[:0:-1], kept, by_content=True) == Changes({1: 0}, [0], [], []), (
+        "the first by path"
+    )
 
 
 def test_a_store_that_tells_no_version() -> None:
@@ -153,9 +163,11 @@ def test_an_unreadable_file_has_changed(files: list[Path]) -> None:
 
 def in_ranges(path: Path, *sizes: int) -> KeptShard:
     """A kept shard that was read in ranges of these sizes."""
-    data, starts = path.read_bytes(), [sum(sizes[:number]) for number in range(len(sizes))]
+    data = path.read_bytes()
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
     ranges = [
-        (start, size, xxh3_128_hexdigest(data[start : start + size])) for start, size in zip(starts, sizes, strict=True)
+        (start, size, xxh3_128_hexdigest(data[start : start + size]))
+        for start, size in zip(starts, sizes, strict=True)
     ]
     return KeptShard(str(path), shard_at(str(path)).signature, True, tuple(ranges[::-1]))
 
@@ -171,7 +183,9 @@ def test_a_file_that_was_read_in_ranges(files: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(4,), (4, 4), (4, 6), ()])
-def test_ranges_that_are_not_the_whole_file_prove_nothing(files: list[Path], sizes: tuple[int, ...]) -> None:
+def test_ranges_that_are_not_the_whole_file_prove_nothing(
+    files: list[Path], sizes: tuple[int, ...]
+) -> None:
     assert compared(files, [in_ranges(files[0], *sizes)], by_content=True).changed == [0]
 
 
@@ -185,7 +199,11 @@ def test_files_are_read_in_parallel(files: list[Path]) -> None:
     kept = [kept_of(path) for path in files]
     with make_engine(2) as engine:
         shards = [shard_at(str(path)) for path in files]
-        assert match_shards(shards, kept, by_content=True, engine=engine).unchanged == {0: 0, 1: 1, 2: 2}
+        assert match_shards(shards, kept, by_content=True, engine=engine).unchanged == {
+            0: 0,
+            1: 1,
+            2: 2,
+        }
 
 
 class Disk(Engine):
@@ -235,7 +253,8 @@ def test_any_two_nights(
     new_names = dict(zip("abcdef", moves, strict=True))
     now = {new_names[path[0]] + path[1:]: file for path, file in now.items()} if seed % 2 else now
     shards = [
-        Shard(path, size, Format.PLAIN, time, file_id=inode) for path, (size, time, inode, _) in sorted(now.items())
+        Shard(path, size, Format.PLAIN, time, file_id=inode)
+        for path, (size, time, inode, _) in sorted(now.items())
     ]
     kept = [
         KeptShard(path, f"{size}-{time}-{inode}", sure, hashes(content * size, way))
@@ -248,7 +267,8 @@ def test_any_two_nights(
     check(found, shards, kept, disk, by_content=by_content)
 
     random = Random(seed)
-    shuffled, kept_shuffled = random.sample(shards, len(shards)), random.sample(kept, len(kept))
+    shuffled = random.sample(shards, len(shards))
+    kept_shuffled = random.sample(kept, len(kept))
     again = match_shards(shuffled, kept_shuffled, by_content=by_content, engine=disk)
     assert named(again, shuffled, kept_shuffled) == named(found, shards, kept)
 
@@ -263,7 +283,14 @@ def named(found: Changes, shards: Sequence[Shard], kept: Sequence[KeptShard]) ->
     )
 
 
-def check(found: Changes, shards: Sequence[Shard], kept: Sequence[KeptShard], disk: Disk, *, by_content: bool) -> None:
+def check(
+    found: Changes,
+    shards: Sequence[Shard],
+    kept: Sequence[KeptShard],
+    disk: Disk,
+    *,
+    by_content: bool,
+) -> None:
     """Compare a result with the definition, pair by pair."""
     doubtful = {one.signature for one in kept if not one.certain}
 
@@ -275,7 +302,8 @@ def check(found: Changes, shards: Sequence[Shard], kept: Sequence[KeptShard], di
         needs_content = one.signature in doubtful or not shard.version
         return one.signature == shard.signature and (same_content or not needs_content)
 
-    unchanged, paths = found.unchanged, {one.path for one in kept}
+    unchanged = found.unchanged
+    paths = {one.path for one in kept}
     used = list(unchanged.values())
     assert len(set(used)) == len(used)
     assert all(is_same(shards[number], kept[position]) for number, position in unchanged.items())

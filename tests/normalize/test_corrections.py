@@ -22,7 +22,9 @@ VERSIONS = ["0.2.0", "0.2.0-released", "0.2.1", "0.3.0"]
 
 
 def line(version: str, model: str, number: int = 1, **changes: Any) -> bytes:
-    record = sample_of(version, model_id=model, sample_id=f"q{number}", evaluation_name="sums", **changes)
+    record = sample_of(
+        version, model_id=model, sample_id=f"q{number}", evaluation_name="sums", **changes
+    )
     record["input"]["raw"] = question(number)["raw"]
     record["evaluation"] |= {"score": 0.0, "is_correct": False}
     del record["sample_hash"]
@@ -44,14 +46,25 @@ def records_of(corpus: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_label_changes_one_verdict_and_nothing_else(tmp_path: Path, version: str) -> None:
-    """By hash, by its first characters or by sample_id; the verdict before and the reason are in `metadata`."""
-    shard = write(tmp_path / "in.jsonl", [line(version, model, at) for model in "ab" for at in range(3)])
+    """By hash, by its first characters or by sample_id.
+
+    The verdict before and the reason are in `metadata`.
+    """
+    shard = write(
+        tmp_path / "in.jsonl", [line(version, model, at) for model in "ab" for at in range(3)]
+    )
     fastrec.normalize(shard, tmp_path / "plain")
     plain = records_of(tmp_path / "plain")
     wanted = [one for one in plain if one["model_id"] == "a"]
     labels = write_labels(
         tmp_path / "labels.jsonl",
-        label(question=wanted[0]["sample_hash"], is_correct=True, reason="same number", by="me", at="2026-11-17"),
+        label(
+            question=wanted[0]["sample_hash"],
+            is_correct=True,
+            reason="same number",
+            by="me",
+            at="2026-11-17",
+        ),
         label(question=wanted[1]["sample_hash"][:8], score=0.25),
         label(sample_id=wanted[2]["sample_id"], score=1, is_correct=False),
     )
@@ -77,19 +90,31 @@ def test_the_same_bytes_from_shards_a_corpus_or_in_a_night_and_twice(tmp_path: P
     lines = [line("0.3.0", model, at) for model in "ab" for at in range(5)]
     shard = write(tmp_path / "in.jsonl", lines)
     fastrec.normalize(shard, tmp_path / "corpus")
-    labels = write_labels(tmp_path / "labels.jsonl", label(sample_id="q1", is_correct=True, reason="é"))
+    labels = write_labels(
+        tmp_path / "labels.jsonl", label(sample_id="q1", is_correct=True, reason="é")
+    )
     run([tmp_path / "corpus"], tmp_path / "trusted", make_options(labels=labels))
     run([tmp_path / "corpus"], tmp_path / "judged", make_options(labels=labels, judge=True))
     run([tmp_path / "corpus"], tmp_path / "night", make_options(labels=labels, incremental=True))
-    assert contents(tmp_path / "trusted") == contents(tmp_path / "judged") == contents(tmp_path / "night")
+    assert (
+        contents(tmp_path / "trusted")
+        == contents(tmp_path / "judged")
+        == contents(tmp_path / "night")
+    )
     run([shard], tmp_path / "shards", make_options(labels=labels))
     assert audited(tmp_path / "trusted").lines == audited(tmp_path / "shards").lines
     again = run([tmp_path / "trusted"], tmp_path / "again", make_options(labels=labels))
     assert audited(tmp_path / "again").lines == audited(tmp_path / "shards").lines
     assert again.summary.labels
     assert again.summary.labels.confirmed == 1
-    write_labels(labels, label(sample_id="q1", is_correct=True), label(sample_id="q2", is_correct=True))
-    run([tmp_path / "corpus"], tmp_path / "night", make_options(labels=labels, incremental=True, overwrite=True))
+    write_labels(
+        labels, label(sample_id="q1", is_correct=True), label(sample_id="q2", is_correct=True)
+    )
+    run(
+        [tmp_path / "corpus"],
+        tmp_path / "night",
+        make_options(labels=labels, incremental=True, overwrite=True),
+    )
     assert sum(one.evaluation.is_correct for one in fastrec.read(tmp_path / "night")) == 2
 
 
@@ -106,9 +131,13 @@ def test_the_last_label_wins_and_others_are_reported(tmp_path: Path) -> None:
     )
     result = run([shard], tmp_path / "out", make_options(labels=labels))
     found = {
-        (one["sample_id"], one["metadata"].get("epoch")): one["evaluation"] for one in records_of(tmp_path / "out")
+        (one["sample_id"], one["metadata"].get("epoch")): one["evaluation"]
+        for one in records_of(tmp_path / "out")
     }
-    assert {name for name, verdict in found.items() if verdict["is_correct"]} == {("q1", None), ("q2", "2")}
+    assert {name for name, verdict in found.items() if verdict["is_correct"]} == {
+        ("q1", None),
+        ("q2", "2"),
+    }
     counts = result.summary.labels
     assert counts
     assert (counts.superseded, counts.changed, counts.unmatched, counts.ambiguous) == (1, 2, 1, 0)
@@ -117,7 +146,10 @@ def test_the_last_label_wins_and_others_are_reported(tmp_path: Path) -> None:
     result = run([shard], tmp_path / "both", make_options(labels=labels))
     assert result.summary.labels
     assert result.summary.labels.ambiguous == 1
-    message = r"strict-labels: 0 labels without a record and 1 with several records; .* Correct .*labels\.jsonl"
+    message = (
+        r"strict-labels: 0 labels without a record and 1 with several records; .* Correct "
+        r".*labels\.jsonl"
+    )
     with pytest.raises(FastrecError, match=message):
         run([shard], tmp_path / "strict", make_options(labels=labels, strict_labels=True))
     assert not (tmp_path / "strict").exists()
@@ -127,7 +159,9 @@ def test_labels_have_the_names_after_a_map(tmp_path: Path) -> None:
     (tmp_path / "names.toml").write_text('[models]\nA = "a"')
     labels = write_labels(tmp_path / "labels.jsonl", label(sample_id="q1", is_correct=True))
     shard = write(tmp_path / "in.jsonl", [line("0.3.0", "A")])
-    result = run([shard], tmp_path / "out", make_options(labels=labels, map=tmp_path / "names.toml"))
+    result = run(
+        [shard], tmp_path / "out", make_options(labels=labels, map=tmp_path / "names.toml")
+    )
     assert result.summary.labels
     assert result.summary.labels.changed == 1
 
@@ -135,11 +169,26 @@ def test_labels_have_the_names_after_a_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"evaluation": "sums", "model": "a", "is_correct": true}', "neither a `question` nor a `sample_id`"),
-        ('{"evaluation": "sums", "model": "a", "sample_id": 1}', "neither `is_correct` nor `score`"),
-        ('{"evaluation": "sums", "model": "a", "question": "5", "score": 1}', "fewer than 6 characters"),
-        ('\n{"evaluation": "sums", "model": "a", "sample_id": 1, "score": "1"}', "line 2 is not a label"),
-        ('{"evaluation": "sums", "model": "a", "sample_id": 1, "scores": 1}', "unknown field `scores`"),
+        (
+            '{"evaluation": "sums", "model": "a", "is_correct": true}',
+            "neither a `question` nor a `sample_id`",
+        ),
+        (
+            '{"evaluation": "sums", "model": "a", "sample_id": 1}',
+            "neither `is_correct` nor `score`",
+        ),
+        (
+            '{"evaluation": "sums", "model": "a", "question": "5", "score": 1}',
+            "fewer than 6 characters",
+        ),
+        (
+            '\n{"evaluation": "sums", "model": "a", "sample_id": 1, "score": "1"}',
+            "line 2 is not a label",
+        ),
+        (
+            '{"evaluation": "sums", "model": "a", "sample_id": 1, "scores": 1}',
+            "unknown field `scores`",
+        ),
         (None, "No such file"),
     ],
 )
@@ -174,7 +223,9 @@ def test_fixed_lines_are_kept_as_if_they_had_been_right(
     assert sorted(extracted) == sorted(b"{" + good[at] for at in broken)
     corrected = [one[1:] if good.index(one[1:]) in fixed else one for one in extracted]
     (path / "fix.jsonl").write_bytes(b"\n".join(corrected) + b"\n")
-    result = run([path / "runs"], path / "out", make_options(fixes=path / "fix.jsonl", allow_empty=True))
+    result = run(
+        [path / "runs"], path / "out", make_options(fixes=path / "fix.jsonl", allow_empty=True)
+    )
     expected = {good[at] for at in range(6) if at in fixed or at not in broken} | {good[0]}
     fastrec.normalize(write(path / "right.jsonl", sorted(expected)), path / "right")
     assert audited(path / "out").lines == audited(path / "right").lines
@@ -182,7 +233,12 @@ def test_fixed_lines_are_kept_as_if_they_had_been_right(
     assert result.summary.line_counts.rejected == len(broken - fixed)
     counts = result.summary.fixes
     assert counts
-    assert (counts.given, counts.fixed, counts.rejected, counts.unmatched) == (len(fixed), len(fixed), 0, 0)
+    assert (counts.given, counts.fixed, counts.rejected, counts.unmatched) == (
+        len(fixed),
+        len(fixed),
+        0,
+        0,
+    )
 
 
 def test_a_fix_that_is_wrong_or_without_a_line_is_reported(tmp_path: Path) -> None:
@@ -208,5 +264,7 @@ def test_a_fix_that_is_wrong_or_without_a_line_is_reported(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="keep each line in its place"):
         make_options(fixes=fix)
     Path(f"{fix}.places.jsonl").unlink()
-    with pytest.raises(UsageError, match=r"places\.jsonl cannot be read: .*`fastrec rejects --extract` writes it"):
+    with pytest.raises(
+        UsageError, match=r"places\.jsonl cannot be read: .*`fastrec rejects --extract` writes it"
+    ):
         make_options(fixes=fix)

@@ -77,24 +77,35 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_inputs_read_runs_once(
     pile: list[Path], expected: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the page cache cannot hold all runs, each byte of one leaves it exactly once; the corpus is the same."""
+    """If the page cache cannot hold all runs, each byte of one leaves it exactly once.
+
+    The corpus is the same.
+    """
     dropped: dict[int, list[tuple[int, int]]] = defaultdict(list)
     needed: dict[int, list[tuple[int, int]]] = defaultdict(list)
 
     def advise(file: int, start: int, size: int, advice: int) -> None:
-        (needed if advice == os.POSIX_FADV_WILLNEED else dropped)[os.fstat(file).st_ino].append((start, size))
+        (needed if advice == os.POSIX_FADV_WILLNEED else dropped)[os.fstat(file).st_ino].append(
+            (start, size)
+        )
 
     monkeypatch.setattr(os, "posix_fadvise", advise)
     normalized(pile, tmp_path / "small", part_size=PART, limits=SMALL_RUNS)
     assert not dropped
     assert not needed
     monkeypatch.setattr(plan, "_memory", lambda: 100_000)
-    assert normalized(pile, tmp_path / "large", part_size=PART, limits=SMALL_RUNS).same_for_all == expected.same_for_all
+    assert (
+        normalized(pile, tmp_path / "large", part_size=PART, limits=SMALL_RUNS).same_for_all
+        == expected.same_for_all
+    )
     assert len(dropped) > 5
     for ranges in map(sorted, dropped.values()):
         assert [start for start, _ in ranges] == [0, *(start + size for start, size in ranges[:-1])]
     assert len(needed) > 5
-    for file, ranges in needed.items():  # what follows a part in a run is what one worker reads of it next
+    for (
+        file,
+        ranges,
+    ) in needed.items():  # what follows a part in a run is what one worker reads of it next
         assert {start for start, _ in ranges} <= {start + size for start, size in dropped[file]}
 
 
@@ -114,19 +125,30 @@ def test_jobs_and_memory_do_not_change_the_corpus(
 ) -> None:
     """1, 2 and 4 jobs, with little and much memory, publish the same bytes."""
     limits = Limits(small_input=0)
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory, limits=limits)
+    corpus = normalized(
+        pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory, limits=limits
+    )
     assert corpus.same_for_all == expected.same_for_all
     assert corpus.manifest == expected.manifest
     assert corpus.rejects == expected.rejects
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
-def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: list[Path], tmp_path: Path) -> None:
+def test_small_runs_and_windows_do_not_change_the_corpus(
+    conflicts: str, pile: list[Path], tmp_path: Path
+) -> None:
     """Hundreds of small runs, merged in many windows, give the same corpus as one run."""
     corpus = normalized(
-        pile, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, limits=SMALL_RUNS
+        pile,
+        tmp_path / "out",
+        part_size=PART,
+        conflicts=conflicts,
+        repeats=conflicts,
+        limits=SMALL_RUNS,
     )
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
+    other = normalized(
+        pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts
+    )
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
@@ -142,13 +164,17 @@ def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     shards += shuffled_shards(several[140:], 5, tmp_path / "small")
     one = normalized(shards, tmp_path / "one", part_size=20_000)
     limits = Limits(small_input=0, task_bytes=35_000, decompressed_chunk_bytes=35_000)
-    two = normalized(shards, tmp_path / "two", part_size=20_000, jobs=2, memory=2 * MIB, limits=limits)
+    two = normalized(
+        shards, tmp_path / "two", part_size=20_000, jobs=2, memory=2 * MIB, limits=limits
+    )
     assert two.same_for_all == one.same_for_all
     assert two.rejects == one.rejects
     assert two.manifest["inputs"] == one.manifest["inputs"]
 
 
-def test_the_order_of_arguments_does_not_change_the_corpus(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+def test_the_order_of_arguments_does_not_change_the_corpus(
+    pile: list[Path], expected: Corpus, tmp_path: Path
+) -> None:
     """The same shards in any order publish the same bytes."""
     for seed in range(3):
         names = random.Random(seed).sample(pile, len(pile))
@@ -163,7 +189,11 @@ def test_the_number_of_shards_does_not_change_the_corpus(
     count: int, shuffled: bool, expected: Corpus, tmp_path: Path
 ) -> None:
     """The same lines in 1, 7 and 50 shards, in any compression and order, publish the same bytes."""
-    several = random.Random(count).sample(mixed_lines(), len(mixed_lines())) if shuffled else mixed_lines()
+    several = (
+        random.Random(count).sample(mixed_lines(), len(mixed_lines()))
+        if shuffled
+        else mixed_lines()
+    )
     shards = list(shuffled_shards(several, count, tmp_path / "in"))
     corpus = normalized(shards, tmp_path / "out", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
@@ -171,11 +201,15 @@ def test_the_number_of_shards_does_not_change_the_corpus(
 
 
 @pytest.mark.parametrize("part_size", [1_024, PART, 64 * MIB])
-def test_normalizing_a_corpus_again_changes_nothing(part_size: int, pile: list[Path], tmp_path: Path) -> None:
+def test_normalizing_a_corpus_again_changes_nothing(
+    part_size: int, pile: list[Path], tmp_path: Path
+) -> None:
     """A corpus as input gives the same parts, byte for byte, with every hash verified."""
     corpus = normalized(pile, tmp_path / "out", part_size=part_size)
     again = normalized(tmp_path / "out" / "part-*.jsonl*", tmp_path / "again", part_size=part_size)
-    assert [part.read_bytes() for part in again.parts] == [part.read_bytes() for part in corpus.parts]
+    assert [part.read_bytes() for part in again.parts] == [
+        part.read_bytes() for part in corpus.parts
+    ]
     assert [part.name for part in again.parts] == [part.name for part in corpus.parts]
     assert again.line_counts == {
         **dict.fromkeys(again.line_counts, 0),
@@ -186,11 +220,17 @@ def test_normalizing_a_corpus_again_changes_nothing(part_size: int, pile: list[P
     assert again.summary["evaluations"] == corpus.summary["evaluations"]
 
 
-def test_duplicates_do_not_move_the_cuts(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+def test_duplicates_do_not_move_the_cuts(
+    pile: list[Path], expected: Corpus, tmp_path: Path
+) -> None:
     """Every line twice, and the corpus itself as a further input, publish the same parts."""
-    twice = write(tmp_path / "twice.jsonl", [line for line in mixed_lines() for _ in range(2)], Format.GZIP)
+    twice = write(
+        tmp_path / "twice.jsonl", [line for line in mixed_lines() for _ in range(2)], Format.GZIP
+    )
     corpus = normalized([twice, *pile, *expected.parts], tmp_path / "out", part_size=PART)
-    assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in expected.parts]
+    assert [part.read_bytes() for part in corpus.parts] == [
+        part.read_bytes() for part in expected.parts
+    ]
 
 
 # Shards that are read in pieces
@@ -205,10 +245,17 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
     several = list(mixed_lines())
     shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
     corpus = normalized(
-        shard, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, **DECOMPRESS_IN_DRIVER
+        shard,
+        tmp_path / "out",
+        part_size=PART,
+        conflicts=conflicts,
+        repeats=conflicts,
+        **DECOMPRESS_IN_DRIVER,
     )
     monkeypatch.undo()
-    other = normalized(shard, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
+    other = normalized(
+        shard, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts
+    )
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
@@ -216,7 +263,9 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
 
 
 @pytest.mark.usefixtures("one_process")
-@pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"])
+@pytest.mark.parametrize(
+    "head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"]
+)
 def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path: Path) -> None:
     """A chunk may begin with the bytes of a byte order mark or of a compressed file."""
     several = [head + line for line in mixed_lines()[:60]]
@@ -230,7 +279,9 @@ def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path:
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("places", [(0,), (3, 4), (9,), (0, 1, 9), tuple(range(10))])
-def test_long_lines_between_chunks_keep_their_locations(places: tuple[int, ...], tmp_path: Path) -> None:
+def test_long_lines_between_chunks_keep_their_locations(
+    places: tuple[int, ...], tmp_path: Path
+) -> None:
     """Lines over the limit before, between and after chunks are rejected with the right line and offset."""
     long = b"x" * 30_000
     several = [long if number in places else mixed_lines()[number][:4_000] for number in range(10)]
@@ -252,7 +303,11 @@ def test_ranges_of_a_plain_file_have_the_right_line_numbers(
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(mixed_lines()[:80]))
     corpus = normalized(
-        shard, tmp_path / "out", conflicts=conflicts, repeats=conflicts, limits=Limits(task_bytes=task_bytes)
+        shard,
+        tmp_path / "out",
+        conflicts=conflicts,
+        repeats=conflicts,
+        limits=Limits(task_bytes=task_bytes),
     )
     whole = normalized(shard, tmp_path / "whole", conflicts=conflicts, repeats=conflicts)
     assert corpus.same_for_all == whole.same_for_all
@@ -269,11 +324,17 @@ def test_a_stream_is_sorted_in_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     other = write(tmp_path / "in.jsonl", mixed_lines()[100:], Format.GZIP)
     corpus = normalized([other, "-"], tmp_path / "out", part_size=PART, **DECOMPRESS_IN_DRIVER)
     monkeypatch.undo()
-    expected = normalized(write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART)
+    expected = normalized(
+        write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART
+    )
     assert corpus.same_for_all == expected.same_for_all
     for reject in (reject for reject in corpus.rejects if reject["source"] == "-"):
         raw = raw_of(reject)
-        assert data[reject["offset"] : reject["offset"] + len(raw)] == raw == mixed_lines()[reject["line"] - 1]
+        assert (
+            data[reject["offset"] : reject["offset"] + len(raw)]
+            == raw
+            == mixed_lines()[reject["line"] - 1]
+        )
 
 
 # Open files
@@ -293,7 +354,9 @@ def few_files() -> Iterator[None]:
 def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path) -> None:
     """Hundreds of parts and runs need fewer than 64 open files."""
     several = [
-        json.dumps(sample(sample_id=number // 2, error=str(number), input=question(number // 2))).encode()
+        json.dumps(
+            sample(sample_id=number // 2, error=str(number), input=question(number // 2))
+        ).encode()
         for number in range(320)
     ]
     options: dict[str, Any] = {

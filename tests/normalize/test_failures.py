@@ -1,4 +1,7 @@
-"""Failures: bad shards, existing outputs, full disks. Nothing incomplete is published, and nothing is left behind."""
+"""Failures: bad shards, existing outputs, full disks.
+
+Nothing incomplete is published, and nothing is left behind.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,14 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import work_root_of
 from fastrec.corpus.publish import LocalOutput
 from fastrec.engine.base import SerialEngine
-from fastrec.errors import BadShardsError, FastrecError, LockedError, ShardCorruptError, ShardTruncatedError, UsageError
+from fastrec.errors import (
+    BadShardsError,
+    FastrecError,
+    LockedError,
+    ShardCorruptError,
+    ShardTruncatedError,
+    UsageError,
+)
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver
 from fastrec.normalize import run as module
@@ -35,7 +45,10 @@ from tests.systems import needs_memory_limit
 
 def lines_of(source: str, count: int = 5) -> list[bytes]:
     """Lines of a run, each of another question."""
-    several = (sample(evaluation_id=source, sample_id=number, input=question(number)) for number in range(count))
+    several = (
+        sample(evaluation_id=source, sample_id=number, input=question(number))
+        for number in range(count)
+    )
     return [json.dumps(one).encode() for one in several]
 
 
@@ -96,7 +109,9 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
 # Bad shards
 
 
-def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+def test_all_bad_shards_are_named_and_nothing_is_published(
+    shards: Path, tmp_path: Path, way: dict[str, Any]
+) -> None:
     """All bad shards are listed, whichever way workers get them, and nothing is published."""
     with pytest.raises(BadShardsError) as caught:
         run_limited([shards], tmp_path / "out", way)
@@ -109,11 +124,17 @@ def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_pat
     assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in"]
 
 
-def test_good_shards_are_published_on_request(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+def test_good_shards_are_published_on_request(
+    shards: Path, tmp_path: Path, way: dict[str, Any]
+) -> None:
     """Skipping bad shards gives the corpus of the good ones, and the manifest lists the skipped ones."""
     corpus = normalized(shards, tmp_path / "out", skip_bad_shards=True, **way)
     assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
-    assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == ["a.jsonl", "c.jsonl.gz", "e.jsonl.zst"]
+    assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == [
+        "a.jsonl",
+        "c.jsonl.gz",
+        "e.jsonl.zst",
+    ]
     assert [("b.jsonl.zst" in one, "d.jsonl.gz" in one) for one in corpus.manifest["skipped"]] == [
         (True, False),
         (False, True),
@@ -129,7 +150,11 @@ def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]
         normalized(bad, tmp_path / "out", skip_bad_shards=True, allow_empty=False, **way)
     assert len(caught.value.errors) == 2
     corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
-    assert (corpus.line_counts["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
+    assert (
+        corpus.line_counts["lines"],
+        corpus.manifest["inputs"],
+        len(corpus.manifest["skipped"]),
+    ) == (0, [], 2)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -160,7 +185,9 @@ def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
     for skip in (False, True):
         meddler = Meddler(lambda: append(growing, text_of("growing", 1)))
         if skip:
-            corpus = normalized([growing, good], tmp_path / "out", meddler, skip_bad_shards=True, limits=limits)
+            corpus = normalized(
+                [growing, good], tmp_path / "out", meddler, skip_bad_shards=True, limits=limits
+            )
             assert sources(corpus) == {"good": 5}
             assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
         else:
@@ -169,12 +196,17 @@ def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_shard_that_shares_a_task_with_a_bad_one_is_read_once(shards: Path, tmp_path: Path) -> None:
+def test_a_shard_that_shares_a_task_with_a_bad_one_is_read_once(
+    shards: Path, tmp_path: Path
+) -> None:
     """A bad shard is left out of its task, so the other shards of the task are not read again."""
     meddler = Meddler(lambda: append(shards / "c.jsonl.gz", b"x"))
     corpus = normalized(shards, tmp_path / "out", meddler, skip_bad_shards=True)
     assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
-    assert [Path(one.split(":")[0]).name for one in corpus.manifest["skipped"]] == ["b.jsonl.zst", "d.jsonl.gz"]
+    assert [Path(one.split(":")[0]).name for one in corpus.manifest["skipped"]] == [
+        "b.jsonl.zst",
+        "d.jsonl.gz",
+    ]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -229,7 +261,9 @@ def test_an_old_corpus_is_replaced_on_request(shard: Path, tmp_path: Path) -> No
     normalized(other, tmp_path / "new", overwrite=True)
 
 
-def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Path, tmp_path: Path) -> None:
+def test_the_old_corpus_stays_until_the_new_one_is_ready(
+    shard: Path, shards: Path, tmp_path: Path
+) -> None:
     """The old corpus can be read during the run, and stays unchanged if the run fails."""
     before = normalized(shard, tmp_path / "out").same_for_all
     seen = []
@@ -265,7 +299,9 @@ def test_files_of_others_are_not_replaced_with_a_corpus(shard: Path, tmp_path: P
         note = tmp_path / "out" / name
         note.parent.mkdir(exist_ok=True)
         note.write_text("precious")
-        with pytest.raises(UsageError, match=rf"out holds {name.split('/')[0]}, which is not part of a corpus"):
+        with pytest.raises(
+            UsageError, match=rf"out holds {name.split('/')[0]}, which is not part of a corpus"
+        ):
             normalize(shard, tmp_path / "out", overwrite=True)
         assert note.read_text() == "precious"
         note.unlink()
@@ -275,30 +311,43 @@ def test_files_of_others_are_not_replaced_with_a_corpus(shard: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("document", ["{}", '{"name": "My App", "icons": []}', "no JSON", "[1]"])
-def test_a_manifest_of_something_else_is_not_replaced(document: str, shard: Path, tmp_path: Path) -> None:
+def test_a_manifest_of_something_else_is_not_replaced(
+    document: str, shard: Path, tmp_path: Path
+) -> None:
     """Web applications, for one, have a manifest.json too."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "manifest.json").write_text(document)
-    with pytest.raises(UsageError, match=r"out holds a manifest\.json that is not of a corpus: it is not replaced"):
+    with pytest.raises(
+        UsageError, match=r"out holds a manifest\.json that is not of a corpus: it is not replaced"
+    ):
         normalize(shard, tmp_path / "out", overwrite=True)
     assert (tmp_path / "out" / "manifest.json").read_text() == document
 
 
-def test_a_work_directory_is_used_by_one_run(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_work_directory_is_used_by_one_run(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Machines that share it may have an output of the same name each."""
     work = work_root_of(str(tmp_path / "out"), str(tmp_path / "work"))
     (tmp_path / "work").mkdir()
-    with locked(Path(work), 0), pytest.raises(LockedError, match="fastrec-work is being written by another run"):
+    with (
+        locked(Path(work), 0),
+        pytest.raises(LockedError, match="fastrec-work is being written by another run"),
+    ):
         normalize(shard, tmp_path / "out", work_dir=str(tmp_path / "work"))
     seen = []
-    monkeypatch.setattr(publish, "LocalOutput", lambda *given: seen.append(given[2]) or LocalOutput(*given))
+    monkeypatch.setattr(
+        publish, "LocalOutput", lambda *given: seen.append(given[2]) or LocalOutput(*given)
+    )
     for host in ("here", "there"):
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
         normalize(shard, tmp_path / "out", work_dir="memory://work", overwrite=True)
     assert len(set(seen)) == 2
 
 
-def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_inside_of_the_output_is_refused(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A corpus cannot be replaced by one made from itself, under any name or link."""
     normalized(shard, tmp_path / "out")
     (tmp_path / "link").symlink_to(tmp_path / "out")
@@ -329,7 +378,9 @@ def test_an_output_inside_of_an_input_is_refused(
     assert names_in(shard.parent) == ["a.jsonl"]
 
 
-def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parents_of_the_output_are_made(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Missing parent directories are made; a name without a directory works too."""
     normalized(shard, tmp_path / "some" / "where" / "out")
     monkeypatch.chdir(tmp_path)
@@ -350,7 +401,9 @@ def test_an_output_may_be_a_link(old: bool, shard: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_current_directory_can_be_the_output(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_directory_can_be_the_output(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An empty current directory is replaced like any other."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -385,7 +438,9 @@ def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["writev", "write", "fsync"])
-def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_publishes_nothing(
+    name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a run or a part cannot be written, the error names the file, and nothing is published."""
 
     def full(*_: Any) -> int:
@@ -419,12 +474,24 @@ def test_a_corpus_that_loses_a_line_is_not_published(
 
 @needs_memory_limit
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_line_too_large_for_memory_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
+def test_a_line_too_large_for_memory_names_its_shard(
+    jobs: int, shard: Path, tmp_path: Path
+) -> None:
     """A giant line is an error that names its shard; the process is not killed."""
     giant = json.loads(lines_of("giant", 1)[0])
     giant["input"]["raw"] = "@"
-    (tmp_path / "in" / "giant.jsonl").write_bytes(json.dumps(giant).encode().replace(b"@", b"x" * 100_000_000))
-    command = [sys.executable, "-m", "fastrec", "normalize", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
+    (tmp_path / "in" / "giant.jsonl").write_bytes(
+        json.dumps(giant).encode().replace(b"@", b"x" * 100_000_000)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "fastrec",
+        "normalize",
+        str(tmp_path / "in"),
+        "-o",
+        str(tmp_path / "out"),
+    ]
     limit = 250 << 20
     done = subprocess.run(
         [*command, "--jobs", str(jobs)],

@@ -39,7 +39,9 @@ OTHER_LINES = [
     b'{"model_id":"a"}',
     b"\xff",
     json.dumps(sample(output=None, model_id="org/a")).encode(),
-    json.dumps(sample(model_id="org/b")).replace('"sample_id"', '"model_id": "org/a", "sample_id"').encode(),
+    json.dumps(sample(model_id="org/b"))
+    .replace('"sample_id"', '"model_id": "org/a", "sample_id"')
+    .encode(),
     json.dumps(sample_of("0.3.0", evaluation_result_id=None, model_id="org/a")).encode(),
 ]
 """Blank and invalid lines, two of them with a model that filters name; the last one can be repaired."""
@@ -52,8 +54,12 @@ def make_line(rng: random.Random, versions: tuple[str, ...]) -> bytes:
     record |= {
         "model_id": rng.choice(["org/a", "org/b", "a[1]", "é\u202e"]),
         "evaluation_name": rng.choice(["sums", "sums 2", "*"]),
-        "sample_id": rng.choice(["5", "57", "x"] if version in ("0.2.1", "0.3.0") else [5, 5.0, "5", 10**30, "x"]),
-        "error": rng.choice(["", "broken", None]) if version == "0.2.0" else rng.choice(["", "broken"]),
+        "sample_id": rng.choice(
+            ["5", "57", "x"] if version in ("0.2.1", "0.3.0") else [5, 5.0, "5", 10**30, "x"]
+        ),
+        "error": rng.choice(["", "broken", None])
+        if version == "0.2.0"
+        else rng.choice(["", "broken"]),
     }
     record["input"]["raw"] = question(rng.randint(1, 3))["raw"]
     record["evaluation"]["is_correct"] = rng.random() < 0.5
@@ -64,7 +70,9 @@ def make_line(rng: random.Random, versions: tuple[str, ...]) -> bytes:
     if version == "0.3.0" and rng.random() < 0.5:
         record["evaluation_result_id"] = rng.choice(["acc", "f1"])
     if version.startswith("0.2.0") and rng.random() < 0.3:
-        record["evaluation_result_id"] = rng.choice(["acc", 5])  # an unknown key, which an upgrade makes a metric
+        record["evaluation_result_id"] = rng.choice(
+            ["acc", 5]
+        )  # an unknown key, which an upgrade makes a metric
     if version.startswith("0.2.0") and rng.random() < 0.3:
         record["zz"] = {"evaluation": {"is_correct": True}, "null": None}
     return respelled(record, rng).encode()
@@ -78,7 +86,9 @@ names = {
     "exclude_evaluation": ["sums", "x*"],
     "exclude_model": ["org/a", "org/*", "a[1]"],
 }
-patterns = {name: st.lists(st.sampled_from(some), max_size=2, unique=True) for name, some in names.items()}
+patterns = {
+    name: st.lists(st.sampled_from(some), max_size=2, unique=True) for name, some in names.items()
+}
 flags = {name: st.booleans() for name in ("right", "wrong", "errors")}
 hashes = st.sampled_from([(), ("00ff",), ("[0-7]*",), ("[!0-7]*", "00*")])
 asked_for = st.fixed_dictionaries({}, optional={**patterns, **flags, "hash": hashes})
@@ -104,11 +114,20 @@ def naive(record: dict[str, Any], filters: Filters) -> bool:
         "hash": record["sample_hash"],
     }
     for name, value in values.items():
-        for negated, some in ((False, getattr(filters, name)), (True, getattr(filters, f"exclude_{name}", ()))):
+        for negated, some in (
+            (False, getattr(filters, name)),
+            (True, getattr(filters, f"exclude_{name}", ())),
+        ):
             matches = any(value == one or fnmatchcase(value, one) for one in some)
             if some and matches is negated:
                 return False
-    outcome = "errors" if record.get("error") else "right" if record["evaluation"]["is_correct"] else "wrong"
+    outcome = (
+        "errors"
+        if record.get("error")
+        else "right"
+        if record["evaluation"]["is_correct"]
+        else "wrong"
+    )
     return not (filters.right or filters.wrong or filters.errors) or getattr(filters, outcome)
 
 
@@ -118,13 +137,20 @@ def plain_judge(target: str, mode: Any, repair: tuple[str, ...]) -> Judge:
     return Judge(JudgeSettings(target=target, sample_hash=mode, repairs=repairs))
 
 
-def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> tuple[list[bytes], Schema]:
+def matching(
+    lines: list[bytes], filters: Filters, options: dict[str, Any]
+) -> tuple[list[bytes], Schema]:
     """The lines that match, with all that are blank or invalid; and the target that follows from them."""
 
-    def judged(target: Schema, line: bytes, mode: str = options["sample_hash"]) -> tuple[dict[str, Any] | None, str]:
-        judge, text = plain_judge(target.name, mode, options["repair"]), bytearray()
+    def judged(
+        target: Schema, line: bytes, mode: str = options["sample_hash"]
+    ) -> tuple[dict[str, Any] | None, str]:
+        judge = plain_judge(target.name, mode, options["repair"])
+        text = bytearray()
         batch = judge.judge_chunk(line + b"\n", text)
-        return (json.loads(text) if text else None), next((name for name, count in batch.versions.items() if count), "")
+        return (json.loads(text) if text else None), next(
+            (name for name, count in batch.versions.items() if count), ""
+        )
 
     def is_newer(line: bytes) -> bool:
         """Whether it is a record of a later version, or one that names a metric, which decides for the newest version.
@@ -143,8 +169,11 @@ def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> t
             record, _ = judged(NEWEST_SCHEMA, line, "fill")
             # Such a record matches as what it is in the newest version.
             own = NEWEST_SCHEMA if is_newer(line) else target
-            named, final = judged(own, line, "fill")[0], judged(own, line)[0]
-            if record is None or (named and naive(named, any_hash) and (not final or naive(final, filters))):
+            named = judged(own, line, "fill")[0]
+            final = judged(own, line)[0]
+            if record is None or (
+                named and naive(named, any_hash) and (not final or naive(final, filters))
+            ):
                 kept.append(line)
         return kept
 
@@ -160,18 +189,31 @@ PIECES = Limits(small_input=0, task_bytes=3_000, run_bytes=6_000, decompressed_c
 
 
 @settings(max_examples=examples(7, 160))
-@given(dice, st.sampled_from([VERSIONS, VERSIONS[:1], VERSIONS[-1:], VERSIONS[::3]]), asked_for, modes, st.booleans())
+@given(
+    dice,
+    st.sampled_from([VERSIONS, VERSIONS[:1], VERSIONS[-1:], VERSIONS[::3]]),
+    asked_for,
+    modes,
+    st.booleans(),
+)
 def test_the_corpus_is_that_of_the_matching_lines(
-    rng: random.Random, versions: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any], in_pieces: bool
+    rng: random.Random,
+    versions: tuple[str, ...],
+    asked: dict[str, Any],
+    options: dict[str, Any],
+    in_pieces: bool,
 ) -> None:
     """Parts and summary have the bytes of a corpus made without filters from the matching and invalid lines."""
     filters = make_filters(**asked)
-    lines = [make_line(rng, versions) for _ in range(rng.randint(0, 25))] + rng.sample(OTHER_LINES, rng.randint(0, 4))
+    lines = [make_line(rng, versions) for _ in range(rng.randint(0, 25))] + rng.sample(
+        OTHER_LINES, rng.randint(0, 4)
+    )
     rng.shuffle(lines)
     expected, _ = matching(lines, filters, options)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        all_lines, some = write(folder / "all.jsonl", lines), write(folder / "some.jsonl", expected)
+        all_lines = write(folder / "all.jsonl", lines)
+        some = write(folder / "some.jsonl", expected)
         given_options = make_options(**options, **asked, allow_empty=True)
         with use_limits(PIECES if in_pieces else LIMITS):
             result = run([all_lines], folder / "filtered", given_options)
@@ -215,7 +257,11 @@ def test_however_it_is_made(shards: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "resumed") == expected
     away = (shards / "5.jsonl").rename(tmp_path / "5.jsonl")
     for number in range(2):
-        run([shards], tmp_path / "nights", make_options(**ASKED, incremental=True, overwrite=number > 0))
+        run(
+            [shards],
+            tmp_path / "nights",
+            make_options(**ASKED, incremental=True, overwrite=number > 0),
+        )
         away.rename(shards / "5.jsonl") if away.exists() else None
     assert contents(tmp_path / "nights") == expected
 

@@ -31,7 +31,9 @@ BAD = b'{"nonsense": true}'
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a directory with shards of valid records, of both kinds of lines, of invalid lines, and of none."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))  # work files of an output in a store
+    monkeypatch.setattr(
+        "tempfile.tempdir", str(tmp_path / "scratch")
+    )  # work files of an output in a store
     (tmp_path / "scratch").mkdir()
     write(tmp_path / "good.jsonl", GOOD)
     write(tmp_path / "mixed.jsonl", [*GOOD[:6], BAD, BAD])
@@ -102,21 +104,34 @@ def test_an_empty_corpus_replaces_none_with_records(out: str) -> None:
     fastrec.normalize("good.jsonl", out, overwrite=True)
     before = files(out)
     for shard in ("empty.jsonl", "foreign.jsonl"):
-        with pytest.raises(RefusedError, match="it has no records, and would replace a corpus with 8") as caught:
+        with pytest.raises(
+            RefusedError, match="it has no records, and would replace a corpus with 8"
+        ) as caught:
             fastrec.normalize(shard, out, overwrite=True, allow_empty=True)
         assert files(out) == before
-        assert ("`fastrec rejects" in str(caught.value)) is (shard == "foreign.jsonl"), "only if it shows something"
+        assert ("`fastrec rejects" in str(caught.value)) is (shard == "foreign.jsonl"), (
+            "only if it shows something"
+        )
     fastrec.normalize("mixed.jsonl", out, overwrite=True)
     assert fastrec.verify(out).ok
 
 
 @pytest.mark.pairwise
-@pytest.mark.parametrize("options", [{}, {"max_rejects": 0}, {"skip_bad_shards": True}, {"incremental": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"max_rejects": 0}, {"skip_bad_shards": True}, {"incremental": True}], ids=str
+)
 @pytest.mark.parametrize("shard", ["empty.jsonl", "blank.jsonl", "foreign.jsonl"])
-def test_a_run_without_a_valid_line_publishes_nothing(out: str, shard: str, options: dict[str, Any]) -> None:
-    """Not where nothing was, and not in place of a corpus. The error says why, and nothing else is left."""
+def test_a_run_without_a_valid_line_publishes_nothing(
+    out: str, shard: str, options: dict[str, Any]
+) -> None:
+    """Not where nothing was, and not in place of a corpus.
+
+    The error says why, and nothing else is left.
+    """
     write(Path("blank.jsonl"), [b"", b" ", b""])
-    with pytest.raises(NothingValidError, match="no line is a valid record, so nothing was published") as caught:
+    with pytest.raises(
+        NothingValidError, match="no line is a valid record, so nothing was published"
+    ) as caught:
         fastrec.normalize(shard, out, **options)
     assert caught.value.exit_code == 3
     assert "--allow-empty" in str(caught.value)
@@ -132,9 +147,21 @@ def test_a_run_without_a_valid_line_publishes_nothing(out: str, shard: str, opti
 
 def test_a_corpus_without_records_is_published_if_that_is_allowed() -> None:
     """Also if no record matches the filters, which is an error otherwise."""
-    assert CliRunner().invoke(cli, ["normalize", "empty.jsonl", "-o", "empty", "--allow-empty"]).exit_code == 0
-    assert CliRunner().invoke(cli, ["normalize", "foreign.jsonl", "-o", "rejected", "--allow-empty"]).exit_code == 1
-    assert fastrec.normalize("good.jsonl", "none", model="x", allow_empty=True).line_counts.kept == 0
+    assert (
+        CliRunner()
+        .invoke(cli, ["normalize", "empty.jsonl", "-o", "empty", "--allow-empty"])
+        .exit_code
+        == 0
+    )
+    assert (
+        CliRunner()
+        .invoke(cli, ["normalize", "foreign.jsonl", "-o", "rejected", "--allow-empty"])
+        .exit_code
+        == 1
+    )
+    assert (
+        fastrec.normalize("good.jsonl", "none", model="x", allow_empty=True).line_counts.kept == 0
+    )
     assert all(fastrec.verify(path).ok for path in ("empty", "rejected", "none"))
 
 
@@ -195,7 +222,10 @@ def test_conflicts_count_as_rejected_lines(out: str) -> None:
 
 def test_a_run_that_writes_the_refused_corpus_is_not_disturbed() -> None:
     """Another run holds the lock of OUT.refused: the refused run fails, and keeps its work."""
-    with locked(Path("corpus.refused").resolve(), 0), pytest.raises(LockedError, match=r"corpus\.refused"):
+    with (
+        locked(Path("corpus.refused").resolve(), 0),
+        pytest.raises(LockedError, match=r"corpus\.refused"),
+    ):
         fastrec.normalize("mixed.jsonl", "corpus", max_rejects=0)
     assert not Path("corpus").exists()
     with pytest.raises(RefusedError):
@@ -203,7 +233,9 @@ def test_a_run_that_writes_the_refused_corpus_is_not_disturbed() -> None:
     assert audited(Path("corpus.refused")).line_counts["kept"] == 6
 
 
-def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_corpus_is_replaced_without_exchanging_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where the system cannot exchange two directories, two renames do it, and nothing is left over."""
     monkeypatch.setattr(publish, "exchange", lambda *_: False)
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0)):
@@ -214,7 +246,10 @@ def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pyte
 
 
 def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a refused corpus cannot get its name, the old one and the one refused before stay; the next run resumes."""
+    """If a refused corpus cannot get its name, the old one and the one refused before stay.
+
+    The next run resumes.
+    """
     fastrec.normalize("good.jsonl", "corpus")
     with pytest.raises(RefusedError):
         fastrec.normalize("foreign.jsonl", "corpus", overwrite=True, allow_empty=True)
@@ -236,7 +271,10 @@ def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_crash_between_two_renames_loses_no_corpus(refused: bool) -> None:
-    """A corpus that another run had moved aside at OUT.refused is restored; it is removed only if it was refused."""
+    """A corpus that another run had moved aside at OUT.refused is restored.
+
+    It is removed only if it was refused.
+    """
     if refused:
         with pytest.raises(RefusedError):
             fastrec.normalize("mixed.jsonl", "corpus", max_rejects=0)
@@ -249,7 +287,9 @@ def test_a_crash_between_two_renames_loses_no_corpus(refused: bool) -> None:
     assert leftovers() == []
 
 
-def test_a_failed_copy_in_a_store_is_repeated(in_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_copy_in_a_store_is_repeated(
+    in_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the store fails while a refused corpus is copied, the old corpus stays, and the next run starts over."""
     out = in_store
     fastrec.normalize("good.jsonl", out)
@@ -260,7 +300,9 @@ def test_a_failed_copy_in_a_store_is_repeated(in_store: str, monkeypatch: pytest
         raise OSError(5, "no answer", path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(OBJECT_STORE.__class__, "copy", lambda _, path, new_path: fail(path, new_path))
+        patched.setattr(
+            OBJECT_STORE.__class__, "copy", lambda _, path, new_path: fail(path, new_path)
+        )
         with pytest.raises(OSError, match="no answer"):
             fastrec.normalize("mixed.jsonl", out, overwrite=True, max_rejects=0)
     assert {name: data for name, data in files(out).items() if name in before} == before
@@ -286,13 +328,24 @@ def test_a_symbolic_link_keeps_its_corpus() -> None:
 def test_the_command_says_what_happened() -> None:
     """It prints the summary as always, and an error with reason, place and what to do, also with --quiet."""
     assert CliRunner().invoke(cli, ["normalize", "good.jsonl", "-o", "corpus"]).exit_code == 0
-    arguments = ["normalize", "mixed.jsonl", "-o", "corpus", "--overwrite", "--max-rejects", "1", "--json"]
+    arguments = [
+        "normalize",
+        "mixed.jsonl",
+        "-o",
+        "corpus",
+        "--overwrite",
+        "--max-rejects",
+        "1",
+        "--json",
+    ]
     result = CliRunner().invoke(cli, arguments)
     assert isinstance(result.exception, RefusedError)
     assert result.exception.exit_code == 1
     assert str(result.exception) == (
-        "refused: 2 of 8 lines were rejected, and --max-rejects is 1. corpus was not changed, and the refused "
-        "corpus is in corpus.refused: run `fastrec rejects corpus.refused` to see why lines were rejected"
+        "refused: 2 of 8 lines were rejected, and --max-rejects is 1. corpus was not changed, and "
+        "the refused "
+        "corpus is in corpus.refused: run `fastrec rejects corpus.refused` to see why lines were "
+        "rejected"
     )
     document = json.loads(result.stdout)
     assert document["output"] == "corpus.refused"

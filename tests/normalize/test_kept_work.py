@@ -53,7 +53,14 @@ def scene(tmp_path: Path) -> Nights:
 
 def first_night(folder: Path, **options: Any) -> Nights:
     pile = Pile(folder / "in", evaluations=4, models=2)
-    pile.add([*answers("eval-1", MODELS[0], score=0.0), b"{", b"", *answers("eval-2", MODELS[1], range(3))])
+    pile.add(
+        [
+            *answers("eval-1", MODELS[0], score=0.0),
+            b"{",
+            b"",
+            *answers("eval-2", MODELS[1], range(3)),
+        ]
+    )
     pile.add(answers("eval-3", MODELS[0], epoch=1))
     scene = Nights(folder, pile)
     scene.content = {"part_size": 4 << 10, "repeats": "first", **options}
@@ -64,22 +71,30 @@ def first_night(folder: Path, **options: Any) -> Nights:
 # How large it is
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(task_bytes=100_000, unmerged_runs=4, merged_runs=2)])
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(task_bytes=100_000, unmerged_runs=4, merged_runs=2)]
+)
 def test_kept_work_is_at_most_half_of_the_text(limits: Limits, tmp_path: Path) -> None:
     """The links to parts included, after the first night and after the second one."""
-    every = without_long(lines(Recipe(records=900, seed=3, duplicates=0.05, conflicts=0.02, text="words")))
+    every = without_long(
+        lines(Recipe(records=900, seed=3, duplicates=0.05, conflicts=0.02, text="words"))
+    )
     shards = list(shuffled_shards(every, 9, tmp_path / "in"))
     options = Options(incremental=True, overwrite=True, part_size=200_000)
     for count in (8, 9):
         use_limits(limits)(run)(shards[:count], tmp_path / "out", options)
-        text = sum(entry["text_bytes"] for entry in json.loads((tmp_path / "out/manifest.json").read_bytes())["parts"])
+        text = sum(
+            entry["text_bytes"]
+            for entry in json.loads((tmp_path / "out/manifest.json").read_bytes())["parts"]
+        )
         kept = sum(path.stat().st_size for path in work_files(tmp_path / ".out.fastrec-work"))
         assert 0 < kept <= text / 2, f"{kept / text:.0%} of the text"
 
 
 def test_kept_work_does_not_grow_with_the_nights(scene: Nights) -> None:
     """What no later night can use is removed."""
-    files, size = [], []
+    files = []
+    size = []
     for number in range(6):
         scene.pile.write(scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=number))
         scene.run(SMALL_TASKS)
@@ -197,7 +212,11 @@ def test_work_for_other_options_is_not_used(other: dict[str, Any], scene: Nights
 
 
 def test_options_are_said_as_users_write_them(scene: Nights) -> None:
-    scene.content |= {"part_size": 2 << 20, "repair": repair_codes(["all"]), "sort_by": ("model_id",)}
+    scene.content |= {
+        "part_size": 2 << 20,
+        "repair": repair_codes(["all"]),
+        "sort_by": ("model_id",),
+    }
     fields = "evaluation_name,sample_hash,model_id,evaluation_id,sample_id"
     assert scene.run().notices[0].partition("made with ")[2] == (
         "repair none instead of all, part_size 4KiB instead of 2MiB, "
@@ -206,7 +225,9 @@ def test_options_are_said_as_users_write_them(scene: Nights) -> None:
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd"])
-def test_work_of_another_build_is_not_used(what: str, scene: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_of_another_build_is_not_used(
+    what: str, scene: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another version of the code or of a library may give other bytes."""
     here = build.identity()
     monkeypatch.setattr(module, "identity", lambda: {**here, what: "0.0"})
@@ -255,7 +276,9 @@ def test_damaged_work_is_done_again(is_changed: bool, tmp_path: Path) -> None:
         some = [WAYS_OF_DAMAGE[(number + 2 * is_changed) % len(WAYS_OF_DAMAGE)]]
         for how in WAYS_OF_DAMAGE if LONG else some:
             if is_changed:
-                scene.pile.write(scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=number % 3))
+                scene.pile.write(
+                    scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=number % 3)
+                )
             damage_kind(scene, kind, how)
             result = scene.run()
             try:
@@ -301,7 +324,11 @@ def test_content_does_not_mind_other_times_and_inodes(scene: Nights) -> None:
     scene.work.rename(scene.folder / "copied")
     shutil.copytree(scene.folder / "copied", scene.work)
     result = scene.run(check="content")
-    assert (result.unchanged, result.parts_written, result.notices) == (len(scene.pile.paths), 0, [])
+    assert (result.unchanged, result.parts_written, result.notices) == (
+        len(scene.pile.paths),
+        0,
+        [],
+    )
     assert scene.run().notices == []
     scene.check()
 
@@ -343,7 +370,9 @@ def test_several_files_are_damaged_at_once(scene: Nights) -> None:
     result = scene.run()
     assert len(result.notices) == 1, result.notices
     assert re.search(
-        r": \S+/kept is missing$|: \d+ of its \d+ files are missing or have changed; the first is /", *result.notices
+        r": \S+/kept is missing$|: \d+ of its \d+ files are missing or have changed; the first is "
+        r"/",
+        *result.notices,
     )
     scene.check()
 
@@ -353,12 +382,15 @@ def test_several_files_are_damaged_at_once(scene: Nights) -> None:
 
 @pytest.mark.parametrize("compression", ["zst", "none"])
 def test_a_night_that_is_refused(compression: str, tmp_path: Path) -> None:
-    """OUT stays as it was. The next night compares with the shards that it was made from, or with tonight's.
+    """OUT stays as it was.
+
+    The next night compares with the shards that it was made from, or with tonight's.
 
     Parts that are not compressed are not linked: the list of kept work names them in OUT.
     """
     scene = first_night(tmp_path, compression=compression)
-    before, path = contents(scene.out), scene.pile.paths[0]
+    before = contents(scene.out)
+    path = scene.pile.paths[0]
     good = list(scene.pile.lines[path])
     scene.pile.write(path, [*good, *[b"{"] * 19])
     result = scene.run(max_rejects=12)
@@ -377,7 +409,10 @@ def test_a_night_that_is_refused(compression: str, tmp_path: Path) -> None:
 
 
 def test_a_bad_shard(scene: Nights) -> None:
-    """The night fails, and OUT stays. When the shard is whole again, the next night judges only what changed."""
+    """The night fails, and OUT stays.
+
+    When the shard is whole again, the next night judges only what changed.
+    """
     before = contents(scene.out)
     path = next(path for path in scene.pile.paths if path.suffix == ".zst")
     good = path.read_bytes()
@@ -397,7 +432,9 @@ def test_a_bad_shard_that_is_skipped(scene: Nights) -> None:
     good = path.read_bytes()
     scene.pile.write_bytes(path, good[:-5])
     assert len(scene.run(skip_bad_shards=True).skipped) == 1
-    expected = run(scene.pile.paths, scene.folder / "skipped", Options(**scene.content, skip_bad_shards=True))
+    expected = run(
+        scene.pile.paths, scene.folder / "skipped", Options(**scene.content, skip_bad_shards=True)
+    )
     assert expected.skipped
     check_same(contents(scene.out), contents(scene.folder / "skipped"))
     again = scene.run(skip_bad_shards=True)
@@ -414,7 +451,8 @@ def test_an_interrupted_night_is_resumed(limits: Limits, scene: Nights) -> None:
     unchanged = len(scene.pile.paths)
     for epoch in range(3):
         scene.pile.add(answers("eval-1", MODELS[2 + epoch]), Format.ZSTD)
-    before, count = contents(scene.out), 0
+    before = contents(scene.out)
+    count = 0
     for count in range(1, 60, 2):
         try:
             scene.run(limits, progress=StopAfter(count))

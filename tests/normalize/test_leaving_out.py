@@ -25,7 +25,8 @@ from tests.normalize.normalizing import Corpus, normalized, raw_of, run_limited,
 from tests.samples import sample_of
 from tests.sizes import examples
 
-OLD, NEW = "0.2.0", "0.3.0"
+OLD = "0.2.0"
+NEW = "0.3.0"
 
 IN_TASKS = Limits(
     small_input=0,
@@ -48,15 +49,23 @@ choices = st.fixed_dictionaries(
         "repeats": st.sampled_from(["keep", "first", "reject"]),
     }
 )
-orders = st.sampled_from([(), ("evaluation_id",), ("sample_id", "model_id"), ("evaluation_result_id",)])
+orders = st.sampled_from(
+    [(), ("evaluation_id",), ("sample_id", "model_id"), ("evaluation_result_id",)]
+)
 
 
 def record(schema: str, variant: Variant) -> bytes:
     """A record of a version: few identities, questions, outputs and verdicts."""
     run, label, model, metric, number, question, output, verdict, trial, latency = variant
     labels = {OLD: ("0.2.0", "instance_level_eval_0.2.0"), NEW: ("0.3.0", "0.2.2")}
-    made = sample_of(schema, sample_id=str(number), model_id="mn"[model], evaluation_id=f"run/{run}")
-    made |= {"schema_version": labels[schema][label], "evaluation_name": "e", "performance": {"latency_ms": latency}}
+    made = sample_of(
+        schema, sample_id=str(number), model_id="mn"[model], evaluation_id=f"run/{run}"
+    )
+    made |= {
+        "schema_version": labels[schema][label],
+        "evaluation_name": "e",
+        "performance": {"latency_ms": latency},
+    }
     made["input"]["raw"] = f"question {question}"
     made["evaluation"] = {"score": (1.0, 0.0, 1)[verdict], "is_correct": verdict != 1}
     texts = ("yes", "no")[output]
@@ -76,7 +85,13 @@ def all_equal_but_runs(count: int) -> list[Variant]:
 
 @settings(max_examples=examples(9, 100))
 @given(st.sampled_from([OLD, NEW]), st.lists(variants, max_size=25), choices, orders, st.booleans())
-@example(OLD, all_equal_but_runs(3), {"same_run": "ignore", "conflicts": "keep", "repeats": "keep"}, (), True)
+@example(
+    OLD,
+    all_equal_but_runs(3),
+    {"same_run": "ignore", "conflicts": "keep", "repeats": "keep"},
+    (),
+    True,
+)
 @example(  # two labels of a run that equals an earlier run
     OLD,
     [(run, label, 0, 0, 0, 0, 0, 0, 0, 0) for run in (0, 1) for label in (0, 1)],
@@ -92,28 +107,45 @@ def all_equal_but_runs(count: int) -> list[Variant]:
     False,
 )
 def test_records_are_left_out_by_the_rules(
-    schema: str, chosen: list[Variant], options: dict[str, str], sort_by: tuple[str, ...], in_tasks: bool
+    schema: str,
+    chosen: list[Variant],
+    options: dict[str, str],
+    sort_by: tuple[str, ...],
+    in_tasks: bool,
 ) -> None:
     """For any records, options, sort order and part size: what stays, what is rejected, and what the summary says."""
     fields = tuple(field for field in sort_by if schema == NEW or field != "evaluation_result_id")
     common: dict[str, Any] = {"schema": schema, "sort_by": fields}
-    with tempfile.TemporaryDirectory() as folder, patch.object(module, "make_engine", lambda *_: SerialEngine()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(module, "make_engine", lambda *_: SerialEngine()),
+    ):
         shards = [
-            write(Path(folder) / f"{number}.jsonl", [record(schema, one) for one in chosen[number::2]])
+            write(
+                Path(folder) / f"{number}.jsonl", [record(schema, one) for one in chosen[number::2]]
+            )
             for number in range(2)
         ]
         everything = normalized(shards, Path(folder) / "all", **common)
         expected = leave_out(everything.lines, everything.manifest["sort_fields"], **options)
         limits = IN_TASKS if in_tasks else LIMITS
         size = 1_024 if in_tasks else 10**6
-        corpus = normalized(shards, Path(folder) / "out", **common, **options, part_size=size, limits=limits)
-        backwards = normalized(shards[::-1], Path(folder) / "back", **common, **options, part_size=size)
+        corpus = normalized(
+            shards, Path(folder) / "out", **common, **options, part_size=size, limits=limits
+        )
+        backwards = normalized(
+            shards[::-1], Path(folder) / "back", **common, **options, part_size=size
+        )
         check(corpus, everything, expected.same_run, expected.codes, expected.summary)
         assert backwards.same_for_all == corpus.same_for_all
 
 
 def check(
-    corpus: Corpus, everything: Corpus, same_run: list[bytes], codes: dict[bytes, str], summary: dict[str, Any]
+    corpus: Corpus,
+    everything: Corpus,
+    same_run: list[bytes],
+    codes: dict[bytes, str],
+    summary: dict[str, Any],
 ) -> None:
     gone = {*same_run, *codes}
     assert corpus.lines == [line for line in everything.lines if line not in gone]
@@ -124,7 +156,9 @@ def check(
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_stops_between_steps_is_resumed(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parts that were made before or after other parts were counted are reused, and the corpus is the same."""
     chosen = [
         (run, 0, 0, 0, number, question, 0, 0, 0, 0)
@@ -132,7 +166,12 @@ def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, mo
         for run, question in ((0, 0), (1, 0), (0, 1))
     ]
     shard = write(tmp_path / "in.jsonl", [record(OLD, one) for one in chosen])
-    options: dict[str, Any] = {"same_run": "ignore", "repeats": "first", "part_size": 1_024, "limits": IN_TASKS}
+    options: dict[str, Any] = {
+        "same_run": "ignore",
+        "repeats": "first",
+        "part_size": 1_024,
+        "limits": IN_TASKS,
+    }
     made: list[tuple[int, tuple[str, str]]] = []
     make_part = parts_module.make_part
 
@@ -167,7 +206,9 @@ def test_a_label_that_the_upgrade_keeps_does_not_tell_runs_apart(tmp_path: Path)
     lines = []
     for run, label in enumerate((OLD, NEW, "banana")):
         for number, metadata in enumerate(({}, {"metadata": {"a": '\\"}}', "z": "1"}})):
-            one = sample_of(OLD, sample_id=str(number), evaluation_id=f"run/{run}", schema_version=label)
+            one = sample_of(
+                OLD, sample_id=str(number), evaluation_id=f"run/{run}", schema_version=label
+            )
             one.pop("metadata", None)
             lines.append(json.dumps(one | metadata).encode())
     write(tmp_path / "a.jsonl", lines)

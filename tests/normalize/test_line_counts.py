@@ -64,7 +64,8 @@ def piles(draw: Any) -> list[list[Line]]:
             base["sample_hash"] = rng.choice([reference.sample_hash(base), xxh3(base)])
     shards: list[list[Line]] = [[] for _ in range(rng.randint(1, 3))]
     for _ in range(draw(st.integers(0, 25))):
-        kind, value = rng.random(), None
+        kind = rng.random()
+        value = None
         if kind < 0.1:
             raw = rng.choice(BLANK)
         elif kind < 0.25:
@@ -74,7 +75,9 @@ def piles(draw: Any) -> list[list[Line]]:
             if kind > 0.5:  # other side values of the same answer
                 value["zz"] = rng.randint(0, 1)
             if kind > 0.6:  # another verdict: 1, 1.0 and true are the same
-                value["evaluation"] |= rng.choice([{"score": 1}, {"score": 1.0}, {"score": True}, {"is_correct": True}])
+                value["evaluation"] |= rng.choice(
+                    [{"score": 1}, {"score": 1.0}, {"score": True}, {"is_correct": True}]
+                )
             if kind > 0.7:  # another run or label
                 value["evaluation_id"] = rng.choice("ab")
                 value["schema_version"] = rng.choice(["0.2.0", "instance_level_eval_0.2.0"])
@@ -89,17 +92,24 @@ def piles(draw: Any) -> list[list[Line]]:
 
 
 def xxh3(record: dict[str, Any]) -> str:
-    return xxhash.xxh3_128_hexdigest((record["input"]["raw"] + record["input"]["reference"]).encode())
+    return xxhash.xxh3_128_hexdigest(
+        (record["input"]["raw"] + record["input"]["reference"]).encode()
+    )
 
 
 def normal_of(value: dict[str, Any], algorithm: str, mode: str) -> str | None:
-    """A spelling that is equal for equal normal forms; None if the hash is to be verified and is wrong.
+    """A spelling that is equal for equal normal forms.
+
+    None if the hash is to be verified and is wrong.
 
     A SHA-256 is right by its recipe, also if the corpus has other hashes.
     """
     computed = reference.sample_hash(value) if algorithm == "sha256" else xxh3(value)
     given = value.get("sample_hash", computed)
-    if mode == "verify" and given not in (computed, reference.sample_hash(value)):  # right by some recipe
+    if mode == "verify" and given not in (
+        computed,
+        reference.sample_hash(value),
+    ):  # right by some recipe
         return None
     normal = reference.normal_record(value)
     normal["sample_hash"] = given if mode == "fill" else computed
@@ -116,7 +126,10 @@ def spelling(line: bytes) -> str:
 
 def identity(line: bytes | str) -> tuple[Any, ...]:
     record = json.loads(line)
-    return (*(record[key] for key in ("evaluation_id", "evaluation_name", "model_id")), repr(record["sample_id"]))
+    return (
+        *(record[key] for key in ("evaluation_id", "evaluation_name", "model_id")),
+        repr(record["sample_id"]),
+    )
 
 
 def write_pile(folder: Path, pile: list[list[Line]]) -> list[Path]:
@@ -127,7 +140,9 @@ def write_pile(folder: Path, pile: list[list[Line]]) -> list[Path]:
     ]
 
 
-IN_PIECES = Limits(small_input=0, task_bytes=500, decompressed_chunk_bytes=1_000, run_bytes=2_000, window_bytes=100)
+IN_PIECES = Limits(
+    small_input=0, task_bytes=500, decompressed_chunk_bytes=1_000, run_bytes=2_000, window_bytes=100
+)
 """Read, spill and merge a few lines at a time: ranges of plain files, chunks of the others, many runs."""
 
 
@@ -138,21 +153,30 @@ choices = st.fixed_dictionaries(
         "repeats": st.sampled_from(["keep", "first", "reject"]),
         "sample_hash": st.sampled_from(["replace", "fill", "verify"]),
         "hash": st.sampled_from(["sha256", "xxh3_128"]),
-        "sort_by": st.sampled_from([(), ("model_id",), ("sample_id", "sample_hash"), tuple(reversed(FIELDS))]),
+        "sort_by": st.sampled_from(
+            [(), ("model_id",), ("sample_id", "sample_hash"), tuple(reversed(FIELDS))]
+        ),
     }
 )
 
 
 @settings(max_examples=examples(6, 320))
 @given(piles(), choices, st.booleans())
-def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, Any], pieces: bool) -> None:
+def test_every_line_is_accounted_for(
+    pile: list[list[Line]], options: dict[str, Any], pieces: bool
+) -> None:
     """For any lines and options: distinct records are kept, duplicates dropped, invalid lines rejected unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         shards = write_pile(Path(folder), pile)
         limits = IN_PIECES if pieces else LIMITS
         with patch.object(module, "make_engine", lambda *_: SerialEngine()):
             corpus = normalized(
-                shards, Path(folder) / "out", part_size=4_096, jobs=1 + pieces, limits=limits, **options
+                shards,
+                Path(folder) / "out",
+                part_size=4_096,
+                jobs=1 + pieces,
+                limits=limits,
+                **options,
             )
         check_locations(corpus)
         lines = [line for some in pile for line in some]
@@ -172,11 +196,24 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
 
 
 def check_rejects(corpus: Corpus, shards: Sequence[Path], bad: list[Line]) -> None:
-    """Invalid lines are rejected unchanged, with their location; a byte order mark is not part of a line."""
-    found = [reject for reject in corpus.rejects if not reject["code"].startswith(("conflict.", "repeat."))]
-    raws = [line.raw.removeprefix(b"\xef\xbb\xbf") if line.number == 1 else line.raw for line in bad]
-    places = [(str(shards[line.shard]), line.number, raw) for line, raw in zip(bad, raws, strict=True)]
-    assert [(reject["source"], reject["line"], raw_of(reject)) for reject in found] == sorted(places)
+    """Invalid lines are rejected unchanged, with their location.
+
+    A byte order mark is not part of a line.
+    """
+    found = [
+        reject
+        for reject in corpus.rejects
+        if not reject["code"].startswith(("conflict.", "repeat."))
+    ]
+    raws = [
+        line.raw.removeprefix(b"\xef\xbb\xbf") if line.number == 1 else line.raw for line in bad
+    ]
+    places = [
+        (str(shards[line.shard]), line.number, raw) for line, raw in zip(bad, raws, strict=True)
+    ]
+    assert [(reject["source"], reject["line"], raw_of(reject)) for reject in found] == sorted(
+        places
+    )
 
 
 def check_left_out(
@@ -187,19 +224,26 @@ def check_left_out(
     Returns them, and the records that were dropped as duplicates because only their runs differ.
     """
     order = corpus.manifest["sort_fields"]
-    left = [reject for reject in corpus.rejects if reject["code"].startswith(("conflict.", "repeat."))]
+    left = [
+        reject for reject in corpus.rejects if reject["code"].startswith(("conflict.", "repeat."))
+    ]
     spelled = {spelling(line): line for line in (*corpus.lines, *map(raw_of, left))}
     everything = [spelled.get(normal) or compact(normal) for normal in first]
     choices = {name: options[name] for name in ("same_run", "conflicts", "repeats")}
     same_run, codes, summary = leave_out(everything, order, **choices)
-    dropped, rejected = set(map(spelling, same_run)), {spelling(line): code for line, code in codes.items()}
+    dropped = set(map(spelling, same_run))
+    rejected = {spelling(line): code for line, code in codes.items()}
     assert Counter(map(spelling, corpus.lines)) == Counter(first.keys() - dropped - rejected.keys())
     assert {name: corpus.summary[name] for name in summary} == summary
     assert {spelling(raw_of(reject)): reject["code"] for reject in left} == rejected
     assert len(left) == len(rejected)
     for reject in left:
         line = first[spelling(raw_of(reject))]
-        assert (reject["source"], reject["line"], reject["offset"]) == (str(shards[line.shard]), line.number, None)
+        assert (reject["source"], reject["line"], reject["offset"]) == (
+            str(shards[line.shard]),
+            line.number,
+            None,
+        )
     return set(rejected), dropped
 
 
@@ -225,7 +269,9 @@ def records_of(*changes: dict[str, Any]) -> list[bytes]:
 
 def twice(count: int) -> list[bytes]:
     """Two records for each of several identities: the same output with different verdicts."""
-    changes = [{"sample_id": number, "error": error} for number in range(count) for error in ("x", "y")]
+    changes = [
+        {"sample_id": number, "error": error} for number in range(count) for error in ("x", "y")
+    ]
     return records_of(*changes)
 
 
@@ -245,7 +291,9 @@ BY_TRIAL = records_of({"metadata": {"trial": 0}}, {"metadata": {"trial": 1}, "ev
 @pytest.mark.each_value
 @pytest.mark.parametrize("lines", [ONE_KEY, TWO_KEYS, BOTH, BY_OUTPUT, BY_TRIAL])
 @pytest.mark.parametrize("part_size", [1_024, 10**6])
-def test_the_record_that_sorts_first_wins(lines: list[bytes], part_size: int, tmp_path: Path) -> None:
+def test_the_record_that_sorts_first_wins(
+    lines: list[bytes], part_size: int, tmp_path: Path
+) -> None:
     """The order of lines does not matter, even if the records differ in sample_hash."""
     everything = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "keep").lines
     best: dict[tuple[Any, ...], bytes] = {}
@@ -253,7 +301,9 @@ def test_the_record_that_sorts_first_wins(lines: list[bytes], part_size: int, tm
         best.setdefault(identity(line), line)
     for name, order in (("forwards", lines), ("backwards", lines[::-1])):
         shard = write(tmp_path / f"{name}.jsonl", order)
-        corpus = normalized(shard, tmp_path / name, conflicts="first", repeats="first", part_size=part_size)
+        corpus = normalized(
+            shard, tmp_path / name, conflicts="first", repeats="first", part_size=part_size
+        )
         assert sorted(corpus.lines) == sorted(best.values())
         codes = Counter(reject["code"] for reject in corpus.rejects)
         assert codes == corpus.summary["rejected_by_code"]
@@ -294,7 +344,9 @@ CASES: dict[str, tuple[list[dict[str, Any]], int, int]] = {
 def test_contradictions_and_repeats_are_told_apart(case: str, tmp_path: Path) -> None:
     """The same output with two verdicts is a contradiction; anything else is a repeat."""
     changes, contradicting, repeated = CASES[case]
-    corpus = normalized(write(tmp_path / "in.jsonl", records_of(*changes)), tmp_path / "out", part_size=1_024)
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", records_of(*changes)), tmp_path / "out", part_size=1_024
+    )
     found = corpus.summary["contradictions"], corpus.summary["repeats"]
     for one, count in zip(found, (contradicting, repeated), strict=True):
         assert (one["identities"], one["records"]) == (int(count > 0), count)
@@ -316,7 +368,9 @@ def test_options_act_on_contradictions_and_repeats_separately(tmp_path: Path) ->
         ("reject", "reject"): {"conflict.rejected": 2},
     }
     for (conflicts, repeats), codes in expected.items():
-        corpus = normalized(shard, tmp_path / f"{conflicts}-{repeats}", conflicts=conflicts, repeats=repeats)
+        corpus = normalized(
+            shard, tmp_path / f"{conflicts}-{repeats}", conflicts=conflicts, repeats=repeats
+        )
         assert corpus.summary["rejected_by_code"] == codes
         counts = [corpus.summary[kind]["records"] for kind in ("contradictions", "repeats")]
         assert counts == [2, 1], "records that were left out count, too"
@@ -333,15 +387,21 @@ def test_all_records_may_be_left_out(lines: list[bytes], tmp_path: Path) -> None
     assert contradicting == (0 if lines == TWO_KEYS[:2] else 2)
     left = corpus.line_counts["rejected"] - contradicting
     codes = {"conflict.rejected": contradicting, "repeat.rejected": left}
-    assert corpus.summary["rejected_by_code"] == {code: count for code, count in codes.items() if count}
+    assert corpus.summary["rejected_by_code"] == {
+        code: count for code, count in codes.items() if count
+    }
     assert corpus.line_counts["rejected"] == len(lines) - corpus.line_counts["duplicates"]
 
 
 def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
     """Parts without records are left out, and the others are numbered without a gap."""
     several = twice(300)
-    several += records_of(*({"sample_id": str(number), "evaluation_name": "z"} for number in range(300)))
-    corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", conflicts="reject", part_size=1_024)
+    several += records_of(
+        *({"sample_id": str(number), "evaluation_name": "z"} for number in range(300))
+    )
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", several), tmp_path / "out", conflicts="reject", part_size=1_024
+    )
     assert [part.name for part in corpus.parts] == [
         f"part-{number:05d}.jsonl.zst" for number in range(len(corpus.parts))
     ]
@@ -365,23 +425,33 @@ def test_the_summary_has_examples_of_contradictions(tmp_path: Path) -> None:
 
 def same_run(corpus: Corpus) -> list[tuple[Any, ...]]:
     found = corpus.summary["same_run"]
-    return [found["records"], *((run["kept"], run["dropped"], run["records"]) for run in found["runs"])]
+    return [
+        found["records"],
+        *((run["kept"], run["dropped"], run["records"]) for run in found["runs"]),
+    ]
 
 
 @pytest.mark.parametrize("sort_by", [(), ("evaluation_id",)])
 @pytest.mark.parametrize("part_size", [1_024, 10**6])
-def test_a_run_that_was_scraped_again_is_dropped(sort_by: tuple[str, ...], part_size: int, tmp_path: Path) -> None:
+def test_a_run_that_was_scraped_again_is_dropped(
+    sort_by: tuple[str, ...], part_size: int, tmp_path: Path
+) -> None:
     """Its records are duplicates of their shards; the summary says which run they equal."""
     first = records_of(*({"sample_id": number, "evaluation_id": "run/1"} for number in range(40)))
     again = records_of(
-        *({"sample_id": number, "evaluation_id": "run/2", "schema_version": "0.2.0"} for number in range(39)),
+        *(
+            {"sample_id": number, "evaluation_id": "run/2", "schema_version": "0.2.0"}
+            for number in range(39)
+        ),
         {"sample_id": 39, "evaluation_id": "run/2", "error": "timeout"},
     )
     shards = [write(tmp_path / "2.jsonl", again), write(tmp_path / "1.jsonl", first)]
     options: dict[str, Any] = {"part_size": part_size, "sort_by": sort_by}
     corpus = normalized(shards, tmp_path / "out", same_run="ignore", **options)
     assert (corpus.line_counts["kept"], corpus.line_counts["duplicates"]) == (41, 39)
-    by_shard = {Path(entry["path"]).name: entry["duplicates"] for entry in corpus.manifest["inputs"]}
+    by_shard = {
+        Path(entry["path"]).name: entry["duplicates"] for entry in corpus.manifest["inputs"]
+    }
     assert by_shard == {"1.jsonl": 0, "2.jsonl": 39}
     assert same_run(corpus) == [39, ("run/1", "run/2", 39)]
     kept = normalized(shards, tmp_path / "keep", **options)
@@ -390,8 +460,12 @@ def test_a_run_that_was_scraped_again_is_dropped(sort_by: tuple[str, ...], part_
 
 def test_a_label_is_no_difference(tmp_path: Path) -> None:
     """Records of one run that differ only in their label are equal but for their run, too."""
-    lines = records_of({"schema_version": "0.2.0"}, {}, {"schema_version": "0.2.0", "error": "timeout"})
-    corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", same_run="ignore", conflicts="reject")
+    lines = records_of(
+        {"schema_version": "0.2.0"}, {}, {"schema_version": "0.2.0", "error": "timeout"}
+    )
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", lines), tmp_path / "out", same_run="ignore", conflicts="reject"
+    )
     run = sample()["evaluation_id"]
     assert same_run(corpus) == [1, (run, run, 1)]
     assert json.loads(raw_of(corpus.rejects[0]))["schema_version"] == "0.2.0"

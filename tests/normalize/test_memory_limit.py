@@ -10,9 +10,12 @@ import pytest
 
 from tests.running import run_here
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the peak of a process")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not tell the peak of a process"
+)
 
-# Chunks and runs are small, so there are hundreds of runs, and each part is gathered from all of them.
+# Chunks and runs are small, so there are hundreds of runs, and each part is gathered from all of
+# them.
 _SCRIPT = """
 import sys
 from pathlib import Path
@@ -35,7 +38,12 @@ def peak_of(shards: Path, output: Path, memory: int) -> int:
 def test_peak_memory_is_below_the_limit(tmp_path: Path) -> None:
     """At 64 MiB, 512 MiB and 8 GiB; and the bytes do not depend on it."""
     for name, count in (("few", 50), ("many", 6_000)):
-        assert run_here("generate", "-n", str(count), "-o", str(tmp_path / name), "--text", "words").returncode == 0
+        assert (
+            run_here(
+                "generate", "-n", str(count), "-o", str(tmp_path / name), "--text", "words"
+            ).returncode
+            == 0
+        )
     python = peak_of(tmp_path / "few", tmp_path / "small", 64 << 20)
     made = set[tuple[bytes, ...]]()
     for memory in (64 << 20, 512 << 20, 8 << 30):

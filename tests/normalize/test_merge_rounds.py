@@ -55,7 +55,9 @@ MERGE_EARLY = Limits(
     part_counts_per_task=2,
 )
 """Merge runs even if there are few, and count the census and the parts in tasks."""
-SMALL_RUNS = replace(MERGE_EARLY, task_bytes=20_000, run_bytes=30_000, window_bytes=3_000, read_bytes=4)
+SMALL_RUNS = replace(
+    MERGE_EARLY, task_bytes=20_000, run_bytes=30_000, window_bytes=3_000, read_bytes=4
+)
 """Also spill runs of a few records, and merge a few records at a time."""
 
 
@@ -77,10 +79,17 @@ def test_merging_runs_does_not_change_the_corpus(
     conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]
 ) -> None:
     """Dozens of runs, merged in groups of three in several rounds, give the same parts, rejects and counts."""
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
+    other = normalized(
+        pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts
+    )
     assert not merged
     corpus = normalized(
-        pile, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, limits=SMALL_RUNS
+        pile,
+        tmp_path / "out",
+        part_size=PART,
+        conflicts=conflicts,
+        repeats=conflicts,
+        limits=SMALL_RUNS,
     )
     assert [task.regions is None for task in merged].count(True) > 3, "there was only one round"
     assert max(len(task.slices) for task in merged) == 3
@@ -98,7 +107,12 @@ def test_rounds_in_several_processes(tmp_path: Path) -> None:
 def check_rounds(tmp_path: Path, **engine: Any) -> None:
     """Check that rounds in an engine give the same bytes as without rounds in this process."""
     stages = Stages()
-    content: dict[str, Any] = {"part_size": PART, "conflicts": "first", "repeats": "first", "hash": "[!0]*"}
+    content: dict[str, Any] = {
+        "part_size": PART,
+        "conflicts": "first",
+        "repeats": "first",
+        "hash": "[!0]*",
+    }
     pile = list(shuffled_shards(mixed_lines()[:60], 5, tmp_path / "in"))
     other = normalized(pile, tmp_path / "other", **content)
     limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
@@ -118,12 +132,18 @@ def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path
     limits = Limits(task_bytes=5_000, **borders)
     corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART, limits=limits))
     shards = list(shuffled_shards(mixed_lines()[119::-1], 3, tmp_path / "in"))
-    corpora.append(normalized(shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **borders)))
+    corpora.append(
+        normalized(
+            shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **borders)
+        )
+    )
     assert len({tuple(corpus.same_for_all.items()) for corpus in corpora}) == 1
     assert (len(corpora[0].parts) > 1) is (most > 1)
 
 
-def test_a_bad_shard_does_not_move_the_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_shard_does_not_move_the_cuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Records of a skipped shard do not count for the sizes that decide where parts begin."""
     limits = Limits(task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
@@ -135,11 +155,15 @@ def test_a_bad_shard_does_not_move_the_cuts(tmp_path: Path, monkeypatch: pytest.
     alone = normalized(good, tmp_path / "alone", **options)
     assert corpus.manifest["skipped"]
     assert len(alone.parts) > 3
-    assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in alone.parts]
+    assert [part.read_bytes() for part in corpus.parts] == [
+        part.read_bytes() for part in alone.parts
+    ]
 
 
 @pytest.mark.parametrize("engine_jobs", [1, 2])
-def test_runs_of_streams_are_merged_too(engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_streams_are_merged_too(
+    engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs that cannot be reused after an interruption are merged with the others."""
     limits = replace(SMALL_RUNS, small_input=0, decompressed_chunk_bytes=10_000)
     data = b"".join(line + b"\n" for line in mixed_lines()[:50])
@@ -148,16 +172,23 @@ def test_runs_of_streams_are_merged_too(engine_jobs: int, tmp_path: Path, monkey
         write(tmp_path / "a.jsonl", mixed_lines()[50:100], Format.GZIP),
         write(tmp_path / "b.jsonl", mixed_lines()[100:]),
     ]
-    corpus = normalized([*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs, limits=limits)
+    corpus = normalized(
+        [*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs, limits=limits
+    )
     monkeypatch.undo()
-    expected = normalized(write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART)
+    expected = normalized(
+        write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART
+    )
     assert corpus.same_for_all == expected.same_for_all
 
 
 def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there are too many runs, fences are neither requested nor kept; checksums of runs are never kept."""
+    """Once there are too many runs, fences are neither requested nor kept.
+
+    Checksums of runs are never kept.
+    """
     held: list[tuple[int, int]] = []
     requested: list[int] = []
 
@@ -206,11 +237,18 @@ def same_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LIMITS = replace(SMALL_RUNS, task_bytes=5_000)
-OPTIONS: dict[str, Any] = {"part_size": PART // 2, "conflicts": "first", "repeats": "first", "limits": LIMITS}
+OPTIONS: dict[str, Any] = {
+    "part_size": PART // 2,
+    "conflicts": "first",
+    "repeats": "first",
+    "limits": LIMITS,
+}
 
 
 @pytest.fixture(scope="module")
-def whole(same_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], int]:
+def whole(
+    same_shards: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, bytes], int]:
     """The files that an undisturbed run makes of these shards, and the number of its merge tasks."""
     tasks: list[MergeTask] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -220,10 +258,14 @@ def whole(same_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def work_of(out: Path) -> set[str]:
-    return {path.name.split("-")[0] for path in (out.parent / f".{out.name}.fastrec-work").iterdir()}
+    return {
+        path.name.split("-")[0] for path in (out.parent / f".{out.name}.fastrec-work").iterdir()
+    }
 
 
-@pytest.mark.parametrize("count", few_of(range(1, 12), 4, "test_a_run_resumes_in_the_middle_of_a_round"))
+@pytest.mark.parametrize(
+    "count", few_of(range(1, 12), 4, "test_a_run_resumes_in_the_middle_of_a_round")
+)
 def test_a_run_resumes_in_the_middle_of_a_round(
     *,
     count: int,
@@ -251,11 +293,15 @@ def test_merged_runs_are_removed(shards: Path, tmp_path: Path) -> None:
     interrupt(shards, tmp_path / "out", 1, "merge", **OPTIONS)
     names = [path.name for path in (tmp_path / ".out.fastrec-work").iterdir()]
     assert not [name for name in names if name.startswith("run-")]
-    assert len([name for name in names if name.startswith("merged-") and name.endswith(".index")]) == 2
+    assert (
+        len([name for name in names if name.startswith("merged-") and name.endswith(".index")]) == 2
+    )
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("deed", [nothing, add_first, change, remove], ids=lambda deed: deed.__name__)
+@pytest.mark.parametrize(
+    "deed", [nothing, add_first, change, remove], ids=lambda deed: deed.__name__
+)
 @pytest.mark.parametrize(("stage", "count"), [("round", 2), ("round", 5), ("merge", 1)])
 def test_shards_may_change_after_a_round(
     stage: str, count: int, deed: Callable[[Path], str], shards: Path, tmp_path: Path
@@ -267,7 +313,9 @@ def test_shards_may_change_after_a_round(
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **OPTIONS))
 
 
-def test_a_bad_shard_may_become_readable_after_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_shard_may_become_readable_after_a_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Records of a skipped shard are not in merged runs, which are not reused once the shard can be read."""
     folder = write(tmp_path / "in" / "a.jsonl", mixed_lines()[:10]).parent
     write(folder / "b.jsonl", mixed_lines()[10:20])
@@ -302,7 +350,9 @@ def test_a_damaged_merged_run_is_repeated(
         out = tmp_path / stage
         interrupt(same_shards, out, count, stage, **OPTIONS)
         work = tmp_path / f".{stage}.fastrec-work"
-        path = min(path for path in work.glob("merged-*") if (path.suffix == ".index") is bool(suffix))
+        path = min(
+            path for path in work.glob("merged-*") if (path.suffix == ".index") is bool(suffix)
+        )
         if how == "gone":
             path.unlink()
         else:
@@ -314,7 +364,14 @@ def test_a_damaged_merged_run_is_repeated(
 
 def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
     """A run that is interrupted in every stage, with a new shard in between, still completes."""
-    stages = [("sort", 3), ("sort", 9), *[("round", 1)] * 8, ("merge", 2), ("sort", 5), ("merge", 4)]
+    stages = [
+        ("sort", 3),
+        ("sort", 9),
+        *[("round", 1)] * 8,
+        ("merge", 2),
+        ("sort", 5),
+        ("merge", 4),
+    ]
     for number, (stage, count) in enumerate(stages):
         if number == 7:
             write(shards / "a.jsonl", lines_of("a"))
@@ -323,7 +380,9 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **OPTIONS))
 
 
-def test_runs_without_fences_are_always_merged(shards: Path, tmp_path: Path, merged: list[MergeTask]) -> None:
+def test_runs_without_fences_are_always_merged(
+    shards: Path, tmp_path: Path, merged: list[MergeTask]
+) -> None:
     """Runs of an interrupted run with more shards have no fences, so they are merged even if they are few."""
     interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
     for name in "bcdefg":
@@ -356,10 +415,15 @@ def test_small_corpora_need_no_merging(pile: list[Path], tmp_path: Path) -> None
 # The census in tasks
 
 words = st.sampled_from([b"a", b"b", b"c"])
-fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words)
+fields = st.tuples(
+    st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words
+)
 
 
-@given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.sampled_from([None, "first", "reject"]))
+@given(
+    st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7),
+    st.sampled_from([None, "first", "reject"]),
+)
 def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any) -> None:
     """Partitioned lists give the same counts, examples and superseded records as lists counted by one process."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -375,11 +439,18 @@ def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any)
         one = census.read_census(prefixes, rule)
         with use_limits(Limits(census_fan_in=2, census_partitions=3)):
             [many] = census.count_census([prefixes], folder, SerialEngine(), rule)
-        superseded = [list(superseded_in(slices_of(found.superseded, None, None), None, None)) for found in (one, many)]
+        superseded = [
+            list(superseded_in(slices_of(found.superseded, None, None), None, None))
+            for found in (one, many)
+        ]
         assert superseded[0] == superseded[1]
         one.superseded = many.superseded = []
         assert many == one
         file = census.write_census(f"{folder}/superseded records, counted", one)
         assert census.kept_census(file.path) == one
-        written = [path for path in Path(folder).iterdir() if not path.name.startswith("superseded records")]
+        written = [
+            path
+            for path in Path(folder).iterdir()
+            if not path.name.startswith("superseded records")
+        ]
         assert len(written) == 2 * len(parts), "partitions are left behind"

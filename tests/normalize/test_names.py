@@ -29,7 +29,9 @@ MAP = """
 
 
 def line(version: str, model: str, number: int = 1, **changes: Any) -> bytes:
-    record = sample_of(version, model_id=model, sample_id=f"q{number}", evaluation_name="sums: é", **changes)
+    record = sample_of(
+        version, model_id=model, sample_id=f"q{number}", evaluation_name="sums: é", **changes
+    )
     record["input"]["raw"] = question(number)["raw"]
     del record["sample_hash"]
     return json.dumps(record).encode()
@@ -44,10 +46,18 @@ def names(tmp_path: Path) -> Path:
 @pytest.mark.each_value
 @pytest.mark.parametrize("version", ["0.2.0", "0.2.0-released", "0.2.1", "0.3.0"])
 @pytest.mark.parametrize("keep_names", [False, True])
-def test_names_change_and_nothing_else(tmp_path: Path, names: Path, version: str, keep_names: bool) -> None:
-    """The corpus is that of lines with the new names; with --keep-names, the old ones are in `metadata`."""
+def test_names_change_and_nothing_else(
+    tmp_path: Path, names: Path, version: str, keep_names: bool
+) -> None:
+    """The corpus is that of lines with the new names.
+
+    With --keep-names, the old ones are in `metadata`.
+    """
     models = ["Org/A", "org_b", "other"]
-    shard = write(tmp_path / "in.jsonl", [line(version, model, number) for model in models for number in range(4)])
+    shard = write(
+        tmp_path / "in.jsonl",
+        [line(version, model, number) for model in models for number in range(4)],
+    )
     result = run([shard], tmp_path / "out", make_options(map=names, keep_names=keep_names))
     assert fastrec.verify(tmp_path / "out").ok
     found = [json.loads(text) for text in audited(tmp_path / "out").lines]
@@ -58,8 +68,14 @@ def test_names_change_and_nothing_else(tmp_path: Path, names: Path, version: str
         changes = {"evaluation_name": "sums", "model_id": renamed}
         if record.get("evaluation_result_id", "").startswith("acc") and version == "0.3.0":
             changes["evaluation_result_id"] = "accuracy"
-        old = {f"original_{name}": record[name] for name, new in changes.items() if record[name] != new}
-        metadata = dict(sorted({**record.get("metadata", {}), **old}.items())) if keep_names else record["metadata"]
+        old = {
+            f"original_{name}": record[name] for name, new in changes.items() if record[name] != new
+        }
+        metadata = (
+            dict(sorted({**record.get("metadata", {}), **old}.items()))
+            if keep_names
+            else record["metadata"]
+        )
         expected.append({**record, **changes, "metadata": metadata})
     order = ("sample_hash", "model_id", "sample_id")
     assert found == sorted(expected, key=lambda one: [one[name] for name in order])
@@ -69,14 +85,24 @@ def test_names_change_and_nothing_else(tmp_path: Path, names: Path, version: str
 
 
 def test_a_corpus_is_renamed_as_its_shards_are(tmp_path: Path, names: Path) -> None:
-    """Trusted, judged, from shards, and incrementally: the same records. Renaming twice changes nothing more."""
-    shard = write(tmp_path / "in.jsonl", [line("0.3.0", model, at) for model in ("Org/A", "org_b") for at in range(5)])
+    """Trusted, judged, from shards, and incrementally: the same records.
+
+    Renaming twice changes nothing more.
+    """
+    shard = write(
+        tmp_path / "in.jsonl",
+        [line("0.3.0", model, at) for model in ("Org/A", "org_b") for at in range(5)],
+    )
     fastrec.normalize(shard, tmp_path / "corpus")
     run([shard], tmp_path / "shards", make_options(map=names))
     run([tmp_path / "corpus"], tmp_path / "trusted", make_options(map=names))
     run([tmp_path / "corpus"], tmp_path / "judged", make_options(map=names, judge=True))
     run([tmp_path / "corpus"], tmp_path / "night", make_options(map=names, incremental=True))
-    assert contents(tmp_path / "trusted") == contents(tmp_path / "judged") == contents(tmp_path / "night")
+    assert (
+        contents(tmp_path / "trusted")
+        == contents(tmp_path / "judged")
+        == contents(tmp_path / "night")
+    )
     lines = audited(tmp_path / "shards").lines
     assert audited(tmp_path / "trusted").lines == lines
     run([tmp_path / "trusted"], tmp_path / "again", make_options(map=names))
@@ -86,7 +112,10 @@ def test_a_corpus_is_renamed_as_its_shards_are(tmp_path: Path, names: Path) -> N
 def test_records_that_become_equal_are_duplicates(tmp_path: Path, names: Path) -> None:
     lines = [line("0.2.0", "Org/A"), line("0.2.0", "org/a")]
     assert (
-        fastrec.normalize(write(tmp_path / "in.jsonl", lines), tmp_path / "out", map=names).line_counts.duplicates == 1
+        fastrec.normalize(
+            write(tmp_path / "in.jsonl", lines), tmp_path / "out", map=names
+        ).line_counts.duplicates
+        == 1
     )
 
 

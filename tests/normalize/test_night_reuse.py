@@ -71,7 +71,14 @@ def parts_without(corpus: Path, evaluation: str) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(
-    "way", [{}, {"limits": SMALL_TASKS}, {"limits": MERGE_EARLY}, {"jobs": 2, "limits": TWO_JOBS}, {"memory": 5 << 20}]
+    "way",
+    [
+        {},
+        {"limits": SMALL_TASKS},
+        {"limits": MERGE_EARLY},
+        {"jobs": 2, "limits": TWO_JOBS},
+        {"memory": 5 << 20},
+    ],
 )
 @pytest.mark.parametrize("check", ["stat", "content"])
 def test_an_unchanged_night_writes_no_part(way: dict[str, Any], check: str, scene: Nights) -> None:
@@ -112,7 +119,8 @@ def test_a_shard_that_is_not_what_its_new_name_says_is_bad(scene: Nights) -> Non
 
 def test_line_counts_follow_the_order_of_shards(scene: Nights) -> None:
     """Of two shards with the same record, the first one in tonight's order is credited with it."""
-    one, two = shard_of(scene, "eval-1"), shard_of(scene, "eval-2")
+    one = shard_of(scene, "eval-1")
+    two = shard_of(scene, "eval-2")
     scene.pile.write(one, scene.pile.lines[one] + scene.pile.lines[two])
     scene.run()
     scene.check()
@@ -191,13 +199,16 @@ def test_a_change_in_one_evaluation_leaves_the_parts_of_others_alone(
     deed: Callable[[Pile, Path], None], scene: Nights
 ) -> None:
     """Only that evaluation's shard is judged, and only its parts are written."""
-    before, all_before = parts_without(scene.out, "eval-2"), parts_of(scene.out)
+    before = parts_without(scene.out, "eval-2")
+    all_before = parts_of(scene.out)
     assert len(all_before) > len(before) > EVALUATIONS
     deed(scene.pile, shard_of(scene, "eval-2"))
     result = scene.run()
     new, changed, gone = CHANGES[deed]
     assert counts(result) == (len(scene.pile.paths) - new - changed, new, changed, gone)
-    assert parts_without(scene.out, "eval-2") == before, "parts of other evaluations have been written again"
+    assert parts_without(scene.out, "eval-2") == before, (
+        "parts of other evaluations have been written again"
+    )
     written = set(parts_of(scene.out).values()) - set(all_before.values())
     assert 0 < result.parts_written == len(written) <= result.parts - len(before)
     scene.check()
@@ -226,8 +237,13 @@ def test_a_change_in_one_evaluation_reads_the_census_of_its_parts_only(
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["new numbers", "numbers in no order"])
-def test_only_new_records_of_a_part_are_tallied(is_known: bool, scene: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies of known records are not new. Where numbers of pieces do not tell what is new, all are tallied."""
+def test_only_new_records_of_a_part_are_tallied(
+    is_known: bool, scene: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of known records are not new.
+
+    Where numbers of pieces do not tell what is new, all are tallied.
+    """
     tallied: list[int] = []
     add = Tally.add
 
@@ -240,7 +256,9 @@ def test_only_new_records_of_a_part_are_tallied(is_known: bool, scene: Nights, m
     with monkeypatch.context() as patched:
         patched.setattr(Tally, "add", note)
         if not is_known:
-            patched.setattr(parts_module, "PartTask", lambda **fields: PartTask(**fields | {"first_new": 0}))
+            patched.setattr(
+                parts_module, "PartTask", lambda **fields: PartTask(**fields | {"first_new": 0})
+            )
         scene.run()
     assert (sum(tallied) == len(new)) is is_known
     scene.check()
@@ -301,11 +319,15 @@ def scene_has(scene: Nights, word: bytes) -> int:
     return Counter(word in line for line in Corpus(scene.out).lines)[True]
 
 
-@pytest.mark.parametrize("options", [{"conflicts": "first"}, {"conflicts": "reject", "repeats": "reject"}])
+@pytest.mark.parametrize(
+    "options", [{"conflicts": "first"}, {"conflicts": "reject", "repeats": "reject"}]
+)
 def test_a_record_that_was_left_out_comes_back(options: dict[str, str], scene: Nights) -> None:
     """When the record that it contradicted is gone, it is in the corpus again."""
     scene.content |= options
-    path = scene.pile.add(answers("eval-3", MODELS[0], score=0.0) + answers("eval-3", MODELS[1], epoch=1))
+    path = scene.pile.add(
+        answers("eval-3", MODELS[0], score=0.0) + answers("eval-3", MODELS[1], epoch=1)
+    )
     scene.run()
     scene.check()
     scene.pile.remove(path)
@@ -406,7 +428,9 @@ def check_sizes(scene: Nights, result: NormalizeResult, part_size: int) -> None:
             questions[answer["evaluation_name"], answer["sample_hash"]] += len(line)
         assert len(text) >= part_size / 2, f"{part.name} has {len(text)} bytes"
         giant = max(questions.values()) > part_size / 2
-        assert giant or len(text) <= 2 * part_size, f"{part.name} has {len(text)} bytes and no giant question"
+        assert giant or len(text) <= 2 * part_size, (
+            f"{part.name} has {len(text)} bytes and no giant question"
+        )
 
 
 def test_questions_are_not_cut(scene: Nights) -> None:

@@ -45,13 +45,17 @@ def test_the_closing_line_says_what_was_reused(tmp_path: Path) -> None:
     assert line == f"6 shards: 6 new; {parts} of {parts} parts written"
     assert reuse_line(said(scene)) == f"6 shards: 6 unchanged; 0 of {parts} parts written"
     scene.pile.add(answers("eval-1", MODELS[3]))
-    found = re.fullmatch(r"7 shards: 6 unchanged, 1 new; (\d+) of (\d+) parts written", reuse_line(said(scene)))
+    found = re.fullmatch(
+        r"7 shards: 6 unchanged, 1 new; (\d+) of (\d+) parts written", reuse_line(said(scene))
+    )
     assert found
     assert 0 < int(found[1]) < int(found[2]) == len(parts_of(scene.out))
     scene.pile.write(scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=2))
     scene.pile.remove(scene.pile.paths[1])
     line = reuse_line(said(scene))
-    assert re.fullmatch(r"6 shards: 5 unchanged, 1 changed, 1 gone; \d+ of \d+ parts written", line), line
+    assert re.fullmatch(
+        r"6 shards: 5 unchanged, 1 changed, 1 gone; \d+ of \d+ parts written", line
+    ), line
 
 
 def test_a_run_that_is_not_incremental_says_nothing_about_reuse(tmp_path: Path) -> None:
@@ -62,9 +66,13 @@ def test_a_run_that_is_not_incremental_says_nothing_about_reuse(tmp_path: Path) 
 
 
 def test_a_dry_run_says_what_a_night_would_do(tmp_path: Path) -> None:
-    """It says what is new, changed and gone, and how many parts will be written; nothing changes on disk."""
+    """It says what is new, changed and gone, and how many parts will be written.
+
+    Nothing changes on disk.
+    """
     scene = first_night(tmp_path)
-    pile, parts = scene.pile, len(parts_of(scene.out))
+    pile = scene.pile
+    parts = len(parts_of(scene.out))
     before = tree(scene.folder)
     text = said(scene, "--dry-run")
     assert f"{len(pile.paths)} unchanged" in text
@@ -94,13 +102,19 @@ def test_a_dry_run_of_the_first_night_estimates_parts(tmp_path: Path) -> None:
 def tree(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Return size, time and inode of all files."""
     found = {str(path): path.stat() for path in folder.rglob("*") if path.is_file()}
-    return {name: (status.st_size, status.st_mtime_ns, status.st_ino) for name, status in found.items()}
+    return {
+        name: (status.st_size, status.st_mtime_ns, status.st_ino) for name, status in found.items()
+    }
 
 
 def test_settings_can_make_every_night_incremental(tmp_path: Path) -> None:
     """`incremental` and `check` in fastrec.toml are as good as the options."""
     scene = first_night(tmp_path)
-    (scene.folder / "fastrec.toml").write_text('[normalize]\nincremental = true\ncheck = "content"\n')
+    (scene.folder / "fastrec.toml").write_text(
+        '[normalize]\nincremental = true\ncheck = "content"\n'
+    )
     done = run_here(*command(scene), cwd=scene.folder)
     assert done.returncode == 0, done.stderr.decode()
-    assert reuse_line(done.stderr.decode()).startswith(f"{len(scene.pile.paths)} shards: {len(scene.pile.paths)} unch")
+    assert reuse_line(done.stderr.decode()).startswith(
+        f"{len(scene.pile.paths)} shards: {len(scene.pile.paths)} unch"
+    )

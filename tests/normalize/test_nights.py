@@ -29,7 +29,10 @@ def play(content: int, several: list[Night]) -> None:
 @settings(max_examples=EXAMPLES)
 @given(st.integers(0, len(CONTENT) - 1), st.lists(calm_nights, min_size=2, max_size=5))
 def test_nights_give_the_bytes_of_full_runs(content: int, several: list[Night]) -> None:
-    """Shards are added, changed, removed, renamed, moved and copied; only what changed is judged again."""
+    """Shards are added, changed, removed, renamed, moved and copied.
+
+    Only what changed is judged again.
+    """
     play(content, several)
 
 

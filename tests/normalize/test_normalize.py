@@ -44,7 +44,15 @@ SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated shards with all kinds of lines."""
     folder = tmp_path_factory.mktemp("mixed") / "in"
-    generate(folder, records=examples(160, 300), seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
+    generate(
+        folder,
+        records=examples(160, 300),
+        seed=5,
+        text="words",
+        shards=3,
+        compression="mixed",
+        **EVERYTHING,
+    )
     return folder
 
 
@@ -56,20 +64,31 @@ def line_of(**changes: Any) -> bytes:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_becomes_the_golden_corpus(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The demo corpus gives the committed text, byte for byte, with 1 and 2 jobs."""
     monkeypatch.chdir(ROOT)
     found = use_limits(Limits(small_input=0))(produce)(tmp_path / "out", jobs=jobs)
     assert sorted(found) == sorted(path.name for path in GOLDEN.iterdir())
     for name, text in found.items():
-        assert text == (GOLDEN / name).read_bytes(), f"{name} differs; if that is meant: python -m tests.golden.update"
+        assert text == (GOLDEN / name).read_bytes(), (
+            f"{name} differs; if that is meant: python -m tests.golden.update"
+        )
 
 
 # Sort order
 
 
 @pytest.mark.parametrize(
-    "sort_by", [(), ("model_id",), ("sample_id", "evaluation_name"), ("sample_hash",), tuple(reversed(FIELDS))]
+    "sort_by",
+    [
+        (),
+        ("model_id",),
+        ("sample_id", "evaluation_name"),
+        ("sample_hash",),
+        tuple(reversed(FIELDS)),
+    ],
 )
 def test_records_are_sorted(sort_by: tuple[str, ...], mixed: Path, tmp_path: Path) -> None:
     """The records of all parts are in the order that `sorted` gives for decoded records."""
@@ -81,7 +100,10 @@ def test_records_are_sorted(sort_by: tuple[str, ...], mixed: Path, tmp_path: Pat
 
 
 def test_tricky_fields_sort_by_value_and_code_point(tmp_path: Path) -> None:
-    """Integers by value and before strings; NUL, the empty string and characters beyond UTF-16 by code point."""
+    """Integers by value and before strings.
+
+    NUL, the empty string and characters beyond UTF-16 by code point.
+    """
     sample_ids = [
         "",
         "\0",
@@ -105,23 +127,37 @@ def test_tricky_fields_sort_by_value_and_code_point(tmp_path: Path) -> None:
     names = ["", "\0", "a", "a\0", "a\0\0", "\uffff", "\U00010000"]
     records = [line_of(sample_id=one, evaluation_name=name) for one in sample_ids for name in names]
     corpus = normalized(write(tmp_path / "in.jsonl", records[::-1]), tmp_path / "out")
-    found = [(record["evaluation_name"], record["sample_id"]) for record in map(json.loads, corpus.lines)]
+    found = [
+        (record["evaluation_name"], record["sample_id"]) for record in map(json.loads, corpus.lines)
+    ]
     numbers = sorted(int(one) for one in sample_ids if not isinstance(one, str))
     ids = [*numbers, *sorted(one for one in sample_ids if isinstance(one, str))]
     assert found == [(name, one) for name in sorted(names) for one in ids]
 
 
 def test_integers_of_any_length_are_sorted_and_summed(tmp_path: Path) -> None:
-    """Ids, scores and token counts may have 19, 30 or 5,000 digits; the summary shows the longest in hexadecimal."""
+    """Ids, scores and token counts may have 19, 30 or 5,000 digits.
+
+    The summary shows the longest in hexadecimal.
+    """
     digits = ["1" + "0" * 18, "9" * 30, "7" * 5_000]
-    text = line_of(sample_id=1, sample_hash="wrong", evaluation={"score": 1, "is_correct": True}, strange=1).decode()
+    text = line_of(
+        sample_id=1, sample_hash="wrong", evaluation={"score": 1, "is_correct": True}, strange=1
+    ).decode()
     records = []
     for one in digits:
-        changed = text.replace('"sample_id": 1,', f'"sample_id": {one},').replace('"score": 1,', f'"score": {one},')
+        changed = text.replace('"sample_id": 1,', f'"sample_id": {one},').replace(
+            '"score": 1,', f'"score": {one},'
+        )
         records.append(changed.replace('"input_tokens": 10,', f'"input_tokens": {one},').encode())
     corpus = normalized_unaudited(write(tmp_path / "in.jsonl", records[::-1]), tmp_path / "out")
-    assert [any(f'"sample_id":{one},'.encode() in line for line in corpus.lines) for one in digits] == [True] * 3
-    assert [line.index(b'"sample_id":' + one.encode()) > 0 for line, one in zip(corpus.lines, digits, strict=True)]
+    assert [
+        any(f'"sample_id":{one},'.encode() in line for line in corpus.lines) for one in digits
+    ] == [True] * 3
+    assert [
+        line.index(b'"sample_id":' + one.encode()) > 0
+        for line, one in zip(corpus.lines, digits, strict=True)
+    ]
     model = corpus.summary["evaluations"][0]["by_model"][0]
     assert (model["first_sample_id"], model["mean_score"]) == (10**18, None)
     assert len(model["last_sample_id"]) > 4_000
@@ -152,7 +188,9 @@ def hex_of(digits: str) -> str:
 @pytest.mark.each_value
 @pytest.mark.parametrize("compression", ["zst", "gz", "none"])
 @pytest.mark.parametrize("level", [1, 9])
-def test_compression_does_not_change_the_text(compression: str, level: int, mixed: Path, tmp_path: Path) -> None:
+def test_compression_does_not_change_the_text(
+    compression: str, level: int, mixed: Path, tmp_path: Path
+) -> None:
     """Every compression and level gives the same text; file names show the compression."""
     corpus = normalized(mixed, tmp_path / "out", compression=compression, level=level)
     suffix = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}[compression]
@@ -190,16 +228,25 @@ def test_invalid_options_are_refused(options: dict[str, Any], said: str, tmp_pat
 @pytest.mark.parametrize("algorithm", ["sha256", "xxh3_128"])
 @pytest.mark.parametrize("mode", ["replace", "fill", "verify"])
 def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
-    """A correct hash is verified, a missing one filled, a wrong one replaced, kept or rejected; all are counted."""
+    """A correct hash is verified, a missing one filled, a wrong one replaced, kept or rejected.
+
+    All are counted.
+    """
     right = fastrec.sample_hash("6 x 7 = ?", "42", algorithm=algorithm)
     records = [line_of(sample_hash=right, sample_id=1), line_of(sample_hash="wrong", sample_id=2)]
     records.append(
-        json.dumps({key: value for key, value in sample(sample_id=3).items() if key != "sample_hash"}).encode()
+        json.dumps(
+            {key: value for key, value in sample(sample_id=3).items() if key != "sample_hash"}
+        ).encode()
     )
-    corpus = normalized(write(tmp_path / "in.jsonl", records), tmp_path / "out", hash=algorithm, sample_hash=mode)
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", records), tmp_path / "out", hash=algorithm, sample_hash=mode
+    )
     found = corpus.summary["sample_hash"]
     assert (found["algorithm"], found["verified"], found["filled"]) == (algorithm, 1, 1)
-    hashes = {record["sample_id"]: record["sample_hash"] for record in map(json.loads, corpus.lines)}
+    hashes = {
+        record["sample_id"]: record["sample_hash"] for record in map(json.loads, corpus.lines)
+    }
     if mode == "verify":
         assert hashes == {1: right, 3: right}
         assert corpus.summary["rejected_by_code"] == {"hash.mismatch": 1}
@@ -207,7 +254,12 @@ def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
         assert raw_of(corpus.rejects[0]) == records[1]
     else:
         assert hashes == {1: right, 2: right if mode == "replace" else "wrong", 3: right}
-        example = {"evaluation_name": "arithmetic", "model_id": "org/model", "sample_id": 2, "given": "wrong"}
+        example = {
+            "evaluation_name": "arithmetic",
+            "model_id": "org/model",
+            "sample_id": 2,
+            "given": "wrong",
+        }
         assert (found["replaced"], found["examples"]) == (1, [{**example, "computed": right}])
 
 
@@ -230,7 +282,9 @@ def test_normalize_returns_the_summary(mixed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_a_shard(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Standard input, compressed or not, gives the same corpus as a file with these lines."""
     several = list(lines(Recipe(records=60, seed=2, text="words", **EVERYTHING)))
     expected = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "expected")
@@ -240,7 +294,9 @@ def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytes
     assert corpus.same_for_all == expected.same_for_all
     assert corpus.manifest["inputs"][0]["path"] == "-"
     places = [(reject["line"], reject["offset"], raw_of(reject)) for reject in expected.rejects]
-    assert [(reject["line"], reject["offset"], raw_of(reject)) for reject in corpus.rejects] == places
+    assert [
+        (reject["line"], reject["offset"], raw_of(reject)) for reject in corpus.rejects
+    ] == places
 
 
 # Small and odd inputs
@@ -251,7 +307,13 @@ def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> 
     """A shard with only blank lines gives a corpus without parts."""
     corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out")
     assert (corpus.parts, corpus.rejects) == ([], [])
-    assert corpus.line_counts == {"lines": len(lines), "kept": 0, "duplicates": 0, "rejected": 0, "blank": len(lines)}
+    assert corpus.line_counts == {
+        "lines": len(lines),
+        "kept": 0,
+        "duplicates": 0,
+        "rejected": 0,
+        "blank": len(lines),
+    }
     assert corpus.summary["evaluations"] == []
 
 
@@ -267,10 +329,15 @@ def test_all_lines_may_be_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_line_that_is_too_long_is_rejected(jobs: int, tmp_path: Path) -> None:
-    """The rejects file has its location and its first bytes, marked as truncated; other lines are not affected."""
+    """The rejects file has its location and its first bytes, marked as truncated.
+
+    Other lines are not affected.
+    """
     long = line_of(sample_id="x" * 5_000)
     several = [line_of(), long, line_of(sample_id=2), long, long]
-    corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", max_line_bytes=4_000, jobs=jobs)
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", several), tmp_path / "out", max_line_bytes=4_000, jobs=jobs
+    )
     assert len(corpus.lines) == 2
     assert [reject["line"] for reject in corpus.rejects] == [2, 4, 5]
     for reject in corpus.rejects:
@@ -303,7 +370,9 @@ def test_summaries_follow_their_schema(mixed: Path, tmp_path: Path) -> None:
     schema = json.loads(SCHEMA.read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(corpus.summary)
-    assert {*corpus.summary, "renamed", "labels", "fixes"} == set(schema["$defs"]["Summary"]["properties"])
+    assert {*corpus.summary, "renamed", "labels", "fixes"} == set(
+        schema["$defs"]["Summary"]["properties"]
+    )
 
 
 def test_the_summary_agrees_with_simple_counting(mixed: Path, tmp_path: Path) -> None:
@@ -314,7 +383,11 @@ def test_the_summary_agrees_with_simple_counting(mixed: Path, tmp_path: Path) ->
         {record["evaluation_name"] for record in records}
     )
     for evaluation in corpus.summary["evaluations"]:
-        own = [record for record in records if record["evaluation_name"] == evaluation["evaluation_name"]]
+        own = [
+            record
+            for record in records
+            if record["evaluation_name"] == evaluation["evaluation_name"]
+        ]
         models = sorted({record["model_id"] for record in own})
         assert [one["model_id"] for one in evaluation["by_model"]] == models
         answered = {
@@ -322,18 +395,26 @@ def test_the_summary_agrees_with_simple_counting(mixed: Path, tmp_path: Path) ->
             for sample in {record["sample_hash"] for record in own}
         }
         assert evaluation["questions"] == len(answered)
-        assert evaluation["questions_all_models"] == sum(len(who) == len(models) for who in answered.values())
+        assert evaluation["questions_all_models"] == sum(
+            len(who) == len(models) for who in answered.values()
+        )
         answering = {record["model_id"] for record in own if not record.get("error")}
         by_question: dict[str, set[str]] = {}
         for record in own:
             if not record.get("error"):
                 by_question.setdefault(record["sample_hash"], set()).add(record["model_id"])
-        assert evaluation["questions_answered_by_all"] == sum(who == answering for who in by_question.values())
+        assert evaluation["questions_answered_by_all"] == sum(
+            who == answering for who in by_question.values()
+        )
         for model in evaluation["by_model"]:
-            check_model(model, [record for record in own if record["model_id"] == model["model_id"]])
+            check_model(
+                model, [record for record in own if record["model_id"] == model["model_id"]]
+            )
 
 
-def check_means(model: dict[str, Any], own: list[dict[str, Any]], *, errors_as_wrong: bool = False) -> None:
+def check_means(
+    model: dict[str, Any], own: list[dict[str, Any]], *, errors_as_wrong: bool = False
+) -> None:
     (expected,) = naive_models(own, errors_as_wrong=errors_as_wrong).values()
     for name in ("records", "errors", "answers", "correct", "accuracy", "mean_score"):
         assert model[name] == getattr(expected, name)
@@ -347,13 +428,17 @@ def check_model(model: dict[str, Any], own: list[dict[str, Any]]) -> None:
     check_means(model | model["errors_as_wrong"] | {"answers": len(own)}, own, errors_as_wrong=True)
     assert model["questions"] == len({record["sample_hash"] for record in own})
     assert model["turns"] == sum(len(record.get("interactions", [None])) for record in own)
-    calls = [turn.get("tool_calls", []) for record in own for turn in record.get("interactions", [])]
+    calls = [
+        turn.get("tool_calls", []) for record in own for turn in record.get("interactions", [])
+    ]
     assert model["tool_calls"] == sum(map(len, calls))
     usages = [record["token_usage"] for record in own if "token_usage" in record]
     for name in ("input", "output", "total"):
         assert model["tokens"][name] == sum(usage[f"{name}_tokens"] for usage in usages)
     times = sorted(
-        record["performance"]["latency_ms"] for record in own if "latency_ms" in record.get("performance", {})
+        record["performance"]["latency_ms"]
+        for record in own
+        if "latency_ms" in record.get("performance", {})
     )
     assert model["latency_ms"]["records"] == len(times)
     if times:
@@ -371,7 +456,13 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards without unknown keys, which confuse readers that infer types from values."""
     folder = tmp_path_factory.mktemp("usual") / "in"
     generate(
-        folder, records=300, seed=8, text="words", shards=3, compression="mixed", **{**EVERYTHING, "unknown_keys": 0.0}
+        folder,
+        records=300,
+        seed=8,
+        text="words",
+        shards=3,
+        compression="mixed",
+        **{**EVERYTHING, "unknown_keys": 0.0},
     )
     return folder
 
@@ -380,7 +471,10 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_duckdb_reads_the_parts(compression: str, usual: Path, tmp_path: Path) -> None:
     """DuckDB finds every record by `read_json_auto` over the parts."""
     corpus = normalized(usual, tmp_path / "out", part_size=50_000, compression=compression)
-    query = "select count(*), count(distinct model_id), count(distinct evaluation_name) from read_json_auto(?)"
+    query = (
+        "select count(*), count(distinct model_id), count(distinct evaluation_name) from "
+        "read_json_auto(?)"
+    )
     models = {json.loads(line)["model_id"] for line in corpus.lines}
     found = duckdb.execute(query, [str(tmp_path / "out" / "part-*.jsonl*")]).fetchone()
     assert found == (len(corpus.lines), len(models), len(corpus.summary["evaluations"]))
@@ -392,8 +486,11 @@ def test_pandas_and_pyarrow_read_the_parts(usual: Path, tmp_path: Path) -> None:
     ids = [json.loads(line)["model_id"] for line in corpus.lines]
     frames = [pd.read_json(part, lines=True, dtype=False) for part in corpus.parts]
     assert list(pd.concat(frames)["model_id"]) == ids
-    # A score may be a number or a boolean, a sample_id a number or a string: of those columns pyarrow wants one kind.
-    options = pa_json.ParseOptions(pa.schema([("model_id", pa.string())]), unexpected_field_behavior="ignore")
+    # A score may be a number or a boolean, a sample_id a number or a string: of those columns
+    # pyarrow wants one kind.
+    options = pa_json.ParseOptions(
+        pa.schema([("model_id", pa.string())]), unexpected_field_behavior="ignore"
+    )
     tables = [pa_json.read_json(str(part), parse_options=options) for part in corpus.parts]
     assert pa.concat_tables(tables)["model_id"].to_pylist() == ids
 
@@ -405,7 +502,13 @@ def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
     """All are kept, sorted and valid, and the numbers of repeats and contradictions are right."""
     records = examples(2_638, 19_633)
     corpus = normalized(real if LONG else real / "gsm8k", tmp_path / "out")
-    assert corpus.line_counts == {"lines": records, "kept": records, "duplicates": 0, "rejected": 0, "blank": 0}
+    assert corpus.line_counts == {
+        "lines": records,
+        "kept": records,
+        "duplicates": 0,
+        "rejected": 0,
+        "blank": 0,
+    }
     again = fastrec.validate(tmp_path / "out" / "part-*.jsonl*")
     assert (again.valid, again.warnings) == (records, again.warnings)
     assert again.ok
@@ -417,12 +520,17 @@ def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
     identities: Counter[tuple[Any, ...]] = Counter()
     for record in map(json.loads, corpus.lines):
         identities[
-            tuple(str(record[key]) for key in ("evaluation_id", "evaluation_name", "model_id", "sample_id"))
+            tuple(
+                str(record[key])
+                for key in ("evaluation_id", "evaluation_name", "model_id", "sample_id")
+            )
         ] += 1
     several = [count for count in identities.values() if count > 1]
     assert corpus.summary["repeats"]["identities"] == len(several)
     assert corpus.summary["repeats"]["records"] == sum(several)
-    expected = leave_out(corpus.lines, FIELDS, same_run="keep", conflicts="keep", repeats="keep").summary
+    expected = leave_out(
+        corpus.lines, FIELDS, same_run="keep", conflicts="keep", repeats="keep"
+    ).summary
     assert {kind: corpus.summary[kind] for kind in expected} == expected
     for line in corpus.lines[::1_000]:
         record = json.loads(line)

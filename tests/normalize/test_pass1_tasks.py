@@ -31,7 +31,9 @@ def tasks_of(shards: list[Shard], directory: str, workers: int) -> SortTasks:
 
 def decompressed_here(gigabytes: list[float], workers: int) -> list[int]:
     """Return the numbers of the compressed shards that the driver decompresses."""
-    shards = [Shard(f"{number}.zst", int(size * GB), Format.ZSTD) for number, size in enumerate(gigabytes)]
+    shards = [
+        Shard(f"{number}.zst", int(size * GB), Format.ZSTD) for number, size in enumerate(gigabytes)
+    ]
     by_workers = {number for number, _ in tasks_of(shards, "", workers).slices().values()}
     return [number for number in range(len(shards)) if number not in by_workers]
 
@@ -42,9 +44,17 @@ def decompressed_here(gigabytes: list[float], workers: int) -> list[int]:
         ([8], 2, [0]),
         ([8], 100, [0]),
         ([8, 8], 100, [0, 1]),  # the driver needs less time for both than a worker for one
-        ([8] * 200, 100, 6),  # it decompresses as fast as three workers sort, and each has two shards to do
+        (
+            [8] * 200,
+            100,
+            6,
+        ),  # it decompresses as fast as three workers sort, and each has two shards to do
         ([1] * 40, 2, []),  # no shard is large
-        ([1] * 40, 4, 30),  # each shard is a tenth of the work of a worker; the driver feeds three workers of four
+        (
+            [1] * 40,
+            4,
+            30,
+        ),  # each shard is a tenth of the work of a worker; the driver feeds three workers of four
         ([0.001] * 9 + [1], 8, [9]),
         ([0.001] * 9, 8, []),  # small
     ],
@@ -58,7 +68,10 @@ def test_the_driver_decompresses_as_much_as_it_can(
 
 
 def test_a_single_process_decompresses_as_it_sorts() -> None:
-    """No chunk is written to disk for a process that reads it again itself; the worker of a cluster is another one."""
+    """No chunk is written to disk for a process that reads it again itself.
+
+    The worker of a cluster is another one.
+    """
     assert decompressed_here([8], 0) == []
     assert decompressed_here([8], 1) == [0]
 
@@ -77,7 +90,10 @@ def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
     assert kinds.count(False) > 4
     turns = [(kind, len(list(group))) for kind, group in groupby(kinds)]
     assert turns[0][0], "the first task is a chunk"
-    assert max(length for _, length in turns[:8]) <= 1 + max(kinds.count(True), kinds.count(False)) // 4
+    assert (
+        max(length for _, length in turns[:8])
+        <= 1 + max(kinds.count(True), kinds.count(False)) // 4
+    )
 
 
 def test_a_cluster_is_fed_by_its_own_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +118,8 @@ def test_a_cluster_is_fed_by_its_own_size(tmp_path: Path, monkeypatch: pytest.Mo
     for workers, is_shared in ((1, False), (20, True)):
         monkeypatch.setattr(module, "make_engine", lambda *_, workers=workers: Cluster(workers))
         chunks.clear()
-        corpora.append(normalized(shards, tmp_path / f"{workers}", engine="dask", jobs=2, limits=limits))
+        corpora.append(
+            normalized(shards, tmp_path / f"{workers}", engine="dask", jobs=2, limits=limits)
+        )
         assert any(chunks) is is_shared
     assert corpora[0].same_for_all == corpora[1].same_for_all

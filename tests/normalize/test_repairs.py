@@ -42,7 +42,9 @@ def shards(tmp_path: Path) -> Path:
     folder = tmp_path / "in"
     folder.mkdir()
     records = [changed(later(evaluation_id=f"e{n}"), *case) for n, case in enumerate(CASES)]
-    first = [line_of(later(evaluation_id=f"v{n}")) for n in range(2)] + [line_of(record) for record in records]
+    first = [line_of(later(evaluation_id=f"v{n}")) for n in range(2)] + [
+        line_of(record) for record in records
+    ]
     (folder / "a.jsonl").write_bytes(b"\n".join(first) + b"\n")
     last = [line_of(later(sample_id=f"s{n}", evaluation_result_id=None)) for n in range(3)]
     last.append(line_of(changed(later(), "evaluation.score", None)))
@@ -69,9 +71,13 @@ EXPECTED = {
 def test_repaired_lines_are_counted_per_code_and_shard(shards: Path, tmp_path: Path) -> None:
     """In the summary with examples, in the manifest per shard; the corpus verifies."""
     out = tmp_path / "out"
-    done = run_here("normalize", shards, "-o", out, "--schema", "0.3.0", "--repair", "all", "--no-progress")
+    done = run_here(
+        "normalize", shards, "-o", out, "--schema", "0.3.0", "--repair", "all", "--no-progress"
+    )
     assert done.returncode == 1
-    assert done.stderr.startswith(b"12 lines: 11 kept, 0 duplicates, 1 rejected, 0 blank; 9 repaired; ")
+    assert done.stderr.startswith(
+        b"12 lines: 11 kept, 0 duplicates, 1 rejected, 0 blank; 9 repaired; "
+    )
     assert b"would keep" not in done.stderr
     summary, manifest = documents(out)
     assert (summary.repaired.lines, summary.repaired.by_code) == (9, EXPECTED)
@@ -101,17 +107,30 @@ def test_a_score_that_is_not_a_number_is_no_answer(shards: Path, tmp_path: Path)
 def test_lines_that_repairs_would_keep_are_counted(shards: Path, tmp_path: Path) -> None:
     """In the closing lines, the summary, the rejects file and the list of rejected lines, also with some repairs."""
     out = tmp_path / "out"
-    options = ("--schema", "0.3.0", "--repair", "null,nan_score", "--repair", "repair.value_not_text", "--no-progress")
+    options = (
+        "--schema",
+        "0.3.0",
+        "--repair",
+        "null,nan_score",
+        "--repair",
+        "repair.value_not_text",
+        "--no-progress",
+    )
     done = run_here("normalize", shards, "-o", out, *options)
     message = (
-        "`--repair all` would keep 6 of 7 rejected lines (4 repair.result_id_null, 1 repair.boolean_from_text, "
+        "`--repair all` would keep 6 of 7 rejected lines (4 repair.result_id_null, 1 "
+        "repair.boolean_from_text, "
         "1 repair.number_from_text)"
     )
     assert f"note: {message}\n" in done.stderr.decode()
     summary, manifest = documents(out)
     left = {code: EXPECTED[code] for code in EXPECTED if "from_text" in code or "result_id" in code}
     assert (summary.repairable.lines, summary.repairable.by_code) == (6, left)
-    assert manifest["options"]["repair"] == ["repair.null", "repair.value_not_text", "repair.nan_score"]
+    assert manifest["options"]["repair"] == [
+        "repair.null",
+        "repair.value_not_text",
+        "repair.nan_score",
+    ]
     path = str(out / "rejects.jsonl.zst")
     lines = [decode_rejected(path, *numbered) for numbered in numbered_lines(path)]
     assert Counter(code for line in lines for code in line.repairs or ()) == left
@@ -130,7 +149,9 @@ def test_lines_that_repairs_would_keep_are_counted(shards: Path, tmp_path: Path)
     assert fastrec.verify(out).ok
 
 
-def test_rejected_lines_are_the_same_with_repairs_that_do_not_fit(shards: Path, tmp_path: Path) -> None:
+def test_rejected_lines_are_the_same_with_repairs_that_do_not_fit(
+    shards: Path, tmp_path: Path
+) -> None:
     """A repair that a line does not need changes nothing: the same parts and the same rejected lines."""
     for name, repair in (("none", ()), ("some", "number_from_boolean")):
         normalize(shards, tmp_path / name, schema="0.3.0", repair=repair)
@@ -138,17 +159,35 @@ def test_rejected_lines_are_the_same_with_repairs_that_do_not_fit(shards: Path, 
     assert files[0] == files[1]
     for file in files[0]:
         if file != "manifest.json":
-            assert (tmp_path / "none" / file).read_bytes() == (tmp_path / "some" / file).read_bytes()
+            assert (tmp_path / "none" / file).read_bytes() == (
+                tmp_path / "some" / file
+            ).read_bytes()
 
 
 def test_settings_and_wrong_names(shards: Path, tmp_path: Path) -> None:
     """fastrec.toml takes a list or a string; an unknown name is an error that lists the names."""
     for setting in ('repair = ["null", "result_id_null"]', 'repair = "null,result_id_null"'):
         (tmp_path / "fastrec.toml").write_text(f"[normalize]\n{setting}\n")
-        run_here("normalize", shards, "-o", "out", "--overwrite", "--schema", "0.3.0", "--no-progress", cwd=tmp_path)
-        assert documents(tmp_path / "out")[1]["options"]["repair"] == ["repair.result_id_null", "repair.null"]
+        run_here(
+            "normalize",
+            shards,
+            "-o",
+            "out",
+            "--overwrite",
+            "--schema",
+            "0.3.0",
+            "--no-progress",
+            cwd=tmp_path,
+        )
+        assert documents(tmp_path / "out")[1]["options"]["repair"] == [
+            "repair.result_id_null",
+            "repair.null",
+        ]
     done = run_here("normalize", shards, "-o", tmp_path / "no", "--repair", "null,all,nan")
-    assert (done.returncode, b"there is no repair 'nan'; give all, or some of result_id_null, " in done.stderr) == (
+    assert (
+        done.returncode,
+        b"there is no repair 'nan'; give all, or some of result_id_null, " in done.stderr,
+    ) == (
         2,
         True,
     )
@@ -162,7 +201,10 @@ def test_validate_lists_repairs(shards: Path, tmp_path: Path) -> None:
     done = run_here("validate", shards, "--repair", "all", "--json-log", log, "--no-progress")
     assert done.returncode == 1
     text = done.stdout.decode()
-    assert f"note repair.result_id_null  4 ×\n    $.evaluation_result_id: null left out\n    {shards}/a.jsonl:3" in text
+    assert (
+        "note repair.result_id_null  4 ×\n    $.evaluation_result_id: null left out\n    "
+        f"{shards}/a.jsonl:3" in text
+    )
     assert "12 lines, 11 valid (9 repaired), 1 invalid" in text
     logged = Counter(json.loads(line)["code"] for line in log.read_bytes().splitlines())
     assert {code: count for code, count in logged.items() if code in REPAIRS} == EXPECTED
@@ -185,7 +227,9 @@ def test_counts_of_repairs_survive_an_interrupted_run(
         with pytest.raises(KeyboardInterrupt):
             use_limits(small)(normalize)(shards, tmp_path / "out", **chosen)
     codes = repair_codes(chosen["repair"])
-    result = use_limits(small)(run)([shards], tmp_path / "out", Options(schema="0.3.0", repair=codes))
+    result = use_limits(small)(run)(
+        [shards], tmp_path / "out", Options(schema="0.3.0", repair=codes)
+    )
     assert any(notice.startswith("resuming an interrupted run") for notice in result.notices)
     for name in ("summary.json", "rejects.jsonl.zst"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

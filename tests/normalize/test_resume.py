@@ -92,9 +92,13 @@ def everything(corpus: Corpus) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(corpus.path.iterdir())}
 
 
-def interrupt(shards: Path, out: Path, count: int = 3, stage: str = "sort", **options: Any) -> KeyboardInterrupt:
+def interrupt(
+    shards: Path, out: Path, count: int = 3, stage: str = "sort", **options: Any
+) -> KeyboardInterrupt:
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_limited([shards], out, {"limits": A_TASK_EACH, **options}, progress=StopAfter(count, stage))
+        run_limited(
+            [shards], out, {"limits": A_TASK_EACH, **options}, progress=StopAfter(count, stage)
+        )
     assert not out.exists()
     return caught.value
 
@@ -111,7 +115,10 @@ def test_finished_tasks_are_not_repeated(
     assert len(sorted_tasks) == count
     report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options())
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
-    assert f"resuming an interrupted run: {count} of its {count} finished tasks are reused" in report.notices
+    assert (
+        f"resuming an interrupted run: {count} of its {count} finished tasks are reused"
+        in report.notices
+    )
     assert everything(Corpus(tmp_path / "out")) == whole
     assert names_in(tmp_path) == ["in", "out", "whole"]
 
@@ -161,7 +168,9 @@ def nothing(_: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "deed", [nothing, touch, add_first, add_last, change, change_within, remove, rename], ids=lambda deed: deed.__name__
+    "deed",
+    [nothing, touch, add_first, add_last, change, change_within, remove, rename],
+    ids=lambda deed: deed.__name__,
 )
 def test_only_tasks_of_changed_shards_are_repeated(
     deed: Callable[[Path], str], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
@@ -181,12 +190,19 @@ def test_finished_parts_are_not_repeated(
 ) -> None:
     """A run that was interrupted in pass 2 resumes with the missing parts."""
     limits = Limits(task_bytes=5_000)
-    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "repeats": conflicts, "limits": limits}
+    options: dict[str, Any] = {
+        "part_size": 2_000,
+        "conflicts": conflicts,
+        "repeats": conflicts,
+        "limits": limits,
+    }
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
     made = []
-    monkeypatch.setattr(parts, "make_part", lambda task: made.append(task.number) or pass2_make(task))
+    monkeypatch.setattr(
+        parts, "make_part", lambda task: made.append(task.number) or pass2_make(task)
+    )
     corpus = normalized(shards, tmp_path / "out", **options)
     assert len(made) == len(whole.parts) - 2
     assert everything(corpus) == everything(whole)
@@ -227,7 +243,11 @@ def test_work_for_other_options_is_not_reused(
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "msgspec", "jsonschema-rs"])
 def test_work_of_another_build_is_not_reused(
-    what: str, shards: Path, tmp_path: Path, sorted_tasks: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    what: str,
+    shards: Path,
+    tmp_path: Path,
+    sorted_tasks: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another commit or another library may give other bytes: its work is ignored, and one line says so."""
     here = build.identity()
@@ -248,7 +268,11 @@ def test_damaged_work_is_repeated(kind: str, how: str, shards: Path, tmp_path: P
     """A file of the work directory is not used if a single byte has changed."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     interrupt(shards, tmp_path / "out", 5)
-    files = [path for path in (tmp_path / ".out.fastrec-work").iterdir() if kind in path.name and path.stat().st_size]
+    files = [
+        path
+        for path in (tmp_path / ".out.fastrec-work").iterdir()
+        if kind in path.name and path.stat().st_size
+    ]
     assert files
     for path in files:
         data = bytearray(path.read_bytes())
@@ -264,7 +288,8 @@ def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path
     """A journal that is truncated or damaged anywhere costs repeated work, but changes no byte and causes no error."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     interrupt(shards, tmp_path / "out", 5)
-    work, kept = tmp_path / ".out.fastrec-work", tmp_path / "kept"
+    work = tmp_path / ".out.fastrec-work"
+    kept = tmp_path / "kept"
     shutil.copytree(work, kept)
     size = (work / "journal").stat().st_size
     for position in [0, 1, 11, 12, 13, size // 3, size // 2, size - 1]:
@@ -299,7 +324,9 @@ def test_sorted_chunks_of_a_shard_are_reused(
     assert len(sorted_tasks) == total - 3
 
 
-def test_a_bad_shard_can_be_fixed(shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]) -> None:
+def test_a_bad_shard_can_be_fixed(
+    shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
+) -> None:
     """After a bad shard is fixed, the next run reads only that one."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     good = (shards / "c.jsonl.zst").read_bytes()
@@ -317,12 +344,22 @@ def test_a_bad_shard_can_be_fixed(shards: Path, tmp_path: Path, sorted_tasks: li
 
 def test_a_second_run_is_refused(shards: Path, tmp_path: Path) -> None:
     """Another process that wants to write the same output is refused, and the message says why."""
-    command = [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "fastrec",
+        "normalize",
+        str(shards),
+        "-o",
+        str(tmp_path / "out"),
+    ]
     rivals = []
 
     class Rival(Progress):
         def finish(self) -> None:
-            rivals.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
+            rivals.append(
+                subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            )
 
     normalize(shards, tmp_path / "out", progress=Rival())
     for rival in rivals:
@@ -377,7 +414,9 @@ def test_a_crash_between_the_renames_loses_nothing(
         return real(path, target)
 
     monkeypatch.setattr(publish, "exchange", lambda *_: False)
-    monkeypatch.setattr(publish._Place, "_undo", lambda *_: None)  # a killed process does nothing more
+    monkeypatch.setattr(
+        publish._Place, "_undo", lambda *_: None
+    )  # a killed process does nothing more
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         normalize(shards, tmp_path / "out", overwrite=True)
@@ -397,7 +436,9 @@ def test_too_little_space_is_noticed_before_the_work(
     """If the estimated disk usage exceeds the free space, a notice says so."""
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1))
     heard: list[str] = []
-    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options(), notice=heard.append)
+    report = use_limits(A_TASK_EACH)(run)(
+        [shards], tmp_path / "out", Options(), notice=heard.append
+    )
     assert "has 0.0 GB left" in heard[0]
     assert report.notices == heard
 
@@ -407,14 +448,18 @@ def test_an_incomplete_old_corpus_is_not_moved_back(shards: Path, tmp_path: Path
     old = tmp_path / ".out.fastrec-old"
     normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
     (old / "manifest.json").unlink()
-    assert everything(normalized(shards, tmp_path / "out")) == everything(normalized(shards, tmp_path / "fresh"))
+    assert everything(normalized(shards, tmp_path / "out")) == everything(
+        normalized(shards, tmp_path / "fresh")
+    )
 
 
 def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path) -> None:
     """Parts of an interrupted run are not published in a corpus with another compression."""
     interrupt(shards, tmp_path / "out", 1, "merge")
     corpus = normalized(shards, tmp_path / "out", compression="gz")
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", compression="gz"))
+    assert everything(corpus) == everything(
+        normalized(shards, tmp_path / "fresh", compression="gz")
+    )
 
 
 def test_conflicts_of_removed_parts_are_not_listed(
@@ -422,7 +467,12 @@ def test_conflicts_of_removed_parts_are_not_listed(
 ) -> None:
     """If a resumed run has fewer parts, records that the other parts left out are not rejected."""
     limits = Limits(task_bytes=5_000)
-    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "repeats": "reject", "limits": limits}
+    options: dict[str, Any] = {
+        "part_size": 1_100,
+        "conflicts": "reject",
+        "repeats": "reject",
+        "limits": limits,
+    }
     conflicting = [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 9)]
     write(shards / "h.jsonl", [*conflicting, *lines_of("same", 9)])
     parts_before: list[int] = []

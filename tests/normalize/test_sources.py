@@ -25,7 +25,15 @@ from fastrec.sources.formats import Format
 from fastrec.sources.inputs import find_shards
 from tests.faults.failing import contents
 from tests.normalize.nights import Nights, parts_of
-from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, run_limited, text_of, write
+from tests.normalize.normalizing import (
+    Corpus,
+    StopAfter,
+    audited,
+    normalized,
+    run_limited,
+    text_of,
+    write,
+)
 from tests.normalize.piles import MODELS, Pile, answers
 from tests.normalize.test_determinism import DECOMPRESS_IN_DRIVER, SMALL_RUNS
 from tests.normalize.test_merge_rounds import MERGE_EARLY
@@ -39,13 +47,20 @@ FEW = answers("eval-0", MODELS[0])
 def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Shards of all formats with duplicates within and between them, repeats, invalid and blank lines."""
     folder = tmp_path_factory.mktemp("shards")
-    one, two = answers("eval-0", MODELS[0]), answers("eval-1", MODELS[1])
+    one = answers("eval-0", MODELS[0])
+    two = answers("eval-1", MODELS[1])
     again = [line.replace(b":", b" : ", 1) for line in one]  # the same records in another spelling
     return [
         write(folder / "z.jsonl", [b"", *two, b"{", *two[:3], b" "]),
         write(folder / "a.jsonl", [*again, *answers("eval-2", MODELS[2])], Format.ZSTD),
-        write(folder / "b.jsonl", [b"\xef\xbb\xbf" + one[0], *one, *two, *answers("eval-1", MODELS[3])], Format.GZIP),
-        write(folder / "c.jsonl", [*answers("eval-2", MODELS[0], score=0.5), b"[]", *one], Format.XZ),
+        write(
+            folder / "b.jsonl",
+            [b"\xef\xbb\xbf" + one[0], *one, *two, *answers("eval-1", MODELS[3])],
+            Format.GZIP,
+        ),
+        write(
+            folder / "c.jsonl", [*answers("eval-2", MODELS[0], score=0.5), b"[]", *one], Format.XZ
+        ),
         write(folder / "d.jsonl", answers("eval-2", MODELS[0], score=0.0), Format.BZ2),
     ]
 
@@ -53,7 +68,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def expected(shards: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Their corpus, made in the simplest way."""
-    return normalized(shards, tmp_path_factory.mktemp("expected") / "out", part_size=PART, track_sources=True)
+    return normalized(
+        shards, tmp_path_factory.mktemp("expected") / "out", part_size=PART, track_sources=True
+    )
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -67,7 +84,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_sources_depend_on_the_input_alone(way: str, shards: list[Path], expected: Corpus, tmp_path: Path) -> None:
+def test_sources_depend_on_the_input_alone(
+    way: str, shards: list[Path], expected: Corpus, tmp_path: Path
+) -> None:
     """Not on jobs, memory, or how the input is cut and merged."""
     run_limited(shards, tmp_path / "out", {"part_size": PART, "track_sources": True, **WAYS[way]})
     assert len(expected.parts) > 3
@@ -84,7 +103,9 @@ CONTENT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("content", CONTENT, ids=str)
-def test_parts_and_summary_are_the_same_without(content: dict[str, Any], shards: list[Path], tmp_path: Path) -> None:
+def test_parts_and_summary_are_the_same_without(
+    content: dict[str, Any], shards: list[Path], tmp_path: Path
+) -> None:
     """Whatever the other options, only the manifest tells that sources are tracked."""
     with_ = normalized(shards, tmp_path / "with", part_size=PART, track_sources=True, **content)
     without = normalized(shards, tmp_path / "without", part_size=PART, **content)
@@ -102,10 +123,16 @@ def test_the_order_of_shards_decides(shards: list[Path], expected: Corpus, tmp_p
     assert corpus.sources != expected.sources
 
 
-@pytest.mark.parametrize("way", [{}, {"limits": SMALL_RUNS}, DECOMPRESS_IN_DRIVER], ids=["whole", "small", "chunks"])
-def test_lines_are_those_of_the_shard_with_filters(way: dict[str, Any], shards: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "way", [{}, {"limits": SMALL_RUNS}, DECOMPRESS_IN_DRIVER], ids=["whole", "small", "chunks"]
+)
+def test_lines_are_those_of_the_shard_with_filters(
+    way: dict[str, Any], shards: list[Path], tmp_path: Path
+) -> None:
     """Records that filters leave out count as lines of their shard, before the records that match and after them."""
-    corpus = normalized(shards[2:], tmp_path / "out", part_size=PART, track_sources=True, model=MODELS[3], **way)
+    corpus = normalized(
+        shards[2:], tmp_path / "out", part_size=PART, track_sources=True, model=MODELS[3], **way
+    )
     (counts,) = [entry for entry in corpus.manifest["inputs"] if entry["kept"]]
     assert max(line for _, line in corpus.sources) > counts["lines"]
     assert fastrec.verify(corpus.path).problems == []
@@ -130,11 +157,15 @@ def test_the_manifest_lists_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert text == b'{"source":"runs/a.jsonl","line":3}\n{"source":"runs/a.jsonl","line":2}\n'
 
 
-def test_standard_input_and_names_that_are_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_and_names_that_are_not_utf8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They have the same names as in the manifest and in the rejects file."""
     name = os.fsencode(tmp_path) + b"/\xff.jsonl"
     Path(os.fsdecode(name)).write_bytes(b"{\n" + FEW[0])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join([b"{", b"", *FEW[:2]]))))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join([b"{", b"", *FEW[:2]])))
+    )
     run(["-", os.fsdecode(name)], tmp_path / "out", Options(track_sources=True))
     corpus = Corpus(tmp_path / "out")
     assert sorted(corpus.sources) == [("-", 3), ("-", 4)]
@@ -187,7 +218,9 @@ def test_a_refused_corpus_has_its_sources(shards: list[Path], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stop", [3, 9, 12])
-def test_an_interrupted_run_is_resumed(stop: int, shards: list[Path], expected: Corpus, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(
+    stop: int, shards: list[Path], expected: Corpus, tmp_path: Path
+) -> None:
     """Finished parts keep their sources."""
     options = {"part_size": PART, "track_sources": True, "limits": Limits(task_bytes=2_000)}
     for count in range(stop, 99, 4):
@@ -208,7 +241,9 @@ def test_the_shards_or_the_option_change_before_a_run_is_resumed(
         copy.write_bytes(path.read_bytes())
     options: dict[str, Any] = {"part_size": PART, "limits": Limits(task_bytes=2_000)}
     with pytest.raises(KeyboardInterrupt):
-        run_limited(copies, tmp_path / "out", {**options, "track_sources": track}, progress=StopAfter(14))
+        run_limited(
+            copies, tmp_path / "out", {**options, "track_sources": track}, progress=StopAfter(14)
+        )
     assert list((tmp_path / ".out.fastrec-new").glob("part-*.jsonl*")), "no part was made"
     if track:
         copies[1] = copies[1].rename(tmp_path / "in" / "renamed.jsonl.zst")
@@ -232,7 +267,8 @@ def test_a_renamed_shard(tmp_path: Path) -> None:
     """No part is written again, and the sources have the new name; those of other parts stay."""
     pile = Pile(tmp_path / "in", evaluations=4, models=2)
     scene = tracked_night(tmp_path, pile)
-    before, files = parts_of(scene.out), sources_in(scene.out)
+    before = parts_of(scene.out)
+    files = sources_in(scene.out)
     pile.rename(pile.paths[0], tmp_path / "in" / "renamed.jsonl")
     result = scene.run()
     scene.check()
@@ -275,7 +311,10 @@ def test_duplicates_come_and_go(tmp_path: Path) -> None:
 
 
 def test_the_option_is_given_later(tmp_path: Path) -> None:
-    """All shards are unchanged, and sources come from what is kept; no part is written again. It may go, too."""
+    """All shards are unchanged, and sources come from what is kept; no part is written again.
+
+    It may go, too.
+    """
     scene = Nights(tmp_path)
     for track in (False, True, False, True):
         scene.content = {"part_size": 4 << 10, **({"track_sources": True} if track else {})}

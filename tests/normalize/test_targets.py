@@ -40,12 +40,15 @@ from tests.running import run_command
 from tests.samples import sample, sample_of
 from tests.sizes import examples
 
-OLD, NEW = DEFAULT_SCHEMA.name, NEWEST_SCHEMA.name
+OLD = DEFAULT_SCHEMA.name
+NEW = NEWEST_SCHEMA.name
 LATER = [name for name in SCHEMAS if name != OLD]
 KINDS = ("single_turn", "multi_turn", "agentic")
 
 AGAIN = "starting again"
-A_TASK_EACH = Limits(small_input=0, task_bytes=15_000, decompressed_chunk_bytes=4_000, run_bytes=15_000)
+A_TASK_EACH = Limits(
+    small_input=0, task_bytes=15_000, decompressed_chunk_bytes=4_000, run_bytes=15_000
+)
 """Make a task per shard, and several per stream."""
 
 
@@ -80,7 +83,9 @@ def first_line_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let every guess be this version."""
     monkeypatch.setattr(
-        module, "choose_target", lambda _, given: TARGETS[name] if given.schema == "auto" else given.target
+        module,
+        "choose_target",
+        lambda _, given: TARGETS[name] if given.schema == "auto" else given.target,
     )
 
 
@@ -100,24 +105,39 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 # The content decides
 
-INVALID = [b"{", b"[]", b"", line_of(OLD, 1, interaction_type="none"), line_of(NEW, 1, evaluation_result_id=None)]
+INVALID = [
+    b"{",
+    b"[]",
+    b"",
+    line_of(OLD, 1, interaction_type="none"),
+    line_of(NEW, 1, evaluation_result_id=None),
+]
 
 METRICS = [named(2, "em"), named(2, None)]  # only the first one names a metric
 
 
 @settings(max_examples=examples(7, 80))
 @given(
-    st.lists(st.sampled_from([*INVALID, *old(3), *METRICS, *(line_of(version, 2) for version in LATER)]), max_size=8),
+    st.lists(
+        st.sampled_from([*INVALID, *old(3), *METRICS, *(line_of(version, 2) for version in LATER)]),
+        max_size=8,
+    ),
     st.randoms(use_true_random=False),
     st.booleans(),
 )
-def test_the_target_follows_from_the_content(some: list[bytes], rng: random.Random, is_first_line: bool) -> None:
+def test_the_target_follows_from_the_content(
+    some: list[bytes], rng: random.Random, is_first_line: bool
+) -> None:
     """Whatever the order of lines, their shards and the guess: the target and all files are the same."""
     shards: list[list[bytes]] = [[] for _ in range(rng.randint(1, 3))]
     for line in some:
         shards[rng.randrange(len(shards))].append(line)
-    is_newer_version = any(json.loads(line).get("schema_version") in LATER for line in some if line not in INVALID)
-    is_newer_version = is_newer_version or bool({line_of("0.2.0-released", 2), METRICS[0]} & set(some))
+    is_newer_version = any(
+        json.loads(line).get("schema_version") in LATER for line in some if line not in INVALID
+    )
+    is_newer_version = is_newer_version or bool(
+        {line_of("0.2.0-released", 2), METRICS[0]} & set(some)
+    )
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder)
         if is_first_line:
@@ -149,7 +169,10 @@ def test_a_mixed_corpus_is_the_sum_of_its_versions(tmp_path: Path) -> None:
     assert name_of(mixed) == name_of(again) == NEW
     assert again.lines == mixed.lines
     assert len(mixed.summary["versions"]) == len(SCHEMAS)
-    assert sum(mixed.summary["versions"].values()) == mixed.line_counts["kept"] + mixed.line_counts["duplicates"]
+    assert (
+        sum(mixed.summary["versions"].values())
+        == mixed.line_counts["kept"] + mixed.line_counts["duplicates"]
+    )
     assert verify(mixed.path).ok
 
 
@@ -175,7 +198,8 @@ def test_a_later_record_starts_a_run_again(jobs: int, version: str, tmp_path: Pa
     report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
     (notice,) = (notice for notice in report.notices if AGAIN in notice)
     assert notice.startswith(
-        "there are records of a later schema version than 0.2.0, or that name metrics: starting again with --schema 0.3"
+        "there are records of a later schema version than 0.2.0, or that name metrics: starting "
+        "again with --schema 0.3"
     )
     corpus = audited(tmp_path / "out", report)
     pinned = normalized(shards, tmp_path / "pinned", schema=NEW, limits=A_TASK_EACH)
@@ -186,7 +210,10 @@ def test_a_later_record_starts_a_run_again(jobs: int, version: str, tmp_path: Pa
 
 @pytest.mark.usefixtures("first_line_only")
 def test_a_wrong_guess_is_noticed_early(tmp_path: Path, tasks: list[str]) -> None:
-    """Pass 1 stops with the task that has a later record; nothing is sorted for the wrong target after it."""
+    """Pass 1 stops with the task that has a later record.
+
+    Nothing is sorted for the wrong target after it.
+    """
     shards = [write(tmp_path / f"{name}.jsonl", old(12, 12 * name)) for name in range(6)]
     write(tmp_path / "1.jsonl", [*old(6), line_of(NEW, 100), *old(6, 200)])
     normalized(shards, tmp_path / "out", limits=A_TASK_EACH)
@@ -194,7 +221,9 @@ def test_a_wrong_guess_is_noticed_early(tmp_path: Path, tasks: list[str]) -> Non
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_run_without_later_records_starts_again(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_later_records_starts_again(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the guess is the newest version, but all valid records are of the default one, that is the target."""
     guess_always(monkeypatch, NEW)
     shards = [write(tmp_path / f"{name}.jsonl", [*old(12, 12 * name), b"{"]) for name in range(3)]
@@ -210,7 +239,10 @@ def test_a_later_record_counts_although_its_hash_is_wrong(
 ) -> None:
     """Whether a later record has to be rejected does not depend on the guess, so neither does the target."""
     guess_always(monkeypatch, guess)
-    records = [{key: value for key, value in sample().items() if key != "sample_hash"}, sample_of(NEW)]
+    records = [
+        {key: value for key, value in sample().items() if key != "sample_hash"},
+        sample_of(NEW),
+    ]
     shard = write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
     corpus = normalized(shard, tmp_path / "out", sample_hash="verify")
     assert name_of(corpus) == NEW
@@ -218,10 +250,14 @@ def test_a_later_record_counts_although_its_hash_is_wrong(
 
 
 @pytest.mark.parametrize("guess", [OLD, NEW])
-def test_a_repaired_record_counts(guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repaired_record_counts(
+    guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A line that a repair makes a later record decides the target, if the repair is asked for."""
     guess_always(monkeypatch, guess)
-    shard = write(tmp_path / "in.jsonl", [line_of(OLD, 0), line_of(NEW, 1, evaluation_result_id=None)])
+    shard = write(
+        tmp_path / "in.jsonl", [line_of(OLD, 0), line_of(NEW, 1, evaluation_result_id=None)]
+    )
     plain = normalized(shard, tmp_path / "plain")
     assert (name_of(plain), plain.line_counts["rejected"]) == (OLD, 1)
     assert plain.summary["repairable"]["lines"] == 1
@@ -236,7 +272,11 @@ def test_records_that_name_metrics_count(
 ) -> None:
     """A record in the shape of 0.2.0 that names its metric decides for the version that has metrics."""
     guess_always(monkeypatch, guess)
-    some = [named(number, metric, schema_version=label) for number in range(8) for metric in ("em", "f1")]
+    some = [
+        named(number, metric, schema_version=label)
+        for number in range(8)
+        for metric in ("em", "f1")
+    ]
     corpus = normalized(write(tmp_path / "in.jsonl", [*old(3, 90), *some]), tmp_path / "out")
     assert name_of(corpus) == NEW
     assert corpus.line_counts["kept"] == 19
@@ -248,11 +288,18 @@ def test_records_that_name_metrics_count(
 
 
 @pytest.mark.parametrize("guess", [OLD, NEW])
-def test_only_text_names_a_metric(guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another value of that unknown key changes nothing; such lines are judged as fast as others."""
+def test_only_text_names_a_metric(
+    guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another value of that unknown key changes nothing.
+
+    Such lines are judged as fast as others.
+    """
     guess_always(monkeypatch, guess)
     some = [named(number, value) for number, value in enumerate([None, 5, 2.5, True] * 5)]
-    shard = write(tmp_path / "in.jsonl", [*some, *old(2, 50), named(60, ["em"]), named(61, {"em": 1})])
+    shard = write(
+        tmp_path / "in.jsonl", [*some, *old(2, 50), named(60, ["em"]), named(61, {"em": 1})]
+    )
     corpus = normalized(shard, tmp_path / "out")
     assert corpus.same_for_all == normalized(shard, tmp_path / "pinned", schema=OLD).same_for_all
     judge = Judge(Options().for_judge(DEFAULT_SCHEMA))
@@ -276,9 +323,14 @@ def test_a_rejected_record_that_names_a_metric_counts(
 def test_a_trusted_corpus_with_metrics_as_unknown_keys(
     guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an explicit 0.2.0 the key stays unknown; a later run without it finds the metrics, judged or trusted."""
+    """With an explicit 0.2.0 the key stays unknown.
+
+    A later run without it finds the metrics, judged or trusted.
+    """
     some = [named(number, metric) for number in range(4, 8) for metric in ("em", "f1")]
-    corpus = normalized(write(tmp_path / "in.jsonl", [*old(4), *some]), tmp_path / "old", schema=OLD)
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", [*old(4), *some]), tmp_path / "old", schema=OLD
+    )
     assert (name_of(corpus), corpus.line_counts["kept"]) == (OLD, 12)
     guess_always(monkeypatch, guess)
     for number, options in enumerate([{}, {"metric": "f1"}]):
@@ -295,7 +347,9 @@ def test_a_bad_shard_does_not_decide(jobs: int, tmp_path: Path, tasks: list[str]
     good = write(tmp_path / "a.jsonl", old(5))
     bad = write(tmp_path / "b.jsonl", [*old(30, 5), line_of(NEW, 40), *old(200, 50)], Format.GZIP)
     bad.write_bytes(bad.read_bytes()[:-20])
-    corpus = normalized([good, bad], tmp_path / "out", skip_bad_shards=True, jobs=jobs, limits=A_TASK_EACH)
+    corpus = normalized(
+        [good, bad], tmp_path / "out", skip_bad_shards=True, jobs=jobs, limits=A_TASK_EACH
+    )
     assert name_of(corpus) == OLD
     assert corpus.lines == normalized(good, tmp_path / "good").lines
     assert tasks[-1] == OLD
@@ -305,7 +359,9 @@ def test_a_bad_shard_does_not_decide(jobs: int, tmp_path: Path, tasks: list[str]
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, some: Sequence[bytes]) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(line + b"\n" for line in some))))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(line + b"\n" for line in some)))
+    )
 
 
 LONG = b'{"x": "' + b"y" * 5_000 + b'"}'
@@ -327,14 +383,20 @@ STREAMS: dict[str, list[bytes]] = {
 def test_a_stream_can_be_read_again(
     name: str, jobs: int, guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard input gives the corpus of a file, whatever the guess; its chunks are kept as long as necessary."""
-    some, limits = STREAMS[name], {"limits": A_TASK_EACH, "max_line_bytes": 4_000}
+    """Standard input gives the corpus of a file, whatever the guess.
+
+    Its chunks are kept as long as necessary.
+    """
+    some = STREAMS[name]
+    limits = {"limits": A_TASK_EACH, "max_line_bytes": 4_000}
     expected = normalized(write(tmp_path / "all.jsonl", some), tmp_path / "expected", **limits)
     guess_always(monkeypatch, guess)
     feed(monkeypatch, some)
     corpus = normalized("-", tmp_path / "out", jobs=jobs, **limits)
     assert corpus.same_for_all == expected.same_for_all
-    left, right = ([{**reject, "source": ""} for reject in made.rejects] for made in (corpus, expected))
+    left, right = (
+        [{**reject, "source": ""} for reject in made.rejects] for made in (corpus, expected)
+    )
     assert left == right
 
 
@@ -381,11 +443,15 @@ def test_work_for_the_right_target_is_reused(count: int, tmp_path: Path, tasks: 
 
 
 @pytest.mark.parametrize("pinned", [OLD, NEW])
-def test_work_of_another_choice_is_not_reused(pinned: str, tmp_path: Path, tasks: list[str]) -> None:
+def test_work_of_another_choice_is_not_reused(
+    pinned: str, tmp_path: Path, tasks: list[str]
+) -> None:
     """Work for a target that the user chose is not taken for one that follows from the content."""
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old(12, 12 * name)) for name in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(schema=pinned), progress=StopAfter(2))
+        use_limits(A_TASK_EACH)(run)(
+            shards, tmp_path / "out", Options(schema=pinned), progress=StopAfter(2)
+        )
     report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options())
     assert name_of(audited(tmp_path / "out", report)) == OLD
     (notice,) = report.notices
@@ -405,28 +471,41 @@ def test_a_later_record_is_rejected_if_the_user_says_so(tmp_path: Path) -> None:
 
 
 def test_the_metric_as_first_sort_field(tmp_path: Path) -> None:
-    """Corpora with metrics can be sorted by them first; of others, the field is left out unless the user insists."""
+    """Corpora with metrics can be sorted by them first.
+
+    Of others, the field is left out unless the user insists.
+    """
     first = ("evaluation_result_id",)
-    new = write(tmp_path / "new.jsonl", [line_of(NEW, n, evaluation_result_id=f"m{n % 3}") for n in range(9)])
-    corpus = normalized([new, write(tmp_path / "old.jsonl", old(3, 20))], tmp_path / "out", sort_by=first)
+    new = write(
+        tmp_path / "new.jsonl",
+        [line_of(NEW, n, evaluation_result_id=f"m{n % 3}") for n in range(9)],
+    )
+    corpus = normalized(
+        [new, write(tmp_path / "old.jsonl", old(3, 20))], tmp_path / "out", sort_by=first
+    )
     assert corpus.manifest["sort_fields"][0] == first[0]
     assert verify(corpus.path).ok
-    assert normalized(tmp_path / "old.jsonl", tmp_path / "old", sort_by=first).manifest["sort_fields"] == list(
-        DEFAULT_SCHEMA.sort_fields
-    )
-    with pytest.raises(UsageError, match=r"sort_by: records of schema 0.2.0 have no evaluation_result_id"):
+    assert normalized(tmp_path / "old.jsonl", tmp_path / "old", sort_by=first).manifest[
+        "sort_fields"
+    ] == list(DEFAULT_SCHEMA.sort_fields)
+    with pytest.raises(
+        UsageError, match=r"sort_by: records of schema 0.2.0 have no evaluation_result_id"
+    ):
         Options(schema=OLD, sort_by=first)
 
 
 def test_the_command_line_and_settings(tmp_path: Path) -> None:
-    """`--schema` has the versions that a corpus can have; settings can pin it; a dry run says what is guessed."""
+    """`--schema` has the versions that a corpus can have; settings can pin it.
+
+    A dry run says what is guessed.
+    """
     (option,) = (one for one in command.params if one.name == "schema")
     assert isinstance(option.type, click.Choice)
     assert list(option.type.choices) == ["auto", *TARGETS]
     write(tmp_path / "in.jsonl", [line_of("0.2.1", 1)])
-    assert run_command("normalize", tmp_path / "in.jsonl", "-o", tmp_path / "out", "--dry-run").stdout.endswith(
-        b"; schema 0.3.0\n"
-    )
+    assert run_command(
+        "normalize", tmp_path / "in.jsonl", "-o", tmp_path / "out", "--dry-run"
+    ).stdout.endswith(b"; schema 0.3.0\n")
     (tmp_path / "fastrec.toml").write_text('[normalize]\nschema = "0.2.0"\n')
     done = run_command("normalize", "in.jsonl", "-o", "out", "--allow-empty", cwd=tmp_path)
     assert done.returncode == 1
@@ -436,7 +515,10 @@ def test_the_command_line_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_guess_survives_unreadable_shards(tmp_path: Path) -> None:
-    """A plan looks at some shards, spread over all of them; one that cannot be read does not matter."""
+    """A plan looks at some shards, spread over all of them.
+
+    One that cannot be read does not matter.
+    """
     shards = [write(tmp_path / f"{name:02d}.jsonl", old(1, name)) for name in range(20)]
     assert plan(shards, "out", Options()).schema == OLD
     shards[0].write_bytes(b"\x1f\x8b\x08broken")
@@ -455,7 +537,10 @@ def reference_lines(corpus: Corpus, keep: Callable[[dict[str, Any]], bool]) -> l
 
 
 def test_cat_selects_metrics(tmp_path: Path) -> None:
-    """`cat --metric` gives the records of a metric; filters on other fields work with and without metrics."""
+    """`cat --metric` gives the records of a metric.
+
+    Filters on other fields work with and without metrics.
+    """
     some = [
         line_of(
             NEW,
@@ -467,7 +552,9 @@ def test_cat_selects_metrics(tmp_path: Path) -> None:
         )
         for n in range(300)
     ]
-    corpus = normalized(write(tmp_path / "in.jsonl", [*some, *old(8, 400)]), tmp_path / "out", part_size=8_192)
+    corpus = normalized(
+        write(tmp_path / "in.jsonl", [*some, *old(8, 400)]), tmp_path / "out", part_size=8_192
+    )
     assert len(corpus.parts) > 3
     assert verify(corpus.path).ok
     for asked in (
@@ -481,11 +568,20 @@ def test_cat_selects_metrics(tmp_path: Path) -> None:
         {"sample_id": "q-7", "metric": "m3"},
         {"hash": json.loads(corpus.lines[0])["sample_hash"]},
     ):
-        names = {"metric": "evaluation_result_id", "evaluation": "evaluation_name", "model": "model_id"}
+        names = {
+            "metric": "evaluation_result_id",
+            "evaluation": "evaluation_name",
+            "model": "model_id",
+        }
         names |= {"sample_id": "sample_id", "hash": "sample_hash"}
-        values = {names[key]: [value] if isinstance(value, str) else value for key, value in asked.items()}
+        values = {
+            names[key]: [value] if isinstance(value, str) else value for key, value in asked.items()
+        }
         expected = reference_lines(
-            corpus, lambda record, values=values: all(record.get(key) in some for key, some in values.items())
+            corpus,
+            lambda record, values=values: all(
+                record.get(key) in some for key, some in values.items()
+            ),
         )
         assert list(cat(corpus.path, **asked)) == expected, asked
     earlier = normalized(write(tmp_path / "old.jsonl", old(3)), tmp_path / "old")
@@ -501,7 +597,11 @@ def test_damage_of_a_corpus_with_metrics_is_found(tmp_path: Path) -> None:
     part.write_bytes(text + json.dumps(sample()).encode() + b"\n")
     assert "line.invalid" in {problem.kind for problem in verify(corpus.path).problems}
     record = json.loads(corpus.lines[0])
-    other = hashlib.sha256((record["input"]["raw"] + record["input"]["reference"][0]).encode()).hexdigest()  # R1
-    spelled = json.dumps({**record, "sample_hash": other}, separators=(",", ":"), ensure_ascii=False).encode()
+    other = hashlib.sha256(
+        (record["input"]["raw"] + record["input"]["reference"][0]).encode()
+    ).hexdigest()  # R1
+    spelled = json.dumps(
+        {**record, "sample_hash": other}, separators=(",", ":"), ensure_ascii=False
+    ).encode()
     part.write_bytes(text.replace(corpus.lines[0], spelled))
     assert "line.invalid" in {problem.kind for problem in verify(corpus.path).problems}

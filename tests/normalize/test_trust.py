@@ -89,7 +89,9 @@ changed_with = st.fixed_dictionaries(
 
 
 @settings(max_examples=examples(6, 400))
-@given(dice, st.sampled_from([VERSIONS, ("0.2.0",), ("0.3.0",)]), made_with, changed_with, asked_for)
+@given(
+    dice, st.sampled_from([VERSIONS, ("0.2.0",), ("0.3.0",)]), made_with, changed_with, asked_for
+)
 def test_trusted_and_judged_corpora_give_the_same_bytes(
     rng: random.Random, versions: Any, first: Any, then: Any, filters: Any
 ) -> None:
@@ -104,7 +106,8 @@ def test_trusted_and_judged_corpora_give_the_same_bytes(
             some += lines("org/a", 1)  # there is a record in any case
             if rng.random() < 0.5:  # each corpus has its evaluations
                 some = [
-                    line.replace(b'"evaluation_name": "', b'"evaluation_name": "%b' % name.encode()) for line in some
+                    line.replace(b'"evaluation_name": "', b'"evaluation_name": "%b' % name.encode())
+                    for line in some
                 ]
             shard = write(folder / f"{name}.jsonl", some)
             run([shard], folder / name, make_options(**first, allow_empty=True))
@@ -122,8 +125,14 @@ def test_trusted_and_judged_corpora_give_the_same_bytes(
 
 def lines(model: str, count: int = 20) -> list[bytes]:
     """Return records without `sample_hash`, of three evaluations."""
-    records = [sample(model_id=model, sample_id=f"q-{at}", evaluation_name=f"e{at % 3}") for at in range(count)]
-    return [json.dumps({key: record[key] for key in record if key != "sample_hash"}).encode() for record in records]
+    records = [
+        sample(model_id=model, sample_id=f"q-{at}", evaluation_name=f"e{at % 3}")
+        for at in range(count)
+    ]
+    return [
+        json.dumps({key: record[key] for key in record if key != "sample_hash"}).encode()
+        for record in records
+    ]
 
 
 @pytest.fixture
@@ -155,7 +164,9 @@ def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> Non
     assert contents(tmp_path / "trusted") == contents(tmp_path / "judged")
 
 
-def forge(corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_correct":"so"') -> Path:
+def forge(
+    corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_correct":"so"'
+) -> Path:
     """Make an invalid record part of a corpus, with columns and a manifest that are consistent."""
     [part] = corpus.glob("part-*.jsonl*")
     assert old in part.read_bytes()
@@ -165,39 +176,62 @@ def forge(corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_co
     manifest = json.loads((corpus / "manifest.json").read_bytes())
     entry = manifest["parts"][0]
     columns = PartColumns(str(path), entry["text_xxh3_128"])
-    contents = {name: (frame.type, columns.content(name)) for name, (frame, _) in columns.frames.items()}
+    contents = {
+        name: (frame.type, columns.content(name)) for name, (frame, _) in columns.frames.items()
+    }
     lines = text.splitlines(keepends=True)
     contents["bytes"] = "u8", array("Q", map(len, lines)).tobytes()
     contents["fingerprint"] = "u8", array("Q", map(xxh3_64_intdigest, lines)).tobytes()
     text_hash = xxh3_128_hexdigest(text)
     entry["columns"] |= write_frames(path, contents, text_hash, columns.records)
     digest = hashlib.sha256(text).hexdigest()
-    entry |= {"bytes": len(text), "sha256": digest, "text_bytes": len(text), "text_xxh3_128": text_hash}
+    entry |= {
+        "bytes": len(text),
+        "sha256": digest,
+        "text_bytes": len(text),
+        "text_xxh3_128": text_hash,
+    }
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     return corpus
 
 
-def write_frames(path: Path, contents: dict[str, Any], text_hash: str, records: int) -> dict[str, Any]:
-    """Write a file of columns with these types and contents by name; return what a manifest says about it."""
-    frames = [(name, kind, zstandard.compress(content)) for name, (kind, content) in contents.items()]
+def write_frames(
+    path: Path, contents: dict[str, Any], text_hash: str, records: int
+) -> dict[str, Any]:
+    """Write a file of columns with these types and contents by name.
+
+    Return what a manifest says about it.
+    """
+    frames = [
+        (name, kind, zstandard.compress(content)) for name, (kind, content) in contents.items()
+    ]
     listed = [(name, kind, len(data)) for name, kind, data in frames]
     header = {"records": records, "text_xxh3_128": text_hash, "frames": listed}
     packed = zstandard.compress(json.dumps(header).encode())
-    data = COLUMNS_MAGIC + len(packed).to_bytes(4, "little") + packed + b"".join(data for _, _, data in frames)
+    data = (
+        COLUMNS_MAGIC
+        + len(packed).to_bytes(4, "little")
+        + packed
+        + b"".join(data for _, _, data in frames)
+    )
     path.write_bytes(data)
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def test_somebody_elses_corpus_is_judged(tmp_path: Path) -> None:
     """A consistent manifest is no proof: an invalid record is rejected, and one notice says why it was looked at."""
-    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", compression="none")
+    fastrec.normalize(
+        write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", compression="none"
+    )
     result = run([forge(tmp_path / "corpus")], tmp_path / "out", make_options())
     assert result.summary.line_counts.rejected == 1
     [notice] = result.notices
     assert "are judged again: you have not published it with this fastrec; --trust" in notice
 
 
-def test_trust_takes_lines_as_they_are(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_takes_lines_as_they_are(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With --trust, the corpus of another user is not judged, and its parts are compressed again."""
     monkeypatch.setenv("FASTREC_STATE", str(tmp_path / "other user"))
     seen = []
@@ -206,9 +240,12 @@ def test_trust_takes_lines_as_they_are(corpus: Path, tmp_path: Path, monkeypatch
     with use_limits(SMALL):
         assert run([corpus], tmp_path / "judged", make_options(part_size=6_000)).notices
         assert not seen
-        assert not run([corpus], tmp_path / "trusted", make_options(part_size=6_000, trust=True)).notices
+        assert not run(
+            [corpus], tmp_path / "trusted", make_options(part_size=6_000, trust=True)
+        ).notices
     assert seen
-    judged, trusted = contents(tmp_path / "judged"), contents(tmp_path / "trusted")
+    judged = contents(tmp_path / "judged")
+    trusted = contents(tmp_path / "trusted")
     documents = [json.loads(files.pop("manifest.json")) for files in (judged, trusted)]
     assert judged == trusted
     assert documents[1].pop("trusted") == [str(corpus)]
@@ -230,7 +267,9 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_what_was_taken_on_trust_is_judged_the_next_time(kind: str, tmp_path: Path) -> None:
     """A corpus made with --trust is not one that this user has judged: a broken line does not become one of theirs."""
-    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a", 3)), tmp_path / "theirs", compression="none")
+    fastrec.normalize(
+        write(tmp_path / "a.jsonl", lines("org/a", 3)), tmp_path / "theirs", compression="none"
+    )
     theirs = forge(tmp_path / "theirs", *BROKEN[kind])
     for made in (tmp_path / "ours", tmp_path / "next"):  # the corpus of a corpus
         result = run([theirs], made, make_options(trust=True, compression="none"))
@@ -248,10 +287,17 @@ def test_what_was_taken_on_trust_is_judged_the_next_time(kind: str, tmp_path: Pa
 
 def test_kept_work_that_was_taken_on_trust_is_judged_without_trust(tmp_path: Path) -> None:
     """An incremental run that does not trust a corpus does not build on what one that did has kept."""
-    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "theirs", compression="none")
+    fastrec.normalize(
+        write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "theirs", compression="none"
+    )
     theirs = forge(tmp_path / "theirs", *BROKEN["a key twice"])
     night: Any = {"incremental": True, "overwrite": True}
-    assert run([theirs], tmp_path / "out", make_options(**night, trust=True)).summary.line_counts.rejected == 0
+    assert (
+        run(
+            [theirs], tmp_path / "out", make_options(**night, trust=True)
+        ).summary.line_counts.rejected
+        == 0
+    )
     again = run([theirs], tmp_path / "out", make_options(**night, trust=True))
     assert again.unchanged == 1
     assert read_manifest(tmp_path / "out").trusted == [str(theirs)]
@@ -268,13 +314,17 @@ def test_kept_work_that_was_taken_on_trust_is_judged_without_trust(tmp_path: Pat
         ({"schema": "0.3.0"}, {"schema": "0.2.0", "allow_empty": True}, "schema 0.3.0"),
     ],
 )
-def test_a_notice_says_why_a_corpus_is_judged(tmp_path: Path, made: Any, asked: Any, reason: str) -> None:
+def test_a_notice_says_why_a_corpus_is_judged(
+    tmp_path: Path, made: Any, asked: Any, reason: str
+) -> None:
     fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", **made)
     [notice] = run([tmp_path / "corpus"], tmp_path / "out", make_options(**asked)).notices
     assert reason in notice
 
 
-def test_another_build_is_not_trusted(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_build_is_not_trusted(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trust, "identity", lambda: {"fastrec": "another"})
     [notice] = run([corpus], tmp_path / "out", make_options(trust=True)).notices
     assert "another build of fastrec made it" in notice
@@ -291,7 +341,9 @@ def test_a_damaged_part_is_noticed(corpus: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_parts_that_do_not_change_are_copied(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_do_not_change_are_copied(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A corpus alone is neither written as runs, nor read again, nor compressed again: where all of this fails, copies
     still work."""
     with use_limits(SMALL):
@@ -310,7 +362,9 @@ def test_parts_of_corpora_with_different_evaluations_are_copied(
     with use_limits(replace(SMALL, least_part=6_000)):
         for corpus in corpora:
             some = [line for line in lines("org/a", 60) if b'"%b"' % corpus.name.encode() in line]
-            fastrec.normalize(write(tmp_path / f"{corpus.name}.jsonl", some), corpus, part_size=6_000)
+            fastrec.normalize(
+                write(tmp_path / f"{corpus.name}.jsonl", some), corpus, part_size=6_000
+            )
         fastrec.normalize(corpora, tmp_path / "judged", part_size=6_000, judge=True)
         for module, name in ((pass1, "spill"), (gather, "PartTexts"), (pass2, "ShardWriter")):
             monkeypatch.setattr(module, name, None)
@@ -320,7 +374,16 @@ def test_parts_of_corpora_with_different_evaluations_are_copied(
 
 def test_parts_that_overlap_are_found() -> None:
     """A part that overlaps more than three others is not read like a run. Ends count."""
-    ranges = {"a0": "ab", "a1": "bh", "a2": "im", "b0": "cd", "b1": "ef", "b2": "gi", "c0": "rs", "c1": "tu"}
+    ranges = {
+        "a0": "ab",
+        "a1": "bh",
+        "a2": "im",
+        "b0": "cd",
+        "b1": "ef",
+        "b2": "gi",
+        "c0": "rs",
+        "c1": "tu",
+    }
     many = [((first,), (last,), name) for name, (first, last) in ranges.items()]
     assert set(trust._with_few_overlaps(many)) == ranges.keys() - {"a1"}
 
@@ -331,7 +394,9 @@ def test_parts_that_are_not_written_as_runs_need_no_space(
     """The work directory needs space for the text of a corpus only if it is judged."""
     stored = sum(part.stat().st_size for part in corpus.glob("part-*.jsonl*"))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2 * stored, f_frsize=1))
-    for number, (options, expected) in enumerate([({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 0)]):
+    for number, (options, expected) in enumerate(
+        [({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 0)]
+    ):
         report = run([corpus], tmp_path / str(number), make_options(**options))
         assert sum("GB left" in notice for notice in report.notices) == expected
 
@@ -342,14 +407,19 @@ def test_a_part_of_which_records_go_is_not_written_again(
     """Pass 2 reads the lines that stay from the part; also after runs were merged in rounds."""
     made: list[Run] = []
     index_part = pass1._Sorter._index_part
-    monkeypatch.setattr(pass1._Sorter, "_index_part", lambda *args: made.append(index_part(*args)) or made[-1])
+    monkeypatch.setattr(
+        pass1._Sorter, "_index_part", lambda *args: made.append(index_part(*args)) or made[-1]
+    )
     options: Any = {"part_size": 4_000, "where": "sample_id != q-9"}
     listed = {str(corpus / part.file): part.text_bytes for part in read_manifest(corpus).parts}
     raw = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}", 4)) for model in "defgh"]
     small = replace(SMALL, chunk_bytes=1_500)
-    few = replace(small, unmerged_runs=len(listed), task_bytes=1_000, merged_runs=2, least_merge_fan_in=2)
+    few = replace(
+        small, unmerged_runs=len(listed), task_bytes=1_000, merged_runs=2, least_merge_fan_in=2
+    )
     for number, limits in enumerate((small, few)):
-        judged, trusted = tmp_path / f"judged {number}", tmp_path / f"trusted {number}"
+        judged = tmp_path / f"judged {number}"
+        trusted = tmp_path / f"trusted {number}"
         with use_limits(limits):
             fastrec.normalize([corpus, *raw], judged, judge=True, **options)
             fastrec.normalize([corpus, *raw], trusted, **options)
@@ -359,12 +429,18 @@ def test_a_part_of_which_records_go_is_not_written_again(
         made.clear()
 
 
-@pytest.mark.parametrize("options", [{"part_size": 6_000}, {"part_size": 2_000}], ids=["copied", "read"])
+@pytest.mark.parametrize(
+    "options", [{"part_size": 6_000}, {"part_size": 2_000}], ids=["copied", "read"]
+)
 def test_a_part_that_changes_during_the_run_is_noticed(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
-    """A part is read once to judge it. If it is not the same when it is copied or read again, the run ends."""
-    part, plan_parts = sorted(corpus.glob("part-*.jsonl*"))[1], driver.plan_parts
+    """A part is read once to judge it.
+
+    If it is not the same when it is copied or read again, the run ends.
+    """
+    part = sorted(corpus.glob("part-*.jsonl*"))[1]
+    plan_parts = driver.plan_parts
 
     def plan(*args: Any) -> Any:
         data = bytearray(part.read_bytes())
@@ -403,14 +479,21 @@ def test_the_list_forgets_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "published").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_list_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_cannot_be_written_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "file", [b""])
     monkeypatch.setenv("FASTREC_STATE", str(tmp_path / "file"))
     fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus")
-    assert "not published it" in run([tmp_path / "corpus"], tmp_path / "out", make_options()).notices[0]
+    assert (
+        "not published it"
+        in run([tmp_path / "corpus"], tmp_path / "out", make_options()).notices[0]
+    )
 
 
-def test_commands_with_filters_trust_the_corpus(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_with_filters_trust_the_corpus(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`stats` with conditions or groups gives the same for trusted and judged records."""
     asked: Any = {"where": "sample_id != q-3"}, {"group_by": "metadata.subject"}
     trusted = [fastrec.stats(corpus, **one) for one in asked]
@@ -421,7 +504,9 @@ def test_commands_with_filters_trust_the_corpus(corpus: Path, monkeypatch: pytes
 
 
 def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
-    shard = write(tmp_path / "a.jsonl", [*lines("org/a"), json.dumps(sample(model_id="org/b")).encode()])
+    shard = write(
+        tmp_path / "a.jsonl", [*lines("org/a"), json.dumps(sample(model_id="org/b")).encode()]
+    )
     url = f"memory://{tmp_path.name}/corpus"
     fastrec.normalize(shard, url)
     for name, options in {"judged": {"judge": True}, "trusted": {}}.items():
@@ -439,16 +524,27 @@ def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged"),
         (lambda path: path.write_bytes(b"nonsense" * 100), "is damaged"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\0"), "is damaged"),
-        (lambda path: (path.rename(path.parents[1] / path.name), path.symlink_to(f"../{path.name}")), "is a link"),
+        (
+            lambda path: (
+                path.rename(path.parents[1] / path.name),
+                path.symlink_to(f"../{path.name}"),
+            ),
+            "is a link",
+        ),
     ],
     ids=["missing", "cut", "another file", "another byte", "a link"],
 )
-@pytest.mark.parametrize("filters", [{}, {"exclude_model": "no such model"}], ids=["copied", "filtered"])
+@pytest.mark.parametrize(
+    "filters", [{}, {"exclude_model": "no such model"}], ids=["copied", "filtered"]
+)
 def test_columns_of_a_trusted_corpus_that_cannot_be_used(
     tmp_path: Path, change: Callable[[Path], object], message: str, filters: dict[str, str]
 ) -> None:
     """The error names the file, and nothing is published."""
-    write(tmp_path / "shard.jsonl", [json.dumps(sample(sample_id=str(number))).encode() for number in range(3)])
+    write(
+        tmp_path / "shard.jsonl",
+        [json.dumps(sample(sample_id=str(number))).encode() for number in range(3)],
+    )
     fastrec.normalize(tmp_path / "shard.jsonl", tmp_path / "corpus")
     change(tmp_path / "corpus" / "part-00000.columns")
     with pytest.raises(CorpusError, match=message) as caught:

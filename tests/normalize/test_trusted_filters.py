@@ -32,7 +32,9 @@ HOSTILE: dict[str, Any] = {
     "unknown label": {"schema_version": "banana"},
     "surrogate pair": {"model_id": "org/\U0001f600", "metadata": {"k": "\ud83d\ude00"}},
     "unknown keys": {"zz": {"a": [1, None]}, "messages": None, "turns": 9},
-    "unknown messages": {"messages": [{"role": "assistant", "content": "abc", "tool_calls": [1, 2]}, {"role": "x"}]},
+    "unknown messages": {
+        "messages": [{"role": "assistant", "content": "abc", "tool_calls": [1, 2]}, {"role": "x"}]
+    },
     "metadata": {"metadata": {"k": "law", "n": 3, "list": ["a", None, 7], "deep": {"x": 2.0}}},
     "long metadata": {"metadata": {"k": 10**40, "n": 3.0, "deep": {"x": [True]}, "a.b": "x" * 300}},
     "tokens": {"token_usage": {"input_tokens": 3, "output_tokens": 2**64, "total_tokens": 10**30}},
@@ -119,9 +121,17 @@ def scored(record: dict[str, Any], score: Any) -> dict[str, Any]:
 
 
 def hostile_lines() -> list[bytes]:
-    records = [sample(**{"evaluation_name": f"e{at % 2}"} | more) for at, more in enumerate(HOSTILE.values())]
-    records += [scored(sample(sample_id=f"s{at}", model_id="org/b"), score) for at, score in enumerate(SCORES)]
-    records += [sample_of("0.2.0", kind) | {"sample_id": f"t{kind}"} for kind in ("multi_turn", "agentic")]
+    records = [
+        sample(**{"evaluation_name": f"e{at % 2}"} | more)
+        for at, more in enumerate(HOSTILE.values())
+    ]
+    records += [
+        scored(sample(sample_id=f"s{at}", model_id="org/b"), score)
+        for at, score in enumerate(SCORES)
+    ]
+    records += [
+        sample_of("0.2.0", kind) | {"sample_id": f"t{kind}"} for kind in ("multi_turn", "agentic")
+    ]
     return spelled(records)
 
 
@@ -134,10 +144,16 @@ def spelled(records: list[dict[str, Any]]) -> list[bytes]:
 
 
 def metric_lines() -> list[bytes]:
-    """Records of the newest version: with and without metrics; those of one evaluation have an unknown label."""
+    """Records of the newest version: with and without metrics.
+
+    Those of one evaluation have an unknown label.
+    """
     records = []
     for at, kind in enumerate(("single_turn", "multi_turn", "agentic") * 8):
-        record = sample_of("0.3.0", kind) | {"sample_id": f"q{at}", "model_id": f"org/{'ab'[at % 2]}"}
+        record = sample_of("0.3.0", kind) | {
+            "sample_id": f"q{at}",
+            "model_id": f"org/{'ab'[at % 2]}",
+        }
         record["metadata"] = record.get("metadata", {}) | {"k": ["law", "art"][at % 2]}
         record["evaluation"] |= {"score": [0, 1, 0.5, 7][at % 4]}
         if at % 3:
@@ -152,7 +168,9 @@ def metric_lines() -> list[bytes]:
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of hostile records, in several parts."""
     folder = tmp_path_factory.mktemp(request.param)
-    shard = write(folder / "shard.jsonl", hostile_lines() if request.param == "0.2.0" else metric_lines())
+    shard = write(
+        folder / "shard.jsonl", hostile_lines() if request.param == "0.2.0" else metric_lines()
+    )
     with use_limits(SMALL):
         fastrec.normalize(shard, folder / "corpus", part_size=4_000)
     assert len(list((folder / "corpus").glob("*.columns"))) > 3
@@ -161,10 +179,15 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def check_same(corpus: Path, folder: Path, **options: Any) -> None:
     """Compare the corpus that is made from a trusted one with that from the same lines, judged."""
-    options |= {"schema": read_manifest(corpus).schema.removeprefix("instance_level_eval_"), "part_size": 3_000}
+    options |= {
+        "schema": read_manifest(corpus).schema.removeprefix("instance_level_eval_"),
+        "part_size": 3_000,
+    }
     with use_limits(SMALL):
         for name, judge in {"judged": True, "trusted": False}.items():
-            result = run([corpus], folder / name, make_options(**options, judge=judge, allow_empty=True))
+            result = run(
+                [corpus], folder / name, make_options(**options, judge=judge, allow_empty=True)
+            )
             assert not result.notices
     assert contents(folder / "trusted") == contents(folder / "judged")
 
@@ -181,7 +204,11 @@ def test_conditions(corpus: Path, tmp_path: Path, condition: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"sort_by": "model_id"}, {"exclude_model": "org/b", "sort_by": "sample_id"}, {"repeats": "first"}],
+    [
+        {"sort_by": "model_id"},
+        {"exclude_model": "org/b", "sort_by": "sample_id"},
+        {"repeats": "first"},
+    ],
     ids=["another order", "filtered", "repeats"],
 )
 def test_options(corpus: Path, tmp_path: Path, options: Any) -> None:
@@ -215,7 +242,11 @@ def test_only_records_that_pass_all_other_conditions_are_parsed(
     fastrec.normalize(shard, tmp_path / "corpus", sample_hash="replace")
     lines = []
     parse = trusted.parse
-    monkeypatch.setattr(trusted, "parse", lambda text: (b'"sample_id"' in text and lines.append(text)) or parse(text))
+    monkeypatch.setattr(
+        trusted,
+        "parse",
+        lambda text: (b'"sample_id"' in text and lines.append(text)) or parse(text),
+    )
     monkeypatch.setattr(pass1._Sorter, "_read", None)
     fastrec.normalize(tmp_path / "corpus", tmp_path / "out", **asked)
     assert len(lines) == parsed

@@ -40,7 +40,10 @@ def test_lists_of_references_have_hashes_of_their_own(algorithm: str) -> None:
 
 
 def test_remembered_hashes_are_those_of_their_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal questions are hashed once; those that differ in a reference, are forgotten or are long are hashed again."""
+    """Equal questions are hashed once.
+
+    Those that differ in a reference, are forgotten or are long are hashed again.
+    """
     monkeypatch.setattr(hashes, "_REMEMBERED", 1_000)
     monkeypatch.setattr(hashes, "_LONGEST", 200)
     made: list[tuple[str, list[str]]] = []
@@ -50,7 +53,11 @@ def test_remembered_hashes_are_those_of_their_questions(monkeypatch: pytest.Monk
         return LIST_HASHES["sha256"](raw, reference)
 
     computed = hashes.remembering(compute)
-    questions = [(raw, [*references]) for raw in ("é", "?", "z" * 201) for references in ("", "a", "ab", ("ab",))]
+    questions = [
+        (raw, [*references])
+        for raw in ("é", "?", "z" * 201)
+        for references in ("", "a", "ab", ("ab",))
+    ]
     for raw, reference in [question for question in questions for _ in range(2)] * 2:
         assert computed(raw, reference) == LIST_HASHES["sha256"](raw, [*reference])
     assert made == [*questions[:8], *(long for long in questions[8:] for _ in range(2))] * 2
@@ -65,5 +72,9 @@ def test_remembered_hashes_are_those_of_their_questions(monkeypatch: pytest.Monk
 
 def test_fingerprints_depend_only_on_the_bytes() -> None:
     """Bytes, a bytearray and a view of the same bytes have the same fingerprint on every machine."""
-    assert fingerprint(b"abc") == fingerprint(bytearray(b"abc")) == fingerprint(memoryview(b"xabc")[1:])
+    assert (
+        fingerprint(b"abc")
+        == fingerprint(bytearray(b"abc"))
+        == fingerprint(memoryview(b"xabc")[1:])
+    )
     assert fingerprint(b"abc") == 0x78AF5F94892F3950

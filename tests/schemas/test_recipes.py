@@ -15,7 +15,15 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas import hashes as recipes
-from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG, RecipeFinder, ascii_json, sample_hash, unicode_json
+from fastrec.schemas.hashes import (
+    ABSENT,
+    RECIPES,
+    WRONG,
+    RecipeFinder,
+    ascii_json,
+    sample_hash,
+    unicode_json,
+)
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 from tests.sizes import examples
 
@@ -55,11 +63,18 @@ DIGESTS = {
             "adf6236c5a2dcef03e55dbadfb958716e0beac23275000cf08d3dc306354738c"),
 }  # fmt: skip
 NAMES = {
-    # ASCII text and one reference: R1 to R3 are one recipe, and no escape tells R8 and R10 from R4 and R5.
-    0: dict(zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
-    1: dict(zip(RECIPES, ("R3", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10"), strict=True)),
+    # ASCII text and one reference: R1 to R3 are one recipe, and no escape tells R8 and R10 from R4
+    # and R5.
+    0: dict(
+        zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)
+    ),
+    1: dict(
+        zip(RECIPES, ("R3", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10"), strict=True)
+    ),
     # No reference: R1 needs one.
-    2: dict(zip(RECIPES, ("R2", "R2", "R2", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
+    2: dict(
+        zip(RECIPES, ("R2", "R2", "R2", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)
+    ),
 }
 
 
@@ -79,8 +94,11 @@ def test_worked_digests(name: str, number: int) -> None:
 
 def test_the_text_of_the_rule() -> None:
     """R5 escapes as Python's json does: pairs of surrogates, control characters, no slashes."""
-    raw, references = 'Größe? 你好 😀 a/b\n\t\x01\x7f"\\', ["a", "b"]
-    expected = json.dumps({"raw": raw, "reference": references}, sort_keys=True, separators=(",", ":"))
+    raw = 'Größe? 你好 😀 a/b\n\t\x01\x7f"\\'
+    references = ["a", "b"]
+    expected = json.dumps(
+        {"raw": raw, "reference": references}, sort_keys=True, separators=(",", ":")
+    )
     assert RECIPES["R5"](raw, references).decode() == expected
     assert sample_hash(raw, references) == sha256(expected.encode()).hexdigest()
 
@@ -124,15 +142,19 @@ def test_real_rows(file: str, expected: dict[str, int]) -> None:
     """The hashes of rows of real producers are verified."""
     if not (REAL / file).is_file():
         pytest.skip(f"needs {file}, which is not part of this project")
-    finder, found = RecipeFinder(), {}
+    finder = RecipeFinder()
+    found = {}
     for line in (REAL / file).read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        name = finder.find(record["input"]["raw"], record["input"]["reference"], record["sample_hash"])
+        name = finder.find(
+            record["input"]["raw"], record["input"]["reference"], record["sample_hash"]
+        )
         found[name] = found.get(name, 0) + 1
     assert found == expected
 
 
-# Texts of few characters, so that recipes agree often, and one reference that imitates the JSON of R4.
+# Texts of few characters, so that recipes agree often, and one reference that imitates the JSON of
+# R4.
 texts = st.sampled_from(["", "a", "\n", "é", "{", '"', '"raw": "{", "reference": ""}', "\x7f"])
 questions = st.tuples(texts, st.lists(texts, max_size=3), st.sampled_from([*RECIPES, "none"]))
 
@@ -157,7 +179,8 @@ def test_a_name_does_not_depend_on_earlier_hashes(history, question) -> None:
 
 def test_a_reference_may_imitate_the_text_of_another_recipe() -> None:
     """Such a question has one name, too, whichever recipe the line before had."""
-    raw, references = "{", ["", '"raw": "{", "reference": ""}']
+    raw = "{"
+    references = ["", '"raw": "{", "reference": ""}']
     wanted = digest("R4", raw, references)
     assert wanted == digest("R2", raw, references)
     for before in RECIPES:
@@ -173,7 +196,10 @@ def test_one_reference_may_be_a_string() -> None:
 
 
 def test_a_hash_without_references_is_not_r1() -> None:
-    """R1 hashes a reference, so the hash of an empty list of references is R2; an empty reference is R1."""
+    """R1 hashes a reference, so the hash of an empty list of references is R2.
+
+    An empty reference is R1.
+    """
     given = digest("R2", "Q", [])
     for before in RECIPES:
         finder = RecipeFinder()
@@ -191,7 +217,8 @@ def test_other_hashes_have_no_recipe() -> None:
 
 def test_half_of_a_surrogate_pair() -> None:
     """Recipes that escape can hash it; the others cannot, and are no match for anything."""
-    raw, references = "\ud83d", ["a"]
+    raw = "\ud83d"
+    references = ["a"]
     for name in ("R4", "R5", "R6"):
         assert RecipeFinder().find(raw, references, digest(name, raw, references)) == name
     passed = sha256(b"\xed\xa0\xbda").hexdigest()
@@ -200,7 +227,10 @@ def test_half_of_a_surrogate_pair() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_shard_of_one_recipe_takes_one_further_digest_per_record(name: str, monkeypatch) -> None:
-    """Besides that of the corpus, one digest per record is enough after the first one; none for the corpus' own."""
+    """Besides that of the corpus, one digest per record is enough after the first one.
+
+    None for the corpus' own.
+    """
     counted = []
 
     def counting(text: bytes):
@@ -210,7 +240,8 @@ def test_a_shard_of_one_recipe_takes_one_further_digest_per_record(name: str, mo
     monkeypatch.setattr(recipes, "sha256", counting)
     finder = RecipeFinder()
     for number in range(50):
-        raw, references = f"Größe {number}?", ["a", "b"][: 1 + number % 2]
+        raw = f"Größe {number}?"
+        references = ["a", "b"][: 1 + number % 2]
         assert finder.find(raw, references, digest(name, raw, references))
     assert len(counted) <= 50 + 2 * len(RECIPES)
 
@@ -219,7 +250,12 @@ def test_a_wrong_hash_takes_one_digest_per_different_text(monkeypatch) -> None:
     """Recipes that hash the same text are not tried twice."""
     texts: list[bytes] = []
     monkeypatch.setattr(recipes, "sha256", lambda text: texts.append(text) or sha256())
-    for raw, references, different in (("a", ["b"], 6), ("a", ["b", "c"], 7), ("é", ["b"], 8), ("\x7f", [], 8)):
+    for raw, references, different in (
+        ("a", ["b"], 6),
+        ("a", ["b", "c"], 7),
+        ("é", ["b"], 8),
+        ("\x7f", [], 8),
+    ):
         texts.clear()
         assert RecipeFinder().find(raw, references, "0" * 64) is None
         assert len(texts) == len(set(texts)) == different

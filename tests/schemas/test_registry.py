@@ -6,7 +6,14 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Base, Rule, Schema, compile_drop_nulls, compile_follows_rules, shape_of
+from fastrec.schemas.schema import (
+    Base,
+    Rule,
+    Schema,
+    compile_drop_nulls,
+    compile_follows_rules,
+    shape_of,
+)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -25,7 +32,9 @@ def test_a_version_agrees_with_its_file(schema: Schema) -> None:
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_rules_cover_the_interaction_types(schema: Schema) -> None:
     """There are rules for exactly the interaction types of the schema, and each code occurs once."""
-    assert set(schema.rules_by_type) == set(schema.document["properties"]["interaction_type"]["enum"])
+    assert set(schema.rules_by_type) == set(
+        schema.document["properties"]["interaction_type"]["enum"]
+    )
     codes = [rule.code for rule in schema.rules]
     assert len(codes) == len(set(codes))
 
@@ -53,7 +62,12 @@ def test_nulls_are_dropped_at_every_level() -> None:
     leaves = [Leaf(note=None, name="a"), Leaf(note="x", name="b"), Leaf(name="c")]
     tree = Tree(one=None, needed=Leaf(note=None, name="d"), many=leaves, plain=None)
     assert compile_drop_nulls(shape_of(Tree))(tree) == 3
-    assert (tree.one, tree.needed.note, leaves[0].note, leaves[1].note) == (UNSET, UNSET, UNSET, "x")
+    assert (tree.one, tree.needed.note, leaves[0].note, leaves[1].note) == (
+        UNSET,
+        UNSET,
+        UNSET,
+        "x",
+    )
     assert tree.plain is None
 
 
@@ -64,7 +78,12 @@ def test_rules_apply_to_their_interaction_types_only() -> None:
         interaction_type: str
         count: int
 
-    rules = [Rule("rule.a", ("a",), "count", "", "record.count > 1"), Rule("rule.b", ("b", "c"), "count", "", "False")]
+    rules = [
+        Rule("rule.a", ("a",), "count", "", "record.count > 1"),
+        Rule("rule.b", ("b", "c"), "count", "", "False"),
+    ]
     follows_rules = compile_follows_rules(rules)
     cases = {("a", 2): True, ("a", 1): False, ("b", 2): False, ("c", 2): False, ("d", 0): True}
-    assert {case: follows_rules(Record(interaction_type=case[0], count=case[1])) for case in cases} == cases
+    assert {
+        case: follows_rules(Record(interaction_type=case[0], count=case[1])) for case in cases
+    } == cases

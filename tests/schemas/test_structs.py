@@ -35,14 +35,19 @@ def branches(kind: Any) -> list[Any]:
 def compare(struct: Any, schema: dict[str, Any], path: str) -> None:
     assert [field.encode_name for field in struct.fields] == list(schema["properties"]), path
     for field in struct.fields:
-        sub, at = schema["properties"][field.encode_name], f"{path}.{field.encode_name}"
+        sub = schema["properties"][field.encode_name]
+        at = f"{path}.{field.encode_name}"
         assert field.required == (field.encode_name in schema.get("required", [])), at
         compare_type(branches(field.type), sub, at)
 
 
 def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
     forms = schema.get("oneOf", [schema])
-    wanted = {name for form in forms for name in ([form["type"]] if isinstance(form["type"], str) else form["type"])}
+    wanted = {
+        name
+        for form in forms
+        for name in ([form["type"]] if isinstance(form["type"], str) else form["type"])
+    }
     found = {JSON_TYPES[type(kind)] for kind in kinds}
     if "number" in found:
         found.discard("integer")
@@ -54,7 +59,9 @@ def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
             assert set(kind.values) == set(schema["enum"]), at
         elif isinstance(kind, msgspec.inspect.StructType):
             compare(kind, schema, at)
-        elif isinstance(kind, msgspec.inspect.DictType) and isinstance(schema["additionalProperties"], dict):
+        elif isinstance(kind, msgspec.inspect.DictType) and isinstance(
+            schema["additionalProperties"], dict
+        ):
             compare_type(branches(kind.value_type), schema["additionalProperties"], at + ".*")
         elif isinstance(kind, msgspec.inspect.ListType):
             items = next(form["items"] for form in forms if "items" in form)
@@ -97,10 +104,18 @@ def test_the_schema_file_ships_unchanged() -> None:
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [("0.2.0-released", "0.2.0-released"), ("0.2.1", "0.2.1"), ("0.2.2", "0.3.0"), ("0.3.0", "0.3.0")],
+    [
+        ("0.2.0-released", "0.2.0-released"),
+        ("0.2.1", "0.2.1"),
+        ("0.2.2", "0.3.0"),
+        ("0.3.0", "0.3.0"),
+    ],
 )
 def test_later_schema_files_have_the_published_structure(name: str, version: str) -> None:
-    """Each file has the keywords, and the order of properties, of the published one; 0.2.2 and 0.3.0 are equal."""
+    """Each file has the keywords, and the order of properties, of the published one.
+
+    0.2.2 and 0.3.0 are equal.
+    """
     theirs = structure(json.loads(published(f"versions/instance_level_eval_{name}.schema.json")))
     assert json.dumps(structure(SCHEMAS[version].document)) == json.dumps(theirs)
 
@@ -112,7 +127,11 @@ def structure(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     prose = ("description", "title", "$comment", "examples", "version")
-    return {key: structure(child) for key, child in node.items() if key not in prose or isinstance(child, dict)}
+    return {
+        key: structure(child)
+        for key, child in node.items()
+        if key not in prose or isinstance(child, dict)
+    }
 
 
 def test_shape_follows_the_schema() -> None:
@@ -122,14 +141,22 @@ def test_shape_follows_the_schema() -> None:
     assert shape.fields["sample_id"].integer
     assert not shape.fields["evaluation"].shape.fields["score"].integer
     assert shape.fields["interactions"].drops_null
-    assert shape.fields["interactions"].shape.fields["tool_calls"].shape.path == "interactions.tool_calls"
+    assert (
+        shape.fields["interactions"].shape.fields["tool_calls"].shape.path
+        == "interactions.tool_calls"
+    )
     assert not shape.fields["metadata"].drops_null
 
 
 def test_widened_records_are_records_with_more_fields_in_order() -> None:
     """Fields of unknown keys come after the known ones by code point, at any level and for any name."""
     wide = widen(
-        Record, {"": ["zz", "a b", "copy", "unknown_0"], "interactions.tool_calls": ["é"], "performance": ["price"]}
+        Record,
+        {
+            "": ["zz", "a b", "copy", "unknown_0"],
+            "interactions.tool_calls": ["é"],
+            "performance": ["price"],
+        },
     )
     assert issubclass(wide, Record)
     assert wide.__struct_encode_fields__[len(Record.__struct_fields__) :] == (

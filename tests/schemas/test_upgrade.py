@@ -25,7 +25,15 @@ from fastrec.schemas.upgrade import UPGRADES, upgrade_record, upgrade_value
 from fastrec.schemas.widen import widen
 from tests import strategies
 from tests.samples import sample, sample_of
-from tests.schemas.upgrading import OLD, assert_agrees, expected, leaves, old_records, pruned, with_integers
+from tests.schemas.upgrading import (
+    OLD,
+    assert_agrees,
+    expected,
+    leaves,
+    old_records,
+    pruned,
+    with_integers,
+)
 from tests.sizes import examples
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "schema" / "versions"
@@ -98,7 +106,11 @@ def _text_places(record: dict[str, Any]) -> Any:
     """Yield the keys and values of objects whose values became text."""
     details = (record.get("performance") or {}).get("additional_details") or {}
     calls = [call for turn in record.get("messages") or () for call in turn.get("tool_calls") or ()]
-    for place in (record.get("metadata") or {}, details, *(call.get("arguments") or {} for call in calls)):
+    for place in (
+        record.get("metadata") or {},
+        details,
+        *(call.get("arguments") or {} for call in calls),
+    ):
         yield from place.items()
 
 
@@ -122,7 +134,9 @@ def test_structs_are_upgraded_like_dicts(versioned: tuple[str, dict[str, Any]]) 
     """The fast path gives the same bytes and codes, with unknown keys at every level."""
     version, record = versioned
     schema = SCHEMAS[version]
-    record = json.loads(json.dumps(record).replace(r"\u03a9\"", "x"))  # a key with a quote cannot become a field
+    record = json.loads(
+        json.dumps(record).replace(r"\u03a9\"", "x")
+    )  # a key with a quote cannot become a field
     unknown = unknown_keys(record, version)
     struct = widen(schema.record, unknown)
     try:
@@ -156,7 +170,15 @@ def test_the_newest_version_stays_as_it_is(record: dict[str, Any]) -> None:
 
 
 def generated(folder: Path, records: int) -> list[bytes]:
-    fastrec.generate(folder, records=records, seed=15, shards=1, compression="none", unknown_keys=0.1, warnings=0.1)
+    fastrec.generate(
+        folder,
+        records=records,
+        seed=15,
+        shards=1,
+        compression="none",
+        unknown_keys=0.1,
+        warnings=0.1,
+    )
     return [line for path in sorted(folder.iterdir()) for line in path.read_bytes().splitlines()]
 
 
@@ -188,10 +210,17 @@ def test_generated_records_are_upgraded_field_by_field(tmp_path: Path) -> None:
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     # By code: changes of a sample, and the paths and values of the result.
-    "upgrade.label": ({"schema_version": "0.2.2"}, {"schema_version": "0.3.0", "metadata.schema_version": "0.2.2"}),
+    "upgrade.label": (
+        {"schema_version": "0.2.2"},
+        {"schema_version": "0.3.0", "metadata.schema_version": "0.2.2"},
+    ),
     "upgrade.unknown_root_key": (
         {"epoch": 3, "note": "as it is", "more": {"b": [1.0, None], "a": "é"}},
-        {"metadata.epoch": "3", "metadata.note": "as it is", "metadata.more": '{"a":"é","b":[1.0,null]}'},
+        {
+            "metadata.epoch": "3",
+            "metadata.note": "as it is",
+            "metadata.more": '{"a":"é","b":[1.0,null]}',
+        },
     ),
     "upgrade.name_taken": (
         {"subject": 5, "subject_2": 6, "metadata": {"subject": "a"}},
@@ -199,9 +228,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "upgrade.result_id": ({"evaluation_result_id": "f1"}, {"evaluation_result_id": "f1"}),
     "upgrade.sample_id_number": ({"sample_id": 17}, {"sample_id": "17"}),
-    "upgrade.reference_empty": ({"input": {"raw": "x", "reference": ""}}, {"input.reference": [""]}),
+    "upgrade.reference_empty": (
+        {"input": {"raw": "x", "reference": ""}},
+        {"input.reference": [""]},
+    ),
     "upgrade.output_empty": ({"output": {"raw": ""}}, {"output.raw": [""]}),
-    "upgrade.score_from_boolean": ({"evaluation": {"score": True, "is_correct": True}}, {"evaluation.score": 1.0}),
+    "upgrade.score_from_boolean": (
+        {"evaluation": {"score": True, "is_correct": True}},
+        {"evaluation.score": 1.0},
+    ),
     "upgrade.metadata_text": (
         {"metadata": {"n": 5, "t": True, "s": "5", "z": None}},
         {"metadata": {"n": "5", "t": "true", "s": "5", "z": "null"}},
@@ -216,7 +251,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 TURNS = [
-    {"turn_idx": 0, "role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": {"n": 5, "s": "ls"}}]},
+    {
+        "turn_idx": 0,
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "name": "f", "arguments": {"n": 5, "s": "ls"}}],
+    },
     {"turn_idx": 1, "role": "tool", "tool_call_id": "c"},
 ]
 SOURCE = {"turn_idx": 0, "source": "interactions[3].content", "extracted_value": "", "extraction_method": "",
@@ -224,7 +263,10 @@ SOURCE = {"turn_idx": 0, "source": "interactions[3].content", "extracted_value":
 CONVERSATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "upgrade.arguments_text": (
         {"interactions": TURNS},
-        {"messages.0.tool_calls.0.arguments": {"n": "5", "s": "ls"}, "messages.1.tool_call_id": ["c"]},
+        {
+            "messages.0.tool_calls.0.arguments": {"n": "5", "s": "ls"},
+            "messages.1.tool_call_id": ["c"],
+        },
     ),
     "upgrade.attribution_source": (
         {"answer_attribution": [SOURCE], "interactions": []},
@@ -235,7 +277,11 @@ CONVERSATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"interaction_type": "multi_turn"},
     ),
 }
-PLAIN = {"metadata": {"subject": "maths"}, "evaluation": {"score": 1, "is_correct": True}, "sample_id": "q"}
+PLAIN = {
+    "metadata": {"subject": "maths"},
+    "evaluation": {"score": 1, "is_correct": True},
+    "sample_id": "q",
+}
 
 
 def value_at(record: Any, path: str) -> Any:
@@ -273,7 +319,12 @@ def test_full_records_are_upgraded(kind: str, version: str) -> None:
 def test_integers_keep_their_digits(digits: int) -> None:
     """Integers of any length keep their digits, as `sample_id`, in `metadata` and as unknown keys."""
     number = "7" * digits
-    record = sample(sample_id="@", zz={"n": "@"}, metadata={"n": "@"}, evaluation={"score": "@", "is_correct": True})
+    record = sample(
+        sample_id="@",
+        zz={"n": "@"},
+        metadata={"n": "@"},
+        evaluation={"score": "@", "is_correct": True},
+    )
     line = json.dumps(record).replace('"@"', number).encode()
     judge = Judge(JudgeSettings(target=NEWEST_SCHEMA.name))
     for _ in range(2):  # the second time by the fast path, if it can
@@ -285,7 +336,8 @@ def test_integers_keep_their_digits(digits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sample_id", "text"), [("1.0", "1"), ("-0.0", "0"), ("1e22", "1" + "0" * 22), ("-5", "-5"), ("0", "0")]
+    ("sample_id", "text"),
+    [("1.0", "1"), ("-0.0", "0"), ("1e22", "1" + "0" * 22), ("-5", "-5"), ("0", "0")],
 )
 def test_a_numeric_sample_id_becomes_a_decimal_integer(sample_id: str, text: str) -> None:
     """An integral number is spelled as an integer."""

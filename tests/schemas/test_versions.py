@@ -37,7 +37,9 @@ def lists(**changes: Any) -> dict[str, Any]:
     return put({**record, "output": {"raw": ["42"]}}, changes)
 
 
-def conversation(field: str, turn: Any = None, reference: Any = "42", **changes: Any) -> dict[str, Any]:
+def conversation(
+    field: str, turn: Any = None, reference: Any = "42", **changes: Any
+) -> dict[str, Any]:
     """Return a conversation of one turn."""
     record = texts(interaction_type="multi_turn", input__reference=reference)
     del record["output"]
@@ -75,8 +77,8 @@ def call(arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"id": "a", "name": "b", "arguments": arguments}]}
 
 
-# Shape, the versions that it is valid by, and the version of a record whose label names none; of an invalid record,
-# the version that it comes closest to.
+# Shape, the versions that it is valid by, and the version of a record whose label names none; of an
+# invalid record, the version that it comes closest to.
 SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "texts": (texts(), OLD, "0.2.0"),
     "lists": (lists(), LISTED, "0.3.0"),
@@ -87,7 +89,11 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "texts, interactions null": (texts(interactions=None), OLD, "0.2.0"),
     "texts, messages null": (texts(messages=None), OLD, "0.2.0"),
     "interactions, reference text": (interactions(), OLD, "0.2.0"),
-    "interactions, reference list": (interactions(input__reference=["4"]), RELEASED, "0.2.0-released"),
+    "interactions, reference list": (
+        interactions(input__reference=["4"]),
+        RELEASED,
+        "0.2.0-released",
+    ),
     "messages": (messages(), NEW, "0.3.0"),
     "no messages": (messages(messages=[]), NEW, "0.3.0"),
     "messages, no num_turns": (without_num_turns(messages()), NEW, "0.3.0"),
@@ -107,7 +113,11 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "sample_hash null": (lists(sample_hash=None), NEW, "0.3.0"),
     "metadata with a number": (lists(metadata={"n": 1}), RELEASED, "0.2.0-released"),
     "unknown root key": (lists(zz=1), RELEASED, "0.2.0-released"),
-    "unknown keys deeper down": (lists(input__zz=1, evaluation__zz=1, performance__zz=1), LISTED, "0.3.0"),
+    "unknown keys deeper down": (
+        lists(input__zz=1, evaluation__zz=1, performance__zz=1),
+        LISTED,
+        "0.3.0",
+    ),
     "output and interactions": (texts(interactions=[TURN]), (), "0.2.0"),
     "is_correct null": (lists(evaluation__is_correct=None), (), "0.3.0"),
     "before 0.2.0": (before_0_2_0(), (), "0.2.0"),
@@ -123,13 +133,19 @@ def test_a_shape_is_valid_by_the_versions_of_the_table(name: str) -> None:
     """A judge of one version accepts it exactly if the table and an independent validator say so."""
     record, valid, _ = SHAPES[name]
     line = json.dumps(record).encode()
-    assert tuple(version for version in reference.VERSIONS if reference.is_valid(record, version)) == valid
+    assert (
+        tuple(version for version in reference.VERSIONS if reference.is_valid(record, version))
+        == valid
+    )
     assert tuple(version for version in SCHEMAS if judge(line, schema=version)[0].records) == valid
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_has_the_version_of_the_table(name: str) -> None:
-    """A valid record is of that version; a rejected line has the errors of the version that it comes closest to."""
+    """A valid record is of that version.
+
+    A rejected line has the errors of the version that it comes closest to.
+    """
     record, valid, expected = SHAPES[name]
     batch, _ = judge(json.dumps(record).encode())
     if not valid:
@@ -163,10 +179,15 @@ def test_a_label_decides_only_where_several_shapes_fit(name: str) -> None:
     for label in sorted(LABELS) * 2:
         bare = label.removeprefix("instance_level_eval_")
         version = LABELLED.get(name, {}).get(bare, expected)
-        batch = subject.judge_chunk(json.dumps({**record, "schema_version": label}).encode(), bytearray())
+        batch = subject.judge_chunk(
+            json.dumps({**record, "schema_version": label}).encode(), bytearray()
+        )
         assert +batch.versions == {version: 1}
         lies = label not in SCHEMAS[version].labels
-        notes = {"version.mismatch": int(lies), "version.other_turns": int(name == "interactions and messages")}
+        notes = {
+            "version.mismatch": int(lies),
+            "version.other_turns": int(name == "interactions and messages"),
+        }
         assert +batch.notes == {code: count for code, count in notes.items() if count}
 
 
@@ -187,7 +208,9 @@ def test_a_full_record_of_a_version_has_no_warning_about_it(version: str, kind: 
     batch, out = judge(json.dumps(record).encode(), sample_hash="verify")
     assert (+batch.versions, batch.slow, +batch.notes) == ({version: 1}, 0, {})
     assert reference.same(json.loads(out), reference.normal_record(record, version))
-    assert not [code for code in warning_codes(record) if code.startswith(("version.", "warn.sample_hash"))]
+    assert not [
+        code for code in warning_codes(record) if code.startswith(("version.", "warn.sample_hash"))
+    ]
 
 
 def test_a_later_record_is_rejected_if_the_target_is_an_earlier_version() -> None:
@@ -195,7 +218,11 @@ def test_a_later_record_is_rejected_if_the_target_is_an_earlier_version() -> Non
     lines = b"\n".join(json.dumps(record).encode() for record in (texts(), lists(), messages()))
     batch, _ = judge(lines, target=DEFAULT_SCHEMA.name)
     assert +batch.versions == {"0.2.0": 1}
-    assert [(invalid.version, finding.code) for invalid in batch.rejected for finding in invalid.findings] == [
+    assert [
+        (invalid.version, finding.code)
+        for invalid in batch.rejected
+        for finding in invalid.findings
+    ] == [
         ("0.3.0", "version.newer"),
         ("0.3.0", "version.newer"),
     ]
@@ -205,13 +232,28 @@ def test_a_later_record_is_rejected_if_the_target_is_an_earlier_version() -> Non
 
 def test_versions_are_counted_before_an_upgrade() -> None:
     """The counts are of the versions that the lines had, also of lines on the slow path."""
-    records = [texts(), lists(zz=1), lists(schema_version="0.2.1"), messages(), texts(sample_id=1.0)]
-    batch, out = judge(b"\n".join(json.dumps(record).encode() for record in records), target=NEWEST_SCHEMA.name)
+    records = [
+        texts(),
+        lists(zz=1),
+        lists(schema_version="0.2.1"),
+        messages(),
+        texts(sample_id=1.0),
+    ]
+    batch, out = judge(
+        b"\n".join(json.dumps(record).encode() for record in records), target=NEWEST_SCHEMA.name
+    )
     assert +batch.versions == {"0.2.0": 2, "0.2.0-released": 1, "0.2.1": 1, "0.3.0": 1}
     assert all(reference.is_valid(json.loads(line), "0.3.0") for line in out.splitlines())
 
 
 def test_values_that_are_no_objects_have_a_closest_version() -> None:
     """Anything can stand in a line."""
-    for value in (None, 1, "x", [], {}, {"input": 1, "output": [], "evaluation": "x", "sample_id": []}):
+    for value in (
+        None,
+        1,
+        "x",
+        [],
+        {},
+        {"input": 1, "output": [], "evaluation": "x", "sample_id": []},
+    ):
         assert closest_version(value) in SCHEMAS.values()

@@ -1,6 +1,7 @@
 """A second implementation of the upgrade, slow and obvious, and what the tests of the upgrade need to generate records.
 
-It uses nothing of fastrec. It takes the path of every value in turn and says what has to be there in the new record.
+It uses nothing of fastrec. It takes the path of every value in turn and says what has to be there
+in the new record.
 """
 
 from __future__ import annotations
@@ -19,8 +20,25 @@ LABELS = {
     "0.2.1": {"0.2.1", "instance_level_eval_0.2.1"},
 }
 ROOT = {
-    *("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_id", "sample_hash", "interaction_type"),
-    *("input", "output", "interactions", "answer_attribution", "evaluation", "token_usage", "performance", "error"),
+    *(
+        "schema_version",
+        "evaluation_id",
+        "model_id",
+        "evaluation_name",
+        "sample_id",
+        "sample_hash",
+        "interaction_type",
+    ),
+    *(
+        "input",
+        "output",
+        "interactions",
+        "answer_attribution",
+        "evaluation",
+        "token_usage",
+        "performance",
+        "error",
+    ),
     "metadata",
 }
 NULLABLE = {
@@ -31,7 +49,12 @@ NULLABLE = {
     ("messages", 0, "tool_calls", 0): {"arguments"},
     ("evaluation",): {"num_turns", "tool_calls_count"},
     ("token_usage",): {"input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens"},
-    ("performance",): {"latency_ms", "time_to_first_token_ms", "generation_time_ms", "additional_details"},
+    ("performance",): {
+        "latency_ms",
+        "time_to_first_token_ms",
+        "generation_time_ms",
+        "additional_details",
+    },
 }
 """The fields that may be null in 0.3.0, by the path of their object."""
 
@@ -115,7 +138,11 @@ def pruned(value: Any, path: tuple[str | int, ...]) -> Any:
     if not isinstance(value, dict):
         return value
     nullable = NULLABLE.get(path, set())
-    return {key: pruned(child, (*path, key)) for key, child in value.items() if not (child is None and key in nullable)}
+    return {
+        key: pruned(child, (*path, key))
+        for key, child in value.items()
+        if not (child is None and key in nullable)
+    }
 
 
 def with_integers(record: dict[str, Any]) -> dict[str, Any]:
@@ -161,9 +188,14 @@ def assert_agrees(wanted: Any, found: Any, at: str = "$") -> None:
 
 
 def assert_is_compact(text: str, value: Any, at: str) -> None:
-    """JSON text has no white space, sorted keys, and characters as themselves; only floats have several spellings."""
+    """JSON text has no white space, sorted keys, and characters as themselves.
+
+    Only floats have several spellings.
+    """
     if "e" not in repr(value):  # an exponent, perhaps
-        assert text == json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")), at
+        assert text == json.dumps(
+            value, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        ), at
 
 
 def leaves(value: Any) -> list[Any]:
@@ -186,12 +218,18 @@ _extras = st.fixed_dictionaries(
         "schema_version_2": strategies.free,
     },
 )
-_details = st.fixed_dictionaries({}, optional={"additional_details": strategies.free | strategies.free_objects})
-_known_names = st.sampled_from(["a", "a_2", "a_3", "zz", "schema_version", "performance.additional_details", "metrics"])
+_details = st.fixed_dictionaries(
+    {}, optional={"additional_details": strategies.free | strategies.free_objects}
+)
+_known_names = st.sampled_from(
+    ["a", "a_2", "a_3", "zz", "schema_version", "performance.additional_details", "metrics"]
+)
 _sources = st.sampled_from(["output.raw", "interactions[3].content", "messages[0].content"])
 
 
-def _mixed(record: dict[str, Any], extras: dict[str, Any], messages: Any, names: dict[str, Any]) -> dict[str, Any]:
+def _mixed(
+    record: dict[str, Any], extras: dict[str, Any], messages: Any, names: dict[str, Any]
+) -> dict[str, Any]:
     """Add what makes an upgrade difficult: unknown keys with the names of new fields, and names that are taken."""
     record = {**extras, **record}
     if record["interaction_type"] == "single_turn" and messages is not None:
@@ -201,11 +239,15 @@ def _mixed(record: dict[str, Any], extras: dict[str, Any], messages: Any, names:
     return record
 
 
-def _with_parts(record: dict[str, Any], details: dict[str, Any], source: str, label: str) -> dict[str, Any]:
+def _with_parts(
+    record: dict[str, Any], details: dict[str, Any], source: str, label: str
+) -> dict[str, Any]:
     """Add details, the source of answers, and a label."""
     if isinstance(record.get("performance"), dict):
         record["performance"] = {**record["performance"], **details}
-    record["answer_attribution"] = [{**one, "source": source} for one in record["answer_attribution"]]
+    record["answer_attribution"] = [
+        {**one, "source": source} for one in record["answer_attribution"]
+    ]
     return {**record, "schema_version": label}
 
 

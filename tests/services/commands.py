@@ -1,9 +1,10 @@
 """The command `fastrec` without the time that Python takes to start and to import it, 0.2 s each.
 
-`Commands(folder)` starts a server, which imports fastrec once, and writes a program `fastrec` into a directory. The
-program passes its arguments, its environment and its standard streams to the server, which forks a process for them.
-That process runs the same function as an installed command; the program returns its exit code. The program
-`run-script` does so for a Python script, in which a warning is an error.
+`Commands(folder)` starts a server, which imports fastrec once, and writes a program `fastrec` into
+a directory. The program passes its arguments, its environment and its standard streams to the
+server, which forks a process for them. That process runs the same function as an installed command;
+the program returns its exit code. The program `run-script` does so for a Python script, in which a
+warning is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _LATE = ("fastrec.__main__", "fastrec.commands.export.parquet", "fastrec.commands.view.server")
 """The server imports all modules before it forks but these: pyarrow has threads, and pages do not run `view`."""
-# Modules in C, and nothing to parse: `json` and `socket` take three times as long to import as Python to start.
+# Modules in C, and nothing to parse: `json` and `socket` take three times as long to import as
+# Python to start.
 _PROGRAM = """#!{python} -IS
 import _socket, marshal, os, sys
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -49,7 +51,9 @@ class Commands:
         address = str(folder / "server")
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "tests.services.commands", address]
-        self._server = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._server = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert self._server.stdout
         assert self._server.stdout.readline() == b"ready\n"
         self.folder = folder / "bin"

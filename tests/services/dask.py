@@ -20,7 +20,9 @@ Process = subprocess.Popen[str] | ForkedProcess
 
 # Dask leaves threads behind, and does not close all sockets when a peer dies.
 LOOSE = [
-    pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="the extra `dask` is not installed"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("distributed") is None, reason="the extra `dask` is not installed"
+    ),
     pytest.mark.imports_dask,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -35,7 +37,9 @@ class Cluster:
 
     def __init__(self, workers: int = 3, **environment: str) -> None:
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.scheduler = self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"
+        )
         assert self.scheduler.stderr
         for line in self.scheduler.stderr:
             if "Scheduler at:" in line:
@@ -56,17 +60,32 @@ class Cluster:
         while len(self.workers) < count:
             self.workers.append(self.start_worker())
         # A worker that was killed before it had registered is never mentioned.
-        wanted = {str(number) for number, process in enumerate(self._processes) if process in self.workers}
+        wanted = {
+            str(number) for number, process in enumerate(self._processes) if process in self.workers
+        }
         assert self.scheduler.stderr
         while self._registered != wanted:
-            line = self.scheduler.stderr.readline()  # on a busy machine, a worker takes many seconds to start
+            line = (
+                self.scheduler.stderr.readline()
+            )  # on a busy machine, a worker takes many seconds to start
             assert line, "the scheduler is dead"
             if said := re.search(r"(Register|Remove) worker addr: \S+ name: (\d+)", line):
-                (self._registered.add if said[1] == "Register" else self._registered.discard)(said[2])
+                (self._registered.add if said[1] == "Register" else self._registered.discard)(
+                    said[2]
+                )
 
     def start_worker(self) -> Process:
         """Start one more worker."""
-        options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
+        options = [
+            "--nworkers",
+            "1",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--memory-limit",
+            "0",
+        ]
         process = self._start("worker", self.address, "--name", str(len(self._processes)), *options)
         self._processes.append(process)
         return process
@@ -100,7 +119,9 @@ class Killer(Progress):
     """Follows the progress of a run, and kills a worker in each of some passes when it has begun."""
 
     def __init__(self, running: Cluster, *stages: str) -> None:
-        self.running, self.left, self.now = running, [*stages], ""
+        self.running = running
+        self.left = [*stages]
+        self.now = ""
 
     def start(self, stage: str, _: int) -> None:
         """Note that a pass begins."""

@@ -1,7 +1,7 @@
 """Dask schedulers and workers that are forked from a server, which has imported Dask once: 0.8 s less for each.
 
-Each is a process of its own, over TCP, and runs the same function as the command line of Dask. A process with other
-modules to import than this one needs a new interpreter: see `Cluster`.
+Each is a process of its own, over TCP, and runs the same function as the command line of Dask. A
+process with other modules to import than this one needs a new interpreter: see `Cluster`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from typing import TextIO
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
-    ["distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "fastrec.normalize.run", "s3fs"]
+    [
+        "distributed.cli.dask_scheduler",
+        "distributed.cli.dask_worker",
+        "fastrec.normalize.run",
+        "s3fs",
+    ]
 )
 
 
@@ -24,7 +29,9 @@ class ForkedProcess:
 
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         reader, writer = _SERVER.Pipe(duplex=False)
-        self._process = _SERVER.Process(target=_run, args=(name, arguments, environment, writer), daemon=True)
+        self._process = _SERVER.Process(
+            target=_run, args=(name, arguments, environment, writer), daemon=True
+        )
         self._process.start()
         writer.close()
         self.stderr: TextIO = os.fdopen(os.dup(reader.fileno()))

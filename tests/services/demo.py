@@ -40,23 +40,40 @@ def main() -> int:
 def run_demo(s3: S3, cluster: Cluster) -> int:
     """Run the commands, and compare the corpora; return the exit code."""
     with tempfile.TemporaryDirectory() as scratch:
-        say(f"An S3-compatible server at {s3.address}, a Dask scheduler at {cluster.address} with three workers.")
+        say(
+            f"An S3-compatible server at {s3.address}, a Dask scheduler at {cluster.address} with "
+            "three workers."
+        )
         for path in SHARDS.iterdir():
             s3.put(f"runs/{path.name}", path.read_bytes())
         directory = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, **s3.environment, "SCHEDULER": cluster.address, "PATH": directory}
+        environment = {
+            **os.environ,
+            **s3.environment,
+            "SCHEDULER": cluster.address,
+            "PATH": directory,
+        }
         for command in commands().replace("\\\n", " ").splitlines():
             if not command.strip() or command.startswith(("#", "pip ")):
                 continue
             say(f"$ {command}")
-            code = subprocess.run(["bash", "-c", command], env=environment, cwd=scratch, check=False).returncode
+            code = subprocess.run(
+                ["bash", "-c", command], env=environment, cwd=scratch, check=False
+            ).returncode
             if code not in (0, 1):  # 1: the demo has rejected lines on purpose
                 say(f"exit code {code}")
                 return 1
         run([str(SHARDS)], f"{scratch}/corpus", Options())
         here = {path.name: path.read_bytes() for path in Path(scratch, "corpus").iterdir()}
-        there = {without_token(key.removeprefix("corpus/")): data for key, data in s3.objects("corpus/").items()}
-    same = [name for name in here if name.startswith(("part-", "summary")) and here[name] == there.get(name)]
+        there = {
+            without_token(key.removeprefix("corpus/")): data
+            for key, data in s3.objects("corpus/").items()
+        }
+    same = [
+        name
+        for name in here
+        if name.startswith(("part-", "summary")) and here[name] == there.get(name)
+    ]
     say(f"The same bytes in the store and on this machine: {', '.join(sorted(same))}.")
     return 0 if len(same) == len(here) - 2 and sorted(here) == sorted(there) else 1
 

@@ -1,6 +1,7 @@
 """An S3-compatible server (moto's) on loopback, in its own process, that fails on request.
 
-`python -m tests.services.s3` prints its address, and serves until it is killed. `S3` starts and stops one.
+`python -m tests.services.s3` prints its address, and serves until it is killed. `S3` starts and
+stops one.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class S3:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Return the objects in the bucket."""
-        return msgspec.msgpack.decode(self._ask("GET", f"/_objects?{_quoted(prefix)}"), type=dict[str, bytes])
+        return msgspec.msgpack.decode(
+            self._ask("GET", f"/_objects?{_quoted(prefix)}"), type=dict[str, bytes]
+        )
 
     def put(self, key: str, data: bytes) -> None:
         """Store an object in the bucket."""
@@ -169,7 +172,8 @@ _quoted = urllib.parse.quote
 class _Failing:
     """The application of the server, behind the faults.
 
-    Tests look at the bucket without S3 requests: most of those take moto 3 ms, and a listing up to 10 ms.
+    Tests look at the bucket without S3 requests: most of those take moto 3 ms, and a listing up to
+    10 ms.
     """
 
     def __init__(self, application: Callable[..., Any], buckets: Mapping[str, Any]) -> None:
@@ -181,7 +185,9 @@ class _Failing:
         self._changing = threading.Lock()  # moto looks at a condition and writes in two steps
 
     def __call__(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
-        method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"]
+        method = environ["REQUEST_METHOD"]
+        path = environ["PATH_INFO"]
+        query = environ["QUERY_STRING"]
         if path == "/_faults":
             self._faults = msgspec.json.decode(_body(environ), type=list[Fault])
             self._injected = [0] * len(self._faults)
@@ -194,10 +200,14 @@ class _Failing:
             some = {name: found[name] for name in sorted(found) if name.startswith(prefix)}
             return _answer(respond, msgspec.msgpack.encode(some))
         if path == "/_uploads":
-            uploads = sorted(upload.key_name for upload in self._buckets["bucket"].multiparts.values())
+            uploads = sorted(
+                upload.key_name for upload in self._buckets["bucket"].multiparts.values()
+            )
             return _answer(respond, json.dumps(uploads).encode())
         if path == "/_clear":
-            self._faults, self._injected, self._requests = [], [], []
+            self._faults = []
+            self._injected = []
+            self._requests = []
             self._buckets["bucket"].keys.clear()
             self._buckets["bucket"].multiparts.clear()
             return _answer(respond, b"")
@@ -205,10 +215,12 @@ class _Failing:
             os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = _body(environ).decode()
             return _answer(respond, b"")
         if path == "/_requests":
-            seen, self._requests = self._requests, []
+            seen = self._requests
+            self._requests = []
             return _answer(respond, json.dumps(seen).encode())
         if "HTTP_TRANSFER_ENCODING" not in environ:
-            # A client that is stopped while it sends a body must not hold the lock, which would stop all others.
+            # A client that is stopped while it sends a body must not hold the lock, which would
+            # stop all others.
             environ["wsgi.input"] = io.BytesIO(_body(environ))
         place = f"{path}?{query}"
         self._requests.append(f"{method} {place}")
@@ -252,7 +264,9 @@ def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> li
     if kind in ("reset", "lost"):
         connection = environ["werkzeug.socket"]
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        with Path(os.devnull).open("wb") as nowhere:  # the server holds files on it, so closing it would not end it
+        with Path(os.devnull).open(
+            "wb"
+        ) as nowhere:  # the server holds files on it, so closing it would not end it
             os.dup2(nowhere.fileno(), connection.fileno())
         return _answer(respond, b"")
     code, message = _ANSWERS[kind]

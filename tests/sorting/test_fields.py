@@ -12,14 +12,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, KeyColumns, column_splitter, key_maker, key_splitter
+from fastrec.sorting.keys import (
+    FIELDS,
+    METRIC_FIELDS,
+    KeyColumns,
+    column_splitter,
+    key_maker,
+    key_splitter,
+)
 from tests.sizes import examples
 
 ORDERS = [FIELDS, METRIC_FIELDS, ("model_id", *(field for field in FIELDS if field != "model_id"))]
 
 # Strings that look like marks, prefixes of each other, and parts of other fields.
 words = st.sampled_from(["", "a", "b", "ab", "a\0", "a\0b", "\0", "\3a", "\3", "a\3b", "\1", "é"])
-ids = st.sampled_from(["a", "b", "", "a\0", "\3a"]) | st.sampled_from([0, 5, -1, -256, -65_282, 2**64])
+ids = st.sampled_from(["a", "b", "", "a\0", "\3a"]) | st.sampled_from(
+    [0, 5, -1, -256, -65_282, 2**64]
+)
 metrics = st.sampled_from([UNSET, "", "a", "f1"])
 
 
@@ -32,17 +41,31 @@ def key_of(order: tuple[str, ...], values: tuple[Any, ...]) -> bytes:
 
 
 def rows(columns: KeyColumns) -> list[tuple[bytes, ...]]:
-    lists = (columns.scopes, columns.hashes, columns.models, columns.evaluation_ids, columns.sample_ids)
+    lists = (
+        columns.scopes,
+        columns.hashes,
+        columns.models,
+        columns.evaluation_ids,
+        columns.sample_ids,
+    )
     return list(zip(*lists, strict=True))
 
 
 def check(keys: list[bytes], order: tuple[str, ...]) -> None:
-    split, columns = key_splitter(order), column_splitter(order)(keys)
+    split = key_splitter(order)
+    columns = column_splitter(order)(keys)
     assert rows(columns) == [tuple(split(key)) for key in keys]
     groups = list(columns.groups())
-    assert [position for first, end in groups for position in range(first, end)] == list(range(len(keys)))
+    assert [position for first, end in groups for position in range(first, end)] == list(
+        range(len(keys))
+    )
     for first, end in groups:
-        same = zip(columns.scopes[first:end], columns.hashes[first:end], columns.sample_ids[first:end], strict=True)
+        same = zip(
+            columns.scopes[first:end],
+            columns.hashes[first:end],
+            columns.sample_ids[first:end],
+            strict=True,
+        )
         assert len(set(same)) == 1
 
 
@@ -53,14 +76,21 @@ models = list("abcdefghijkl")
 @pytest.mark.parametrize("order", ORDERS)
 @settings(max_examples=examples(8, 500))
 @given(values=several, rng=st.randoms(use_true_random=False))
-@example(values=(["e"], ["h", "i"], models, ["r"], ["a"], [UNSET]), rng=None)  # all have answered both questions
+@example(
+    values=(["e"], ["h", "i"], models, ["r"], ["a"], [UNSET]), rng=None
+)  # all have answered both questions
 @example(values=(["e"], ["h", "i"], models, ["r"], ["a", "b"], [UNSET]), rng=None)
 @example(values=(["e"], ["h", "i"], models, ["r"], [-65_282], ["f1"]), rng=None)
-@example(values=(["a"], ["a"], ["a", "b", "c", "a\3a"], ["a", "a\3a", "b"], ["a"], [UNSET]), rng=None)
+@example(
+    values=(["a"], ["a"], ["a", "b", "c", "a\3a"], ["a", "a\3a", "b"], ["a"], [UNSET]), rng=None
+)
 def test_columns_are_the_fields_of_each_key(
     values: tuple[list[Any], ...], rng: random.Random | None, order: tuple[str, ...]
 ) -> None:
-    """Sorted keys, with gaps and with repeated keys; keys of a damaged corpus may also be in another order."""
+    """Sorted keys, with gaps and with repeated keys.
+
+    Keys of a damaged corpus may also be in another order.
+    """
     keys = sorted(key_of(order, one) for one in product(*values))
     check(keys, order)
     if rng:
@@ -85,8 +115,16 @@ def test_columns_can_be_added() -> None:
 def test_many_keys_of_one_question_share_their_values(order: tuple[str, ...]) -> None:
     """A question with a million answers is in one part, so each of its records must need little memory."""
     metric = "f1" if order is METRIC_FIELDS else UNSET
-    keys = sorted(key_of(order, ("e", "h", f"m{number % 3}", "run", "q", metric)) for number in range(1_200))
+    keys = sorted(
+        key_of(order, ("e", "h", f"m{number % 3}", "run", "q", metric)) for number in range(1_200)
+    )
     check(keys, order)
     columns = column_splitter(order)(keys)
-    for column in (columns.scopes, columns.hashes, columns.models, columns.evaluation_ids, columns.sample_ids):
+    for column in (
+        columns.scopes,
+        columns.hashes,
+        columns.models,
+        columns.evaluation_ids,
+        columns.sample_ids,
+    ):
         assert len(set(map(id, column))) <= 3

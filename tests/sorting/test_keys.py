@@ -10,16 +10,30 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastrec.schemas.v0_2_0 import Evaluation, Input, Output, Record
-from fastrec.sorting.keys import FIELDS, join_key, key_maker, key_splitter, sample_id_of, sort_order, text_of
+from fastrec.sorting.keys import (
+    FIELDS,
+    join_key,
+    key_maker,
+    key_splitter,
+    sample_id_of,
+    sort_order,
+    text_of,
+)
 
 Fields = tuple[str, str, str, str, int | str]
 
-# What could be taken for an end mark, for an escape, for a tag, or would sort differently in UTF-16.
-tricky = st.text(st.sampled_from([*"\0\1\2\3\x7f\xffab", "\uffff", "\U00010000", "\U0010ffff"]), max_size=4)
+# What could be taken for an end mark, for an escape, for a tag, or would sort differently in
+# UTF-16.
+tricky = st.text(
+    st.sampled_from([*"\0\1\2\3\x7f\xffab", "\uffff", "\U00010000", "\U0010ffff"]), max_size=4
+)
 strings = tricky | st.text(max_size=4)
 EDGES = [0, 1, 2**8, 2**16, 2**31, 2**32, 2**63, 2**64, 10**30, 10**5000, int("ff00" * 20, 16)]
 edges = st.builds(
-    lambda edge, off, sign: sign * (edge + off), st.sampled_from(EDGES), st.integers(-2, 2), st.sampled_from([-1, 1])
+    lambda edge, off, sign: sign * (edge + off),
+    st.sampled_from(EDGES),
+    st.integers(-2, 2),
+    st.sampled_from([-1, 1]),
 )
 sample_ids = st.integers() | edges | strings | st.sampled_from(["7", "-7", ""])
 fields = st.tuples(strings, strings, strings, strings, sample_ids)
@@ -53,13 +67,21 @@ def place(values: Fields, order: tuple[str, ...]) -> tuple[Any, ...]:
 
 @given(st.lists(fields, min_size=2, max_size=12), orders)
 @example(
-    [("a", "", "", "", "x"), ("a\0", "", "", "", "x"), ("a\0\0", "", "", "", "x"), ("a\1", "", "", "", "x")], FIELDS
+    [
+        ("a", "", "", "", "x"),
+        ("a\0", "", "", "", "x"),
+        ("a\0\0", "", "", "", "x"),
+        ("a\1", "", "", "", "x"),
+    ],
+    FIELDS,
 )
 def test_keys_compare_like_the_fields(several: list[Fields], order: tuple[str, ...]) -> None:
     """Sorting by key sorts by the fields, and keys are equal only if all fields are."""
     key = key_maker(order)
     keys = {values: key(record(values)) for values in several}
-    assert sorted(several, key=keys.__getitem__) == sorted(several, key=lambda values: place(values, order))
+    assert sorted(several, key=keys.__getitem__) == sorted(
+        several, key=lambda values: place(values, order)
+    )
     assert len(set(keys.values())) == len({place(values, order) for values in several})
 
 

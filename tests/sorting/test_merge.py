@@ -20,7 +20,9 @@ from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, gathered, keys, origins_in, piles, spilled
 
 
-def windows_of(slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> list[Window]:
+def windows_of(
+    slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int
+) -> list[Window]:
     return list(gather(slices, low, high, window_bytes))
 
 
@@ -47,7 +49,9 @@ def test_a_merged_run_has_the_records_of_its_runs(
     pile: list[list[Item]], cuts: list[bytes], layout: dict[str, int]
 ) -> None:
     """Merged in groups of any size, once or twice: the same records of the same origins, and every duplicate counts."""
-    block_rows, window_bytes, groups = layout["block_rows"], layout["window_bytes"], layout["groups"]
+    block_rows = layout["block_rows"]
+    window_bytes = layout["window_bytes"]
+    groups = layout["groups"]
     cuts = sorted(set(cuts))
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
@@ -85,16 +89,22 @@ def check_index(run: Run) -> None:
     assert sum(len(window.keys) for window in windows) == run.records
     assert sum(len(text) for window in windows for text in window.texts) == run.data_bytes
     blocks = read_blocks(index_of(run.path), run.index_bytes)
-    assert [key for keys, *_ in blocks for key in keys] == [key for window in windows for key in window.keys]
+    assert [key for keys, *_ in blocks for key in keys] == [
+        key for window in windows for key in window.keys
+    ]
 
 
 @given(piles, st.sampled_from([1, 2, 7]), st.sampled_from([1, 7, 64, 1000]))
-def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_rows: int, least: int) -> None:
+def test_an_index_is_read_in_pieces_of_any_size(
+    pile: list[list[Item]], block_rows: int, least: int
+) -> None:
     """Blocks that one read cuts off are completed by the next."""
     with tempfile.TemporaryDirectory() as folder:
         for run in spilled(folder, pile, block_rows):
-            path, size = index_of(run.path), run.index_bytes
-            reader, blocks = BlockReader(path, 0, size, least), []
+            path = index_of(run.path)
+            size = run.index_bytes
+            reader = BlockReader(path, 0, size, least)
+            blocks = []
             while not reader.at_end:
                 blocks += reader.read()
             assert blocks == list(read_blocks(path))

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.plan import merge_runs
-from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, part_slice, slice_run, whole_run
+from fastrec.sorting.gather import (
+    RunSlice,
+    Window,
+    gather,
+    gather_keys,
+    part_slice,
+    slice_run,
+    whole_run,
+)
 from fastrec.sorting.runs import IndexWriter, Origins, Run, index_of, spill, union
 from fastrec.sources.formats import Format
 from tests.sizes import examples
@@ -46,7 +54,9 @@ class Corpus:
     """One part, made again every night from the last one and from new runs; and what it should hold."""
 
     def __init__(self, folder: str, block_rows: int, window_bytes: int) -> None:
-        self._folder, self._block_rows, self._window_bytes = folder, block_rows, window_bytes
+        self._folder = folder
+        self._block_rows = block_rows
+        self._window_bytes = window_bytes
         self._lines: Counter[int] = Counter()
         self._night = 0
         self.model: dict[tuple[bytes, bytes], Origins] = {}
@@ -54,7 +64,9 @@ class Corpus:
 
     def spill(self, run: list[Copy]) -> Run:
         """Write a run; its pieces may also be in other runs, with other lines."""
-        text, ends, rows = bytearray(), [], []
+        text = bytearray()
+        ends = []
+        rows = []
         for key, body, piece in run:
             text += body
             ends.append(len(text))
@@ -63,11 +75,16 @@ class Corpus:
             self.model[key, body] = union([known, ((piece, self._lines[piece], 1),)])
             self._lines[piece] += 1
         path = f"{self._folder}/run-{self._lines.total()}"
-        return spill(path, text, ends, [key for key, _, _ in run], rows, block_rows=self._block_rows)
+        return spill(
+            path, text, ends, [key for key, _, _ in run], rows, block_rows=self._block_rows
+        )
 
     def remove(self, removed: frozenset[int]) -> None:
         """Expect no copies of some pieces any more."""
-        left = {item: tuple(one for one in origins if one[0] not in removed) for item, origins in self.model.items()}
+        left = {
+            item: tuple(one for one in origins if one[0] not in removed)
+            for item, origins in self.model.items()
+        }
         self.model = {item: origins for item, origins in left.items() if origins}
 
     def write(self, windows: list[Window], format_: Format) -> None:
@@ -78,7 +95,13 @@ class Corpus:
         Path(path).write_bytes(compressed(format_, text))
         with IndexWriter(f"{path}-index", self._block_rows) as index:
             for window in windows:
-                index.add(window.keys, list(map(len, window.texts)), window.fingerprints, window.rows, window.origins)
+                index.add(
+                    window.keys,
+                    list(map(len, window.texts)),
+                    window.fingerprints,
+                    window.rows,
+                    window.origins,
+                )
         assert index.data_offset == len(text)
         self.part = part_slice(path, len(text), f"{path}-index", index.size)
 
@@ -87,7 +110,9 @@ def without_pieces(part: RunSlice, removed: frozenset[int]) -> RunSlice:
     return part_slice(part.path, part.data_end, part.index, part.index_end, removed)
 
 
-def check_keys(slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> None:
+def check_keys(
+    slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int
+) -> None:
     """The indexes alone have the same keys and sizes as the records."""
     wanted = [
         (key, len(text))
@@ -98,13 +123,25 @@ def check_keys(slices: list[RunSlice], low: bytes | None, high: bytes | None, wi
     found = [pair for window in windows for pair in zip(*window, strict=True)]
     assert [key for key, _ in found] == [key for key, _ in wanted]
     assert sorted(found) == sorted(wanted)
-    assert len({key for keys, _ in windows for key in keys}) == sum(len(set(keys)) for keys, _ in windows)
+    assert len({key for keys, _ in windows for key in keys}) == sum(
+        len(set(keys)) for keys, _ in windows
+    )
 
 
-@given(nights, st.sampled_from([1, 3, 128]), st.sampled_from([1, 40, 10**6]), st.lists(keys, max_size=2), st.booleans())
+@given(
+    nights,
+    st.sampled_from([1, 3, 128]),
+    st.sampled_from([1, 40, 10**6]),
+    st.lists(keys, max_size=2),
+    st.booleans(),
+)
 @example([{"runs": [], "removed": frozenset(), "format": Format.ZSTD}] * 2, 1, 1, [], False)
 def test_nights_on_top_of_each_other_equal_all_records_at_once(
-    several: list[dict[str, Any]], block_rows: int, window_bytes: int, cuts: list[bytes], is_merged: bool
+    several: list[dict[str, Any]],
+    block_rows: int,
+    window_bytes: int,
+    cuts: list[bytes],
+    is_merged: bool,
 ) -> None:
     """The last part without removed pieces, and new runs: all distinct records, with the origins of every copy."""
     with tempfile.TemporaryDirectory() as folder:
@@ -113,10 +150,16 @@ def test_nights_on_top_of_each_other_equal_all_records_at_once(
             corpus.remove(one["removed"])
             runs = list(map(corpus.spill, one["runs"]))
             if is_merged and runs:
-                runs = [merge_runs(f"{folder}/merged-{night}", list(map(whole_run, runs)), window_bytes, [])]
+                runs = [
+                    merge_runs(
+                        f"{folder}/merged-{night}", list(map(whole_run, runs)), window_bytes, []
+                    )
+                ]
             windows: list[Window] = []
             for low, high in pairwise([None, *sorted(set(cuts)), None]):
-                slices = [whole_run(run) if is_merged else slice_run(run, low, high) for run in runs]
+                slices = [
+                    whole_run(run) if is_merged else slice_run(run, low, high) for run in runs
+                ]
                 if corpus.part:
                     slices.append(without_pieces(corpus.part, one["removed"]))
                 found = [piece for piece in slices if piece]
@@ -127,13 +170,19 @@ def test_nights_on_top_of_each_other_equal_all_records_at_once(
 
 
 def check_windows(windows: list[Window], model: dict[tuple[bytes, bytes], Origins]) -> None:
-    found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
+    found = [
+        (key, bytes(text))
+        for window in windows
+        for key, text in zip(window.keys, window.texts, strict=True)
+    ]
     assert found == sorted(model)
     assert origins_in(windows) == [model[item] for item in found]
     assert [row[2] for window in windows for row in window.rows] == [key.hex() for key, _ in found]
     for window in windows:
         ends = [(key, len(list(group))) for key, group in groupby(window.keys)]
-        assert [end - first for first, end in window.groups] == [count for _, count in ends if count > 1]
+        assert [end - first for first, end in window.groups] == [
+            count for _, count in ends if count > 1
+        ]
         assert all(len(set(window.keys[first:end])) == 1 for first, end in window.groups)
 
 
@@ -142,7 +191,12 @@ def check_windows(windows: list[Window], model: dict[tuple[bytes, bytes], Origin
 
 def part_of(folder: Path, format_: Format, count: int = 12) -> RunSlice:
     corpus = Corpus(str(folder), 5, 100)
-    run = corpus.spill([(b"%03d" % (number % count), b"%d\n" % (number % count), number % 3) for number in range(40)])
+    run = corpus.spill(
+        [
+            (b"%03d" % (number % count), b"%d\n" % (number % count), number % 3)
+            for number in range(40)
+        ]
+    )
     corpus.write(list(gather([whole_run(run)], None, None, 100)), format_)
     assert corpus.part
     return corpus.part
@@ -151,16 +205,27 @@ def part_of(folder: Path, format_: Format, count: int = 12) -> RunSlice:
 def contents(part: RunSlice) -> list[Any]:
     windows = list(gather([part], None, None, 30))
     return [
-        (window.keys, window.rows, [bytes(text) for text in window.texts], window.origins, window.groups)
+        (
+            window.keys,
+            window.rows,
+            [bytes(text) for text in window.texts],
+            window.origins,
+            window.groups,
+        )
         for window in windows
     ]
 
 
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD, Format.GZIP])
 def test_a_damaged_part_is_never_taken_for_another(format_: Format, tmp_path: Path) -> None:
-    """A changed byte changes nothing, as in the header of gzip, or is an error. So are a missing end, and more text."""
+    """A changed byte changes nothing, as in the header of gzip, or is an error.
+
+    So are a missing end, and more text.
+    """
     part = part_of(tmp_path, format_)
-    path, whole, expected = Path(part.path), Path(part.path).read_bytes(), contents(part)
+    path = Path(part.path)
+    whole = Path(part.path).read_bytes()
+    expected = contents(part)
     errors = 0
     for offset in range(len(whole)):
         path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0x11]) + whole[offset + 1 :])
@@ -169,7 +234,10 @@ def test_a_damaged_part_is_never_taken_for_another(format_: Format, tmp_path: Pa
         except DamagedFileError:
             errors += 1
     assert errors >= len(whole) - 6  # gzip has a time and a system, which are not checked
-    for damaged in [*(whole[:size] for size in range(len(whole))), whole + compressed(format_, b"1\n")]:
+    for damaged in [
+        *(whole[:size] for size in range(len(whole))),
+        whole + compressed(format_, b"1\n"),
+    ]:
         path.write_bytes(damaged)
         with pytest.raises(DamagedFileError, match="is damaged: ") as caught:
             contents(part)
@@ -182,9 +250,13 @@ def test_a_damaged_part_is_never_taken_for_another(format_: Format, tmp_path: Pa
 def test_a_damaged_index_is_never_taken_for_another(tmp_path: Path) -> None:
     """A changed byte, a missing end and a missing file are errors, with and without the texts."""
     part = part_of(tmp_path, Format.ZSTD, 6)
-    path, whole = Path(part.index), Path(part.index).read_bytes()
+    path = Path(part.index)
+    whole = Path(part.index).read_bytes()
     for offset in range(len(whole)):
-        for damaged in (whole[:offset] + bytes([whole[offset] ^ 0x11]) + whole[offset + 1 :], whole[:offset]):
+        for damaged in (
+            whole[:offset] + bytes([whole[offset] ^ 0x11]) + whole[offset + 1 :],
+            whole[:offset],
+        ):
             path.write_bytes(damaged)
             for read in (contents, lambda piece: list(gather_keys([piece], None, None, 30))):
                 with pytest.raises(DamagedFileError) as caught:
@@ -198,7 +270,8 @@ def test_a_damaged_index_is_never_taken_for_another(tmp_path: Path) -> None:
 def test_the_index_of_another_part_is_an_error(tmp_path: Path) -> None:
     """An index with fewer records than the part, or with others, does not fit."""
     (tmp_path / "a").mkdir()
-    part, other = part_of(tmp_path, Format.ZSTD), part_of(tmp_path / "a", Format.ZSTD, 11)
+    part = part_of(tmp_path, Format.ZSTD)
+    other = part_of(tmp_path / "a", Format.ZSTD, 11)
     index_bytes = other.index_end
     with pytest.raises(DamagedFileError, match="bytes of text"):
         contents(part_slice(part.path, part.data_end, other.index, index_bytes))
@@ -232,9 +305,14 @@ def test_equal_origins_are_one_object(tmp_path: Path) -> None:
     """Thousands of records may come from the same hundreds of pieces, so they share one tuple."""
     runs = []
     for piece in range(20):
-        text, ends = bytearray(b"x\n" * 50), list(range(2, 102, 2))
+        text = bytearray(b"x\n" * 50)
+        ends = list(range(2, 102, 2))
         rows = [(piece, 7)] * 50
-        runs.append(spill(f"{tmp_path}/{piece}", text, ends, [b"%03d" % number for number in range(50)], rows))
+        runs.append(
+            spill(
+                f"{tmp_path}/{piece}", text, ends, [b"%03d" % number for number in range(50)], rows
+            )
+        )
     merged = merge_runs(f"{tmp_path}/merged", list(map(whole_run, runs)), 500, None)
     for slices in ([*map(whole_run, runs)], [whole_run(merged)]):
         windows = list(gather(slices, None, None, 500))
@@ -257,7 +335,9 @@ def test_origins_count_for_the_size_of_windows(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(7, 80))
 @given(st.sampled_from([1, 4, 16]), st.lists(st.integers(1, 20), max_size=6))
-def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int, steps: list[int]) -> None:
+def test_an_index_has_the_same_blocks_however_records_are_added(
+    block_rows: int, steps: list[int]
+) -> None:
     """The blocks depend on the records alone."""
     count = sum(steps)
     some = [(b"%03d" % number, number % 5, number, (number, 1)) for number in range(count)]
@@ -268,8 +348,14 @@ def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int,
             with IndexWriter(f"{folder}/index", block_rows) as index:
                 first = 0
                 for size in ends:
-                    lists = [list(column) for column in zip(*some[first : first + size], strict=True)] or [[]] * 4
-                    origins = {at - first: several[at] for at in range(first, first + size) if at in several}
+                    lists = [
+                        list(column) for column in zip(*some[first : first + size], strict=True)
+                    ] or [[]] * 4
+                    origins = {
+                        at - first: several[at]
+                        for at in range(first, first + size)
+                        if at in several
+                    }
                     index.add(lists[0], lists[1], lists[2], lists[3], origins)
                     first += size
             hashes.append((index.hash(), index.size, index.fences, index.records))

@@ -28,22 +28,32 @@ from fastrec.storage.local import LOCAL
 Item = tuple[bytes, bytes]
 """A key and a text."""
 
-keys = st.sampled_from([b"a", b"b", b"ba", b"c", b"d", b"e\0", b"e\0\xff"]) | st.binary(min_size=1, max_size=2)
-items = st.tuples(keys, st.sampled_from([b"", b"1", b"2", b"33", b"four" * 5]).map(lambda text: text + b"\n"))
+keys = st.sampled_from([b"a", b"b", b"ba", b"c", b"d", b"e\0", b"e\0\xff"]) | st.binary(
+    min_size=1, max_size=2
+)
+items = st.tuples(
+    keys, st.sampled_from([b"", b"1", b"2", b"33", b"four" * 5]).map(lambda text: text + b"\n")
+)
 piles = st.lists(st.lists(items, min_size=1, max_size=40), max_size=5)
 
 
 def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
-    """Spill each list of items as a run; the row of an item is the number of its list and its position in it."""
+    """Spill each list of items as a run.
+
+    The row of an item is the number of its list and its position in it.
+    """
     runs = []
     for number, some in enumerate(pile):
-        ends, text = [], bytearray()
+        ends = []
+        text = bytearray()
         for _, body in some:
             text += body
             ends.append(len(text))
         rows = [(number, line) for line in range(len(some))]
         keys_of_run = [key for key, _ in some]
-        runs.append(spill(f"{folder}/run-{number}", text, ends, keys_of_run, rows, block_rows=block_rows))
+        runs.append(
+            spill(f"{folder}/run-{number}", text, ends, keys_of_run, rows, block_rows=block_rows)
+        )
     return runs
 
 
@@ -80,16 +90,26 @@ def counts_in(windows: list[Window]) -> Counter[int]:
 
 
 def check(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], blocks_per_fence: int = 1
+    pile: list[list[Item]],
+    block_rows: int,
+    window_bytes: int,
+    cuts: list[bytes],
+    blocks_per_fence: int = 1,
 ) -> list[Window]:
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
         runs = [msgspec.structs.replace(run, fences=run.fences[::blocks_per_fence]) for run in runs]
         windows = list(gathered(runs, cuts, window_bytes))
-        found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
+        found = [
+            (key, bytes(text))
+            for window in windows
+            for key, text in zip(window.keys, window.texts, strict=True)
+        ]
         assert found == sorted({item for some in pile for item in some})
         # Every record is accounted for, and of duplicates the one of the lowest source is kept.
-        assert counts_in(windows) == Counter({number: len(some) for number, some in enumerate(pile) if some})
+        assert counts_in(windows) == Counter(
+            {number: len(some) for number, some in enumerate(pile) if some}
+        )
         first = {
             item: (number, line)
             for number, some in reversed([*enumerate(pile)])
@@ -98,8 +118,12 @@ def check(
         rows = [tuple(row) for window in windows for row in window.rows]
         assert rows == [first[item] for item in found]
         assert sum(run.records for run in runs) == sum(len(set(some)) for some in pile)
-        # A window is not much larger than asked for, unless the records of one key are, however large blocks are.
-        largest = sum(max(sum(len(text) for key, text in set(some) if key == one) for one, _ in some) for some in pile)
+        # A window is not much larger than asked for, unless the records of one key are, however
+        # large blocks are.
+        largest = sum(
+            max(sum(len(text) for key, text in set(some) if key == one) for one, _ in some)
+            for some in pile
+        )
         for window in windows:
             assert sum(map(len, window.texts)) <= 2 * max(window_bytes, len(pile)) + largest
         return windows
@@ -115,15 +139,23 @@ def check(
 @example([], 1, 1, [], 1)
 @example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"], 1)
 @example([[(b"%d" % number, b"1\n") for number in range(9)]], 1, 10**6, [b"3", b"4"], 5)
-@example([[(b"%d" % number, b"%d\n" % run) for number in range(9)] for run in range(3)], 128, 3, [], 1)
+@example(
+    [[(b"%d" % number, b"%d\n" % run) for number in range(9)] for run in range(3)], 128, 3, [], 1
+)
 def test_every_record_is_gathered_once_and_sorted(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], blocks_per_fence: int
+    pile: list[list[Item]],
+    block_rows: int,
+    window_bytes: int,
+    cuts: list[bytes],
+    blocks_per_fence: int,
 ) -> None:
     """For any runs, blocks, windows, cuts and fences: each distinct record once, sorted by key and then by bytes."""
     check(pile, block_rows, window_bytes, sorted(set(cuts)), blocks_per_fence)
 
 
-@given(piles, st.sampled_from([1, 2, 7]), st.lists(keys, max_size=6), st.randoms(use_true_random=False))
+@given(
+    piles, st.sampled_from([1, 2, 7]), st.lists(keys, max_size=6), st.randoms(use_true_random=False)
+)
 def test_slices_do_not_depend_on_the_order_of_ranges(
     pile: list[list[Item]], block_rows: int, cuts: list[bytes], rng: random.Random
 ) -> None:
@@ -135,7 +167,9 @@ def test_slices_do_not_depend_on_the_order_of_ranges(
         fences = Fences(runs)
         for low, high in ranges:
             found = fences.places(low, high)
-            slices = [slice_run(run, low, high, places) for run, places in zip(runs, found, strict=True)]
+            slices = [
+                slice_run(run, low, high, places) for run, places in zip(runs, found, strict=True)
+            ]
             assert slices == [slice_run(run, low, high) for run in runs]
 
 
@@ -143,11 +177,15 @@ def test_slices_do_not_depend_on_the_order_of_ranges(
 @pytest.mark.parametrize("block_rows", [1, 2, 5, 16, 64])
 @pytest.mark.parametrize("window_bytes", [1, 20, 200, 10**6])
 @pytest.mark.parametrize("cuts", [[], [b"k"], [b"k", b"k\0"], [b"a", b"z"]])
-def test_records_of_one_key_stay_together(block_rows: int, window_bytes: int, cuts: list[bytes]) -> None:
+def test_records_of_one_key_stay_together(
+    block_rows: int, window_bytes: int, cuts: list[bytes]
+) -> None:
     """All records of a key are in one window, sorted by bytes, even if they fill many blocks of many runs."""
     pile = []
     for number in range(3):
-        same = [(b"k", b"%03d\n" % (value * 7 % 50)) for value in range(number * 10, number * 10 + 30)]
+        same = [
+            (b"k", b"%03d\n" % (value * 7 % 50)) for value in range(number * 10, number * 10 + 30)
+        ]
         pile.append([(b"j", b"before\n"), *same, (b"l", b"after %d\n" % number)])
     windows = check(pile, block_rows, window_bytes, cuts)
     assert [key for window in windows for key, _ in groupby(window.keys)] == [b"j", b"k", b"l"]
@@ -155,7 +193,10 @@ def test_records_of_one_key_stay_together(block_rows: int, window_bytes: int, cu
 
 def test_windows_have_a_bounded_size() -> None:
     """Of each run, a window holds at most twice its share and a block."""
-    pile = [[(b"%06d" % (number * 3 + run), b"x" * 99 + b"\n") for number in range(400)] for run in range(3)]
+    pile = [
+        [(b"%06d" % (number * 3 + run), b"x" * 99 + b"\n") for number in range(400)]
+        for run in range(3)
+    ]
     windows = check(pile, 4, 5_000, [])
     sizes = [sum(map(len, window.texts)) for window in windows]
     assert max(sizes) <= 2 * 5_000 + 3 * 400
@@ -164,7 +205,9 @@ def test_windows_have_a_bounded_size() -> None:
 
 def test_a_slice_reads_only_the_blocks_of_its_range(tmp_path: Path) -> None:
     """Blocks before and after the range are not read."""
-    runs = spilled(str(tmp_path), [[(b"%04d" % number, b"%d\n" % number) for number in range(1_000)]], 10)
+    runs = spilled(
+        str(tmp_path), [[(b"%04d" % number, b"%d\n" % number) for number in range(1_000)]], 10
+    )
     piece = slice_run(runs[0], b"0500", b"0520")
     assert piece is not None
     starts = {fence.key: (fence.index_offset, fence.data_offset) for fence in runs[0].fences}
@@ -186,11 +229,18 @@ def test_temporary_files_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 7, 1_000, 10**9])
-def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_lose_nothing(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the system writes less than requested, the rest is written again."""
-    writev, write = os.writev, os.write
-    monkeypatch.setattr(os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most]))
-    monkeypatch.setattr(os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]]))
+    writev = os.writev
+    write = os.write
+    monkeypatch.setattr(
+        os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most])
+    )
+    monkeypatch.setattr(
+        os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]])
+    )
     texts = [b"%d," % number for number in range(3_000)]
     with ViewsWriter(str(tmp_path / "file")) as file:
         file.write([memoryview(text) for text in texts])
@@ -199,11 +249,16 @@ def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytes
 
 
 def test_short_reads_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the system reads less than requested, reading continues; a file that ends too early is an error."""
+    """If the system reads less than requested, reading continues.
+
+    A file that ends too early is an error.
+    """
     path = tmp_path / "file"
     path.write_bytes(bytes(range(200)))
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset))
+    monkeypatch.setattr(
+        os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset)
+    )
     assert LOCAL.read_range(str(path), 100, 50) == bytes(range(50, 150))
     with pytest.raises(OSError, match="ends at byte 200, before byte 201") as caught:
         LOCAL.read_range(str(path), 101, 100)
@@ -222,7 +277,12 @@ def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(
-    st.lists(st.lists(st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()), max_size=8),
+    st.lists(
+        st.lists(
+            st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()
+        ),
+        max_size=8,
+    ),
     st.booleans(),
 )
 def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]], compressed: bool) -> None:
@@ -238,10 +298,12 @@ def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]], compress
 @pytest.mark.parametrize("compressed", [False, True])
 def test_reads_may_end_anywhere(compressed: bool, tmp_path: Path) -> None:
     """Wherever a read ends, also within the length of a block, the blocks are the same."""
-    path, blocks = str(tmp_path / "blocks"), [[number] * number for number in range(12)]
+    path = str(tmp_path / "blocks")
+    blocks = [[number] * number for number in range(12)]
     size, _ = write_blocks(path, blocks, compressed=compressed)
     for stretch in range(1, size):
-        reader, found = BlockReader(path, 0, size, stretch), list[Any]()
+        reader = BlockReader(path, 0, size, stretch)
+        found = list[Any]()
         while not reader.at_end:
             found += reader.read()
         assert found == blocks, stretch
@@ -265,7 +327,10 @@ def test_a_changed_byte_in_a_file_of_blocks_is_an_error(compressed: bool, tmp_pa
     write_blocks(str(path), [[1, 2], ["three"]], compressed=compressed)
     whole = path.read_bytes()
     for offset in range(len(whole)):
-        for damaged in (whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :], whole[:offset]):
+        for damaged in (
+            whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :],
+            whole[:offset],
+        ):
             path.write_bytes(damaged)
             with pytest.raises(DamagedFileError, match=r"blocks is damaged: "):
                 list(read_blocks(str(path), len(whole)))

@@ -45,9 +45,16 @@ def skippable(payload, nibble=0):
     return bytes((0x50 + nibble, 0x2A, 0x4D, 0x18)) + struct.pack("<I", len(payload)) + payload
 
 
-def gzip_member(text, *, extra=None, name=None, comment=None, header_checksum=False, crc=None, length=None):
+def gzip_member(
+    text, *, extra=None, name=None, comment=None, header_checksum=False, crc=None, length=None
+):
     """Build a member with any header fields and any trailer."""
-    flags = 4 * (extra is not None) + 8 * (name is not None) + 16 * (comment is not None) + 2 * header_checksum
+    flags = (
+        4 * (extra is not None)
+        + 8 * (name is not None)
+        + 16 * (comment is not None)
+        + 2 * header_checksum
+    )
     header = b"\x1f\x8b\x08" + bytes((flags,)) + b"\0\0\0\0\0\x03"
     if extra is not None:
         header += struct.pack("<H", len(extra)) + extra

@@ -48,7 +48,9 @@ def test_a_strict_prefix_of_a_magic_number_is_that_format(format_):
     """Input that ends inside a magic number has that format, so that reading reports it as truncated."""
     magic_bytes = {Format.ZSTD: 4, Format.GZIP: 2, Format.BZ2: 4, Format.XZ: 6}[format_]
     whole = compressed(format_, b"text")
-    assert [detect(whole[:length]) for length in range(1, magic_bytes)] == [format_] * (magic_bytes - 1)
+    assert [detect(whole[:length]) for length in range(1, magic_bytes)] == [format_] * (
+        magic_bytes - 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,10 @@ IN_DATA = ["data/a.jsonl.zst", "data/b.jsonl", "data/sub/deep/c.jsonl.gz"]
     ],
 )
 def test_names_stand_for_shards(names, expected):
-    """Files are taken as named, directories searched, globs expanded as in a shell; hidden files are skipped."""
+    """Files are taken as named, directories searched, globs expanded as in a shell.
+
+    Hidden files are skipped.
+    """
     assert found(*names) == (expected, [])
 
 
@@ -97,7 +100,9 @@ def test_links_to_files_are_read_and_links_to_directories_are_not(tree):
 @pytest.mark.parametrize("kind", ["same", "symlink", "hard link", "directory", "spelling"])
 def test_a_shard_given_twice_counts_once(tree, kind):
     """One file with two names is one shard, with a notice."""
-    second = {"same": "other/x.jsonl", "directory": "other", "spelling": "./other/x.jsonl"}.get(kind, "again.jsonl")
+    second = {"same": "other/x.jsonl", "directory": "other", "spelling": "./other/x.jsonl"}.get(
+        kind, "again.jsonl"
+    )
     if kind == "symlink":
         (tree / second).symlink_to("other/x.jsonl")
     if kind == "hard link":
@@ -121,7 +126,11 @@ def test_a_glob_that_matches_a_file_twice_gives_no_notice():
     [
         ("x.jsonl.gz", Format.ZSTD, "x.jsonl.gz is zstd by its first bytes: read as zstd"),
         ("x.jsonl", Format.GZIP, "x.jsonl is gzip by its first bytes: read as gzip"),
-        ("x.jsonl.xz", Format.PLAIN, "x.jsonl.xz is plain text by its first bytes: read as plain text"),
+        (
+            "x.jsonl.xz",
+            Format.PLAIN,
+            "x.jsonl.xz is plain text by its first bytes: read as plain text",
+        ),
         ("x.shard", Format.BZ2, None),
         ("x.jsonl.bz2", Format.BZ2, None),
     ],
@@ -143,7 +152,9 @@ def test_an_empty_file_that_should_be_compressed_gives_a_notice(tmp_path, monkey
     assert found("x.jsonl.zst", "y.jsonl")[1] == ["x.jsonl.zst is empty, not zstd: it has no lines"]
 
 
-@pytest.mark.parametrize("name", [b"with space.jsonl", b"new\nline.jsonl", b"not-utf8-\xff.jsonl", b"-dash.jsonl"])
+@pytest.mark.parametrize(
+    "name", [b"with space.jsonl", b"new\nline.jsonl", b"not-utf8-\xff.jsonl", b"-dash.jsonl"]
+)
 def test_unusual_names_work(tmp_path, monkeypatch, name):
     """Spaces, line breaks and bytes that are not UTF-8 are found by directory, glob and name, and read."""
     monkeypatch.chdir(tmp_path)
@@ -175,7 +186,9 @@ def test_all_missing_inputs_are_reported_at_once():
     """One error lists every missing file, every glob without a match and every directory without shards."""
     Path("dangling.jsonl").symlink_to("nowhere")
     with pytest.raises(UsageError) as caught:
-        find_shards(["gone.jsonl", "data/b.jsonl", "no*thing", "empty", "dangling.jsonl", "also/gone.jsonl"])
+        find_shards(
+            ["gone.jsonl", "data/b.jsonl", "no*thing", "empty", "dangling.jsonl", "also/gone.jsonl"]
+        )
     message = str(caught.value)
     for name in ("gone.jsonl", "no*thing", "empty", "dangling.jsonl", "also/gone.jsonl"):
         assert f"  {name}: " in message
@@ -210,7 +223,10 @@ def test_no_input_is_a_mistake():
 
 
 def test_a_list_has_one_path_per_line(tree):
-    """A list adds files, directories and globs to the arguments; blank lines and a missing last newline are fine."""
+    """A list adds files, directories and globs to the arguments.
+
+    Blank lines and a missing last newline are fine.
+    """
     (tree / "list").write_bytes(b"data/b.jsonl\n\nother\ndata/sub/**/*.gz")
     expected = ["data/a.jsonl.zst", "data/b.jsonl", "other/x.jsonl", "data/sub/deep/c.jsonl.gz"]
     assert found("data/a.jsonl.zst", files_from="list") == (expected, [])

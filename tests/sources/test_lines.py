@@ -94,7 +94,8 @@ def test_any_text_is_split_into_its_lines(lines, ended, cut_into, chunk_bytes, m
     text = b"\n".join(lines) + (b"\n" if ended else b"")
     items = list(chunks(cut_into(text), chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes))
     expected = [
-        (offset, number, line if len(line) <= max_line_bytes else len(line)) for offset, number, line in lines_of(text)
+        (offset, number, line if len(line) <= max_line_bytes else len(line))
+        for offset, number, line in lines_of(text)
     ]
     assert lines_in(items) == expected
 
@@ -131,7 +132,10 @@ def test_chunks_have_about_the_wanted_size(chunk_bytes):
     ],
 )
 def test_marks_and_endings(text, expected):
-    """A byte order mark is dropped only at byte 0; carriage returns and a missing last newline stay."""
+    """A byte order mark is dropped only at byte 0.
+
+    Carriage returns and a missing last newline stay.
+    """
     assert list(chunks(cut(text, 1))) == expected
 
 
@@ -185,7 +189,10 @@ def test_any_cut_into_ranges_gives_every_line_once(text, ended, cuts, scan_bytes
     """Ranges own the lines that start in them: together all lines, each once."""
     text = text + (b"\n" if ended else b"")
     ends = sorted({0, len(text), *(position for position in cuts if position <= len(text))})
-    starts = [line_start(lambda size, offset: text[offset : offset + size], end, scan_bytes) for end in ends]
+    starts = [
+        line_start(lambda size, offset: text[offset : offset + size], end, scan_bytes)
+        for end in ends
+    ]
     lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
     offsets = list(accumulate(map(len, lines), initial=0))[:-1]
     for (begin, end), (first, beyond) in zip(pairwise(ends), pairwise(starts), strict=True):

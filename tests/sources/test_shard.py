@@ -44,9 +44,13 @@ def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
     items = list(shard.read(chunk_bytes=1000, stats=stats))
     assert shard.format is format_
     assert text_in(items) == TEXT
-    assert [item.line for item in items] == [TEXT[: item.offset - 3].count(b"\n") + 1 for item in items]
+    assert [item.line for item in items] == [
+        TEXT[: item.offset - 3].count(b"\n") + 1 for item in items
+    ]
     raw_hash = xxh3_128_hexdigest(Path(shard.path).read_bytes())
-    assert stats == ReadStats(bom=True, lines=499, text_bytes=len(TEXT) + 3, raw_bytes=shard.size, raw_hash=raw_hash)
+    assert stats == ReadStats(
+        bom=True, lines=499, text_bytes=len(TEXT) + 3, raw_bytes=shard.size, raw_hash=raw_hash
+    )
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
@@ -96,7 +100,9 @@ def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
         list(written(tmp_path, data).read())
 
 
-@pytest.mark.parametrize(("format_", "suffix"), [*zip(FORMATS, (".zst", ".gz", ".bz2", ".xz"), strict=True)])
+@pytest.mark.parametrize(
+    ("format_", "suffix"), [*zip(FORMATS, (".zst", ".gz", ".bz2", ".xz"), strict=True)]
+)
 def test_a_damaged_magic_number_is_detected_by_the_name(tmp_path, format_, suffix):
     """A file named as compressed must be compressed or text, so every flip in its magic number is found."""
     whole = compressed(format_, TEXT)
@@ -219,7 +225,9 @@ def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, d
         items = list(shard.read(start=start, end=end, chunk_bytes=4, stats=stats))
         if items:
             assert items[0].line == 1
-            assert start <= items[0].offset < max(end, 4)  # after a byte order mark, the first line starts at byte 3
+            assert (
+                start <= items[0].offset < max(end, 4)
+            )  # after a byte order mark, the first line starts at byte 3
         got += [(item.offset, item.data, item.line + total.lines) for item in items]
         total.lines += stats.lines
         total.raw_bytes += stats.raw_bytes
@@ -258,7 +266,9 @@ def test_shards_pickle(tmp_path):
     assert hash(shard) == hash(pickle.loads(pickle.dumps(shard)))
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux alone")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux alone"
+)
 def test_an_abandoned_reader_closes_its_file(tmp_path):
     """A shard that is not read to its end leaves no file open."""
     shard = written(tmp_path, TEXT)

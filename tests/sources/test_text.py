@@ -12,7 +12,14 @@ from isal import isal_zlib
 from fastrec.errors import ShardCorruptError, ShardError, ShardLimitError, ShardTruncatedError
 from fastrec.sources.formats import Format, decompress
 from fastrec.sources.zstd_frames import BLOCKS_PER_CALL, BLOCKS_PER_PIECE
-from tests.sources.compressing import FORMATS, compressed, gzip_member, skippable, text_of, zstd_frame
+from tests.sources.compressing import (
+    FORMATS,
+    compressed,
+    gzip_member,
+    skippable,
+    text_of,
+    zstd_frame,
+)
 
 FIRST = b'{"a": 1}\n{"b": "two"}\n' * 3
 SECOND = b'{"c": [3, 3, 3]}\n'
@@ -34,7 +41,9 @@ def test_text_of_many_blocks_is_complete(format_):
     """Text of many internal blocks comes in bounded blocks, unchanged."""
     text = b"".join(b'{"n": %d, "square": %d}\n' % (n, n * n) for n in range(60_000))
     data = compressed(format_, text)
-    pieces = list(decompress(format_, (data[i : i + 5000] for i in range(0, len(data), 5000)), path="shard"))
+    pieces = list(
+        decompress(format_, (data[i : i + 5000] for i in range(0, len(data), 5000)), path="shard")
+    )
     assert b"".join(pieces) == text
     assert max(map(len, pieces)) <= BLOCKS_PER_CALL * (128 << 10)
 
@@ -43,8 +52,12 @@ def test_text_of_many_blocks_is_complete(format_):
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("slice_bytes", [1, 1 << 16])
 def test_a_truncation_at_any_byte_is_detected(format_, slice_bytes):
-    """A shard cut between frames has the frames before the cut; cut anywhere else, it is truncated."""
-    first, second = compressed(format_, FIRST), compressed(format_, SECOND)
+    """A shard cut between frames has the frames before the cut.
+
+    Cut anywhere else, it is truncated.
+    """
+    first = compressed(format_, FIRST)
+    second = compressed(format_, SECOND)
     whole = first + second
     for length in range(1, len(whole)):
         if length == len(first):
@@ -101,7 +114,9 @@ def test_garbage_after_the_last_frame_is_corrupt(format_, garbage):
 @pytest.mark.parametrize("behind", [b"", SECOND])
 def test_each_format_allows_its_own_padding(format_, zeros, fine, behind):
     """gzip allows any number of zero bytes after a member, xz a multiple of four, the others none."""
-    data = compressed(format_, FIRST) + bytes(zeros) + (compressed(format_, behind) if behind else b"")
+    data = (
+        compressed(format_, FIRST) + bytes(zeros) + (compressed(format_, behind) if behind else b"")
+    )
     if fine:
         assert text_of(format_, data) == FIRST + behind
     else:
@@ -119,7 +134,9 @@ def _gzip_bomb():
     return deflate.compress(bytes(BOMB)) + deflate.flush()
 
 
-@pytest.mark.parametrize(("format_", "bomb"), [(Format.ZSTD, _zstd_bomb), (Format.GZIP, _gzip_bomb)])
+@pytest.mark.parametrize(
+    ("format_", "bomb"), [(Format.ZSTD, _zstd_bomb), (Format.GZIP, _gzip_bomb)]
+)
 def test_a_bomb_does_not_exhaust_memory(format_, bomb):
     """A small shard with much text, all zeros, needs only a few megabytes of memory."""
     data = bomb()
@@ -138,7 +155,9 @@ class TestZstd:
     def test_skippable_frames_have_no_text(self):
         """Skippable frames are skipped before, between and after other frames, and on their own."""
         odd = skippable(b"\x28\xb5\x2f\xfd not a frame", 7)
-        frames = odd + compressed(Format.ZSTD, FIRST) + odd + odd + compressed(Format.ZSTD, SECOND) + odd
+        frames = (
+            odd + compressed(Format.ZSTD, FIRST) + odd + odd + compressed(Format.ZSTD, SECOND) + odd
+        )
         assert text_of(Format.ZSTD, frames, slice_bytes=5) == FIRST + SECOND
         assert text_of(Format.ZSTD, odd) == b""
 
@@ -183,7 +202,9 @@ class TestZstd:
 
     def test_a_frame_with_a_dictionary_is_refused(self):
         """The error says that the frame needs a dictionary, not that it is corrupt."""
-        dictionary = zstandard.train_dictionary(2048, [b'{"key": "value %d"}' % n * 5 for n in range(500)])
+        dictionary = zstandard.train_dictionary(
+            2048, [b'{"key": "value %d"}' % n * 5 for n in range(500)]
+        )
         data = zstandard.ZstdCompressor(dict_data=dictionary).compress(FIRST)
         with pytest.raises(ShardError, match="dictionary") as caught:
             text_of(Format.ZSTD, data)

@@ -24,7 +24,9 @@ def _no_idle_decompressors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def frame(text: bytes, window_log: int = 20) -> bytes:
     """Compress a text, whose size is not declared."""
-    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, write_checksum=True)
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        3, window_log=window_log, write_checksum=True
+    )
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     return stream.compress(text) + stream.flush()
 
@@ -54,7 +56,10 @@ def test_a_decompressor_is_used_again() -> None:
 def test_two_readers_do_not_share_a_decompressor() -> None:
     """Shards that are read in turns have one each, and one of them is kept."""
     texts = [TEXT, TEXT.upper()]
-    readers = [zstd_text(RawBytes(iter([frame(text)]), "shard"), WINDOW, text_bytes=128 << 10) for text in texts]
+    readers = [
+        zstd_text(RawBytes(iter([frame(text)]), "shard"), WINDOW, text_bytes=128 << 10)
+        for text in texts
+    ]
     found = [b"", b""]
     for _ in range(len(TEXT)):
         blocks = [next(reader, b"") for reader in readers]

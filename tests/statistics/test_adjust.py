@@ -20,13 +20,17 @@ p_values = st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.02, 0.05]), max_s
 def test_benjamini_and_hochberg_by_definition(values: list[float]) -> None:
     """The adjusted p is the least of p · n / rank over all p-values that are not smaller."""
     expected = adjusted(dict(enumerate(values)))
-    assert benjamini_hochberg(values) == pytest.approx([expected[index] for index in range(len(values))])
+    assert benjamini_hochberg(values) == pytest.approx(
+        [expected[index] for index in range(len(values))]
+    )
 
 
 def test_benjamini_and_hochberg_by_scipy() -> None:
     """For a list with ties."""
     values = [0.001, 0.04, 0.04, 0.3, 1.0, 1.0, 0.012]
-    assert benjamini_hochberg(values) == pytest.approx(list(scipy_stats.false_discovery_control(values)))
+    assert benjamini_hochberg(values) == pytest.approx(
+        list(scipy_stats.false_discovery_control(values))
+    )
 
 
 @given(p_values)
@@ -40,7 +44,9 @@ def test_holm_by_definition(values: list[float]) -> None:
         if max(smaller) <= 0.05:
             expected.add(at)
     found = holm(values, tests=len(values), alpha=0.05)
-    assert set(found) == expected or any(abs(one * k - 0.05) < 1e-12 for one in values for k in range(13))
+    assert set(found) == expected or any(
+        abs(one * k - 0.05) < 1e-12 for one in values for k in range(13)
+    )
 
 
 @given(p_values)

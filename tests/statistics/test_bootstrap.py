@@ -13,7 +13,11 @@ from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 
 def test_ends_of_intervals_are_percentiles() -> None:
     random = np.random.default_rng(0)
-    for draws in (random.random((1000, 3)), random.integers(0, 9, (1000, 3)) / 8, random.random((999, 1)) * 1e155):
+    for draws in (
+        random.random((1000, 3)),
+        random.integers(0, 9, (1000, 3)) / 8,
+        random.random((999, 1)) * 1e155,
+    ):
         assert (interval_ends(draws) == np.percentile(draws, [2.5, 97.5], axis=0)).all()
 
 

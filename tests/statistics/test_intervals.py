@@ -12,9 +12,16 @@ from fastrec.statistics.intervals import score_interval, wilson_interval
 
 @pytest.mark.parametrize(
     ("correct", "n", "low", "high"),
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)],
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
 )
-def test_the_interval_of_single_answers_is_that_of_wilson(correct: int, n: int, low: float, high: float) -> None:
+def test_the_interval_of_single_answers_is_that_of_wilson(
+    correct: int, n: int, low: float, high: float
+) -> None:
     """Compared with the examples of Newcombe (1998)."""
     p = correct / n
     error = (p * (1 - p) / (n - 1)) ** 0.5
@@ -31,14 +38,20 @@ def clustered(shares: list[Fraction]) -> tuple[float, float]:
 
 
 def test_the_interval_of_repeats_is_between_two_bounds() -> None:
-    """Equal answers tell as much as one per question; independent ones as much as so many questions, never more."""
-    one, four = wilson_interval(0.5, None, 50, 50), wilson_interval(0.5, None, 200, 200)
+    """Equal answers tell as much as one per question.
+
+    Independent ones as much as so many questions, never more.
+    """
+    one = wilson_interval(0.5, None, 50, 50)
+    four = wilson_interval(0.5, None, 200, 200)
     always_equal = clustered([Fraction(number % 2) for number in range(50)])
     assert wilson_interval(*always_equal, 50, 200) == pytest.approx(one)
     half = clustered([Fraction(1, 2)] * 50)
     assert wilson_interval(*half, 50, 200) == pytest.approx(four)
     binomial = Counter({0: 3, 1: 12, 2: 20, 3: 12, 4: 3})  # as four independent answers would be
-    low, high = wilson_interval(*clustered([Fraction(right, 4) for right in binomial.elements()]), 50, 200)
+    low, high = wilson_interval(
+        *clustered([Fraction(right, 4) for right in binomial.elements()]), 50, 200
+    )
     assert one[0] < low <= four[0] + 0.002
     assert four[1] - 0.002 <= high < one[1]
     assert wilson_interval(1.0, 0.0, 50, 200) == wilson_interval(1.0, 0.0, 50, 50)

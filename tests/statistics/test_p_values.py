@@ -27,7 +27,9 @@ scipy_stats: Any = Library("scipy.stats")
 
 
 def mcnemar(one: int, other: int) -> float:
-    (found,) = mcnemar_p_values(np.array([one + other], dtype=float), np.array([abs(one - other)], dtype=float))
+    (found,) = mcnemar_p_values(
+        np.array([one + other], dtype=float), np.array([abs(one - other)], dtype=float)
+    )
     return float(found)
 
 
@@ -50,10 +52,20 @@ def t_test(differences: Sequence[float]) -> float:
 
 @pytest.mark.parametrize(
     ("one", "other", "p"),
-    [(0, 0, 1), (1, 0, 1), (3, 3, 1), (0, 5, 2 / 32), (1, 6, 2 * 8 / 128), (10, 2, 2 * (1 + 12 + 66) / 4096)],
+    [
+        (0, 0, 1),
+        (1, 0, 1),
+        (3, 3, 1),
+        (0, 5, 2 / 32),
+        (1, 6, 2 * 8 / 128),
+        (10, 2, 2 * (1 + 12 + 66) / 4096),
+    ],
 )
 def test_the_p_value_of_a_few_flips(one: int, other: int, p: float) -> None:
-    """Twice the tail of the binomial distribution, computed by hand; the order of the counts does not matter."""
+    """Twice the tail of the binomial distribution, computed by hand.
+
+    The order of the counts does not matter.
+    """
     assert mcnemar(one, other) == mcnemar(other, one) == p
 
 
@@ -73,7 +85,9 @@ def test_the_p_value_of_up_to_36_flips_is_rounded_once(flips: int, data: st.Data
 )
 def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
     """The binomial test of scipy agrees, also for many flips."""
-    assert mcnemar(one, other) == pytest.approx(scipy_stats.binomtest(one, one + other).pvalue, rel=1e-9)
+    assert mcnemar(one, other) == pytest.approx(
+        scipy_stats.binomtest(one, one + other).pvalue, rel=1e-9
+    )
 
 
 def test_the_p_value_of_millions_of_flips_is_fast() -> None:
@@ -82,19 +96,31 @@ def test_the_p_value_of_millions_of_flips_is_fast() -> None:
     assert mcnemar(499_000, 501_000) == pytest.approx(expected, rel=1e-8)
     one = examples(1_000_000, 2_000_000)
     other = one + one // 500
-    assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
+    assert mcnemar(one, other) == pytest.approx(
+        erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5
+    )
     assert mcnemar(one, 2 * other) == 0.0
 
 
 @settings(max_examples=examples(40, 400))
-@given(st.lists(st.tuples(st.floats(0, 400), st.integers(1, 3_000) | st.floats(1, 50)), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 400), st.integers(1, 3_000) | st.floats(1, 50)),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_t_p_values_are_those_of_scipy(cases: list[tuple[float, float]]) -> None:
     """Of any t, many at once."""
     t, degrees = np.array(cases, dtype=float).T
-    assert t_p_values(t**2, degrees) == pytest.approx(2 * scipy_stats.t.sf(t, degrees), rel=1e-8, abs=1e-300)
+    assert t_p_values(t**2, degrees) == pytest.approx(
+        2 * scipy_stats.t.sf(t, degrees), rel=1e-8, abs=1e-300
+    )
 
 
-@pytest.mark.parametrize(("t", "degrees", "p"), [(1, 1, 0.5), (sqrt(2), 2, 1 - sqrt(1 / 2)), (2, 2, 1 - 2 / sqrt(6))])
+@pytest.mark.parametrize(
+    ("t", "degrees", "p"), [(1, 1, 0.5), (sqrt(2), 2, 1 - sqrt(1 / 2)), (2, 2, 1 - 2 / sqrt(6))]
+)
 def test_t_of_few_degrees_of_freedom(t: float, degrees: int, p: float) -> None:
     """With 1 degree of freedom p = 1 - 2·atan(t)/π, with 2 degrees p = 1 - t/√(2 + t²)."""
     assert t_p_values(np.array([t**2]), np.array([float(degrees)])) == pytest.approx(p)
@@ -108,7 +134,12 @@ def test_the_paired_t_test_is_that_of_scipy(questions: int, trials: int) -> None
     assert t_test(values) == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
 
 
-@given(st.integers(0, 7), st.integers(0, 7), st.integers(0, 30), st.sampled_from([1, Fraction(1, 3), 40]))
+@given(
+    st.integers(0, 7),
+    st.integers(0, 7),
+    st.integers(0, 30),
+    st.sampled_from([1, Fraction(1, 3), 40]),
+)
 def test_differences_of_one_size_have_the_p_value_of_all_choices_of_signs(
     one: int, other: int, same: int, size: Fraction
 ) -> None:
@@ -118,7 +149,9 @@ def test_differences_of_one_size_have_the_p_value_of_all_choices_of_signs(
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3]).map(Fraction), max_size=8), st.integers(0, 60))
-def test_a_p_value_is_never_below_the_least_of_all_choices_of_signs(values: list[Fraction], same: int) -> None:
+def test_a_p_value_is_never_below_the_least_of_all_choices_of_signs(
+    values: list[Fraction], same: int
+) -> None:
     """If all differences have one sign, this is the p-value of the sign-flip test."""
     assert paired_p(values + [Fraction()] * same) >= flipped(values)
 
@@ -135,8 +168,13 @@ def test_few_changes_are_no_evidence() -> None:
     [(7, 7, 0.07), (100, 7, 0.055), (60, 60, 0.055), (60, 30, 0.055), (300, 25, 0.055)],
 )
 def test_chance_is_rarely_significant(questions: int, changed: int, most: float) -> None:
-    """Of differences with random signs, p < 0.05 about as often as it says; most often if all of seven differ."""
-    draws = np.random.default_rng(5).choice([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], (20_000, changed))
+    """Of differences with random signs, p < 0.05 about as often as it says.
+
+    Most often if all of seven differ.
+    """
+    draws = np.random.default_rng(5).choice(
+        [-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], (20_000, changed)
+    )
     evidence = draws.sum(axis=1) ** 2 / (draws**2).sum(axis=1)
     numbers = [np.full(len(draws), float(number)) for number in (questions, changed)]
     found = paired_p_values(*numbers, evidence, np.zeros(len(draws), dtype=bool))
@@ -154,7 +192,9 @@ def test_the_t_test_is_close_to_all_choices_of_signs(seed: int) -> None:
     assert paired_p(values.tolist()) == pytest.approx(as_far.mean(), abs=0.02)
 
 
-@given(st.lists(st.tuples(st.integers(2, 40), st.floats(0, 1), st.booleans()), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.floats(0, 1), st.booleans()), min_size=1, max_size=12)
+)
 def test_many_pairs_have_the_p_values_of_single_ones(pairs: list[tuple[int, float, bool]]) -> None:
     """Bit for bit: which other pairs are tested does not matter."""
     questions = np.array([number for number, _, _ in pairs], dtype=float)

@@ -27,7 +27,9 @@ def compare_pairs(pairs: Sequence[tuple[Any, Any]], *, graded: bool) -> Paired:
     return found
 
 
-def differences(questions: int, total: Fraction | int, squares: Fraction | int, test: Test) -> Differences:
+def differences(
+    questions: int, total: Fraction | int, squares: Fraction | int, test: Test
+) -> Differences:
     """Differences with these sums: of size 1, or of several sizes."""
     largest = Fraction(1) if test == "mcnemar" else Fraction(2)
     return Differences(questions, 0, 0, Fraction(total), Fraction(squares), Fraction(1), largest)
@@ -46,8 +48,12 @@ def differences_of(values: Sequence[Fraction]) -> Differences:
     )
 
 
-@pytest.mark.parametrize(("questions", "discordance"), [(60, 0.3), (150, 0.02), (400, 0.2), (20, 0.2)])
-def test_the_smallest_difference_is_found_in_four_of_five_simulations(questions: int, discordance: float) -> None:
+@pytest.mark.parametrize(
+    ("questions", "discordance"), [(60, 0.3), (150, 0.02), (400, 0.2), (20, 0.2)]
+)
+def test_the_smallest_difference_is_found_in_four_of_five_simulations(
+    questions: int, discordance: float
+) -> None:
     """McNemar's test, with a discordance that is large enough for the difference or is not."""
     flips = Fraction(round(questions * discordance))
     difference, _ = power(differences(questions, 0, flips, "mcnemar"), graded=False)
@@ -65,13 +71,17 @@ def test_the_smallest_difference_is_found_in_four_of_five_simulations(questions:
 
 
 @pytest.mark.parametrize("questions", [40, 120])
-def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(questions: int) -> None:
+def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(
+    questions: int,
+) -> None:
     """With the number of questions that it needs, the same power results."""
     draw_from = random.Random(4)
     squares = Fraction(questions) * Fraction("0.09")
     difference, _ = power(differences(questions, 0, squares, "t"), graded=True)
     assert difference is not None
-    _, needed = power(differences(questions, Fraction(difference) * questions, squares, "t"), graded=True)
+    _, needed = power(
+        differences(questions, Fraction(difference) * questions, squares, "t"), graded=True
+    )
     assert needed is not None
     assert abs(needed - questions) <= 1
     deviation = sqrt(0.09 - difference**2)
@@ -86,15 +96,20 @@ def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(
 @pytest.mark.parametrize(
     ("questions", "rose", "fell", "needed"),
     [
-        # By hand: discordance 0.3, d = 0.1, √n = (s + √(s² + 0.2)) / 0.2 with s = 1.96 √0.3 + 0.8416 √0.29 = 1.5267
+        # By hand: discordance 0.3, d = 0.1, √n = (s + √(s² + 0.2)) / 0.2 with s = 1.96 √0.3 +
+        # 0.8416 √0.29 = 1.5267
         (100, 20, 10, 243),
         (5, 5, 0, 6),
         (100, 10, 10, None),
     ],
 )
-def test_how_many_questions_a_difference_needs(questions: int, rose: int, fell: int, needed: int | None) -> None:
+def test_how_many_questions_a_difference_needs(
+    questions: int, rose: int, fell: int, needed: int | None
+) -> None:
     """Five questions detect nothing: five flips of one sign have p = 0.0625."""
-    smallest, found = power(differences(questions, rose - fell, rose + fell, "mcnemar"), graded=False)
+    smallest, found = power(
+        differences(questions, rose - fell, rose + fell, "mcnemar"), graded=False
+    )
     assert found == needed
     assert (smallest is None) is (questions == 5)
 
@@ -133,8 +148,14 @@ def test_what_is_detected_does_not_depend_on_the_unit_of_scores(exponent: int) -
 
 
 def test_the_power_of_huge_scores_and_of_no_difference() -> None:
-    assert power(differences(9, Fraction(10) ** 309, Fraction(10) ** 640, "t"), graded=True)[1] in (None, 6)
-    assert power(Differences(9), graded=True) == (None, None)  # nobody knows the size of these scores
+    assert power(differences(9, Fraction(10) ** 309, Fraction(10) ** 640, "t"), graded=True)[1] in (
+        None,
+        6,
+    )
+    assert power(Differences(9), graded=True) == (
+        None,
+        None,
+    )  # nobody knows the size of these scores
     assert power(Differences(100), graded=False)[0] == pytest.approx(0.0875, abs=0.005)
 
 
@@ -142,17 +163,25 @@ def test_the_power_of_differences_of_one_size_does_not_depend_on_it() -> None:
     shares = [Fraction(1)] * 20 + [Fraction(-1)] * 10 + [Fraction()] * 70
     detectable, needed = power(differences_of(shares), graded=False)
     assert detectable is not None
-    assert power(differences_of([share / 4 for share in shares]), graded=False) == (detectable / 4, needed)
+    assert power(differences_of([share / 4 for share in shares]), graded=False) == (
+        detectable / 4,
+        needed,
+    )
     assert needed == 243  # as by hand above
 
 
 @settings(max_examples=examples(11, 200))
-@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0, None]), st.sampled_from([0.0, 1.0, None])), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0, None]), st.sampled_from([0.0, 1.0, None])), max_size=40
+    )
+)
 def test_pairs_are_those_of_scipy(pairs: list[tuple[float | None, float | None]]) -> None:
     """The p-value is that of the binomial test; the counts are those of a slow count."""
     found = compare_pairs(pairs, graded=False)
     both = [(old, new) for old, new in pairs if old is not None and new is not None]
-    rose, fell = sum(new > old for old, new in both), sum(new < old for old, new in both)
+    rose = sum(new > old for old, new in both)
+    fell = sum(new < old for old, new in both)
     assert (found.questions, found.rose, found.fell) == (len(both), rose, fell)
     assert found.only_first == sum(old is not None and new is None for old, new in pairs)
     assert found.only_second == sum(old is None and new is not None for old, new in pairs)
@@ -160,7 +189,9 @@ def test_pairs_are_those_of_scipy(pairs: list[tuple[float | None, float | None]]
         assert found.test == "mcnemar"
         assert found.first == pytest.approx(fmean(old for old, _ in both))
         assert found.second == pytest.approx(fmean(new for _, new in both))
-        assert found.p == pytest.approx(scipy_stats.binomtest(rose, rose + fell).pvalue if rose + fell else 1.0)
+        assert found.p == pytest.approx(
+            scipy_stats.binomtest(rose, rose + fell).pvalue if rose + fell else 1.0
+        )
     else:
         assert (found.first, found.test, found.p) == (None, None, None)
 
@@ -182,11 +213,17 @@ def test_huge_scores() -> None:
     assert (found.test, found.p) == (same.test, same.p)
 
 
-@given(st.lists(st.fractions(-2, 2, max_denominator=6), min_size=1, max_size=40), st.integers(-1_000, 1_000))
-def test_p_values_do_not_depend_on_the_unit_of_scores(values: list[Fraction], exponent: int) -> None:
+@given(
+    st.lists(st.fractions(-2, 2, max_denominator=6), min_size=1, max_size=40),
+    st.integers(-1_000, 1_000),
+)
+def test_p_values_do_not_depend_on_the_unit_of_scores(
+    values: list[Fraction], exponent: int
+) -> None:
     """Nor if their squares are beyond the range of doubles."""
     unit = Fraction(2) ** exponent
-    one, other = differences_of(values), differences_of([value * unit for value in values])
+    one = differences_of(values)
+    other = differences_of([value * unit for value in values])
     assert p_values_of([one, other, one]) == [p_values_of([one])[0]] * 3
 
 

@@ -48,13 +48,19 @@ def naive_p(differences: Any) -> float:
 
 
 @settings(max_examples=examples(18, 400))
-@given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 120), st.tuples(*[st.booleans()] * 3))
+@given(
+    st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 120), st.tuples(*[st.booleans()] * 3)
+)
 def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
     binary, lower, sparse = kinds
     random = np.random.default_rng(seed)
     skill = random.uniform(0, 1, models)
     values = random.uniform(0, 1, (questions, models)) < skill
-    values = values.astype(float) if binary else np.round(values + random.normal(0, 0.5, values.shape), 3)
+    values = (
+        values.astype(float)
+        if binary
+        else np.round(values + random.normal(0, 0.5, values.shape), 3)
+    )
     if sparse:
         values[random.uniform(0, 1, values.shape) < 0.3] = np.nan
     cuts = sorted(random.integers(0, questions + 1, 2))
@@ -67,7 +73,9 @@ def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
 @pytest.mark.parametrize("exponent", [-1_000, -540, 516, 1_020])
 @pytest.mark.parametrize("beginning", ["scores", "zeros", "small"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_ranks_do_not_depend_on_the_unit_of_scores(exponent: int, beginning: str, sparse: bool) -> None:
+def test_ranks_do_not_depend_on_the_unit_of_scores(
+    exponent: int, beginning: str, sparse: bool
+) -> None:
     """Nor if their squares are beyond the range of doubles, and the largest scores come late."""
     random = np.random.default_rng(1)
     values = np.round(random.normal(0, 1, (300, 4)) + np.linspace(0, 1, 4), 3)
@@ -84,7 +92,10 @@ def matrix(random: Any, kind: str, questions: int, models: int) -> list[list[Fra
     """Values of models: right or wrong, shares of several answers, scores, or scores of which many are the same."""
     trials = {"binary": 1, "halves": 2, "thirds": 3, "scores": 1_000}
     some = trials.get(kind, 1)
-    values = [[Fraction(int(random.integers(0, some + 1)), some) for _ in range(models)] for _ in range(questions)]
+    values = [
+        [Fraction(int(random.integers(0, some + 1)), some) for _ in range(models)]
+        for _ in range(questions)
+    ]
     if kind == "rare":  # a single model has several answers to a single question
         values[0][0] = Fraction(1, 2)
     if kind == "ties":
@@ -104,15 +115,21 @@ def doubles(rows: Sequence[Sequence[Fraction | None]]) -> Any:
     st.integers(1, 150),
     st.sampled_from(["binary", "halves", "thirds", "scores", "rare", "ties"]),
 )
-def test_all_pairs_have_the_p_values_of_pairs_alone(seed: int, models: int, questions: int, kind: str) -> None:
+def test_all_pairs_have_the_p_values_of_pairs_alone(
+    seed: int, models: int, questions: int, kind: str
+) -> None:
     """The test and the p-value are those that `compare` computes of exact fractions; so are the numbers of changes."""
     rows = matrix(np.random.default_rng(seed), kind, questions, models)
     cuts = sorted(np.random.default_rng(seed).integers(0, questions + 1, 2))
     sums = pair_sums(iter(np.split(doubles(rows), cuts)), models)
     pairs = np.triu_indices(models, 1)
     found = sums.at(pairs)
-    alone = compare_series([[(row[b], row[a]) for row in rows] for a, b in zip(*pairs, strict=True)], graded=False)
-    assert found.p_values().tolist() == pytest.approx([1.0 if one.p is None else one.p for one in alone], rel=1e-9)
+    alone = compare_series(
+        [[(row[b], row[a]) for row in rows] for a, b in zip(*pairs, strict=True)], graded=False
+    )
+    assert found.p_values().tolist() == pytest.approx(
+        [1.0 if one.p is None else one.p for one in alone], rel=1e-9
+    )
     assert found.uniform.tolist() == [one.test != "t" for one in alone]
     counted = np.array([one.rose + one.fell for one in alone])
     exact = found.uniform | (counted < 64)

@@ -16,19 +16,31 @@ trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(
 
 
 @given(trials, st.integers(1, 8), st.booleans())
-def test_chances_are_shares_of_all_choices(found: list[tuple[int, int]], k: int, errors_as_wrong: bool) -> None:
+def test_chances_are_shares_of_all_choices(
+    found: list[tuple[int, int]], k: int, errors_as_wrong: bool
+) -> None:
     """The unbiased estimate is the share of all choices of K answers with a right one, or with right ones only."""
     answers = [flag == RIGHT for flag, _ in found if flag != ERROR or errors_as_wrong]
     choices = list(combinations(answers, k))
     some = [Trial(flag, float(flag == RIGHT), said, 1) for flag, said in found]
     for how, check in (("pass@", any), ("pass^", all)):
-        value = parse_repeats(f"{how}{k}", errors_as_wrong=errors_as_wrong).value(some, graded=False)
+        value = parse_repeats(f"{how}{k}", errors_as_wrong=errors_as_wrong).value(
+            some, graded=False
+        )
         assert value == (Fraction(sum(map(check, choices)), len(choices)) if choices else None)
 
 
 @pytest.mark.parametrize(
     ("said", "right"),
-    [("xxy", True), ("xyy", False), ("xy", False), ("x", True), ("xxyyz", False), ("yzx!x", True), ("!!x", True)],
+    [
+        ("xxy", True),
+        ("xyy", False),
+        ("xy", False),
+        ("x", True),
+        ("xxyyz", False),
+        ("yzx!x", True),
+        ("!!x", True),
+    ],
 )
 def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
     flags = {"x": RIGHT, "!": ERROR}
@@ -40,7 +52,9 @@ def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
 def test_means_are_exact(found: list[tuple[int, int]], errors_as_wrong: bool) -> None:
     """Scores are tenths, not the doubles next to them; an error counts as 0, or not at all."""
     some = [Trial(flag, said / 10, said, 1) for flag, said in found]
-    tenths = [0 if flag == ERROR else said for flag, said in found if flag != ERROR or errors_as_wrong]
+    tenths = [
+        0 if flag == ERROR else said for flag, said in found if flag != ERROR or errors_as_wrong
+    ]
     value = parse_repeats("mean", errors_as_wrong=errors_as_wrong).value(some, graded=True)
     assert value == (Fraction(sum(tenths), 10 * len(tenths)) if tenths else None)
 
@@ -48,8 +62,13 @@ def test_means_are_exact(found: list[tuple[int, int]], errors_as_wrong: bool) ->
 def test_verdicts_of_the_same_trial_or_output_are_paired() -> None:
     """Those with the same output and trial first; records of different trials never are."""
     one, two = (Trial(RIGHT, 1.0, 0, 7, (("epoch", number),)) for number in "12")
-    other, unnumbered = Trial(WRONG, 0.0, 0, 7, (("epoch", "2"),)), Trial(WRONG, 0.0, 0, 8)
-    assert list(match_trials([one, two], [other, unnumbered])) == [(two, other), (one, None), (None, unnumbered)]
+    other = Trial(WRONG, 0.0, 0, 7, (("epoch", "2"),))
+    unnumbered = Trial(WRONG, 0.0, 0, 8)
+    assert list(match_trials([one, two], [other, unnumbered])) == [
+        (two, other),
+        (one, None),
+        (None, unnumbered),
+    ]
     same = Trial(RIGHT, 1.0, 0, 8)
     assert list(match_trials([same], [unnumbered])) == [(same, unnumbered)]
 

@@ -85,7 +85,9 @@ def test_a_link_to_a_symbolic_link_is_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", [errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK])
-def test_a_copy_where_links_are_impossible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+def test_a_copy_where_links_are_impossible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
     """The copy is complete, and replaces another file."""
     data = os.urandom(3 << 20)
     (tmp_path / "old").write_bytes(data)

@@ -40,7 +40,9 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let s3fs and botocore make as many attempts as ever, with a tenth of the time between them."""
     sleep = asyncio.sleep
-    hurried = types.SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: sleep(seconds / 10)})
+    hurried = types.SimpleNamespace(
+        **{**vars(asyncio), "sleep": lambda seconds: sleep(seconds / 10)}
+    )
     for name in ("s3fs.core", "aiobotocore.endpoint"):
         monkeypatch.setattr(pytest.importorskip(name), "asyncio", hurried)
 
@@ -49,7 +51,9 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
-    recipe = Recipe(records=120, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words")
+    recipe = Recipe(
+        records=120, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
+    )
     every = without_long(lines(recipe))
     for number, format_ in enumerate(Format):
         write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)

@@ -84,10 +84,16 @@ class FakeStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
         return answer
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **given: Any) -> Any:
-        path, create, match = self._strip_protocol(path), mode == "create", given.get("IfMatch")
-        return self._ask("PUT", path, lambda: self._put(path, bytes(value), create=create, match=match))
+        path = self._strip_protocol(path)
+        create = mode == "create"
+        match = given.get("IfMatch")
+        return self._ask(
+            "PUT", path, lambda: self._put(path, bytes(value), create=create, match=match)
+        )
 
-    def _put(self, path: str, value: bytes, *, create: bool = False, match: str | None = None) -> dict[str, str]:
+    def _put(
+        self, path: str, value: bytes, *, create: bool = False, match: str | None = None
+    ) -> dict[str, str]:
         if (create or match) and self.faults.conditions == "unsupported":
             raise refused(501, "NotImplemented", errno.ENOSYS)
         if create and self.faults.conditions == "kept" and path in self.store:
@@ -116,18 +122,29 @@ class FakeStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
         found = self._ask("HEAD", path, lambda: super(FakeStore, self).info(path, **more))
         return {**found, "ETag": self._etag(path)} if found["type"] == "file" else dict(found)
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
         path = self._strip_protocol(path)
-        data: bytes = self._ask("GET", path, lambda: super(FakeStore, self).cat_file(path, start, end))
+        data: bytes = self._ask(
+            "GET", path, lambda: super(FakeStore, self).cat_file(path, start, end)
+        )
         return data
 
     def find(self, path: str, **more: Any) -> Any:
         path = self._strip_protocol(path)
-        names = self._ask("LIST", path, lambda: [name for name in self.store if name.startswith(f"{path}/")])
-        return {name: super(FakeStore, self).info(name) for name in sorted(names)} if more.get("detail") else names
+        names = self._ask(
+            "LIST", path, lambda: [name for name in self.store if name.startswith(f"{path}/")]
+        )
+        return (
+            {name: super(FakeStore, self).info(name) for name in sorted(names)}
+            if more.get("detail")
+            else names
+        )
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        path1 = self._strip_protocol(path1)
+        path2 = self._strip_protocol(path2)
         self._ask("COPY", path2, lambda: super(FakeStore, self).cp_file(path1, path2))
 
     def rm_file(self, path: str) -> None:
@@ -151,7 +168,10 @@ class Bucket:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Return the objects in the bucket."""
-        found = {name.removeprefix("/bucket/"): file.getvalue() for name, file in sorted(FakeStore.store.items())}
+        found = {
+            name.removeprefix("/bucket/"): file.getvalue()
+            for name, file in sorted(FakeStore.store.items())
+        }
         return {name: data for name, data in found.items() if name.startswith(prefix)}
 
     def put(self, key: str, data: bytes) -> None:

@@ -43,7 +43,9 @@ MARKED = "/bucket/nightly/corpus/.fastrec-writing"
 def interrupt(shards: Path, work_dir: str | None = None) -> None:
     """Interrupt a run that has made a part."""
     with pytest.raises(KeyboardInterrupt):
-        use_limits(PATIENT)(run)([shards], OUT, Options(**OPTIONS, work_dir=work_dir), progress=StopAfter(1, "merge"))
+        use_limits(PATIENT)(run)(
+            [shards], OUT, Options(**OPTIONS, work_dir=work_dir), progress=StopAfter(1, "merge")
+        )
 
 
 def names() -> list[str]:
@@ -51,7 +53,11 @@ def names() -> list[str]:
 
 
 def own_names() -> list[str]:
-    return [name.removeprefix("/bucket/nightly/corpus/") for name in names() if "/nightly/corpus/" in name]
+    return [
+        name.removeprefix("/bucket/nightly/corpus/")
+        for name in names()
+        if "/nightly/corpus/" in name
+    ]
 
 
 def removed(found: Cleaned) -> dict[str, int]:
@@ -61,7 +67,9 @@ def removed(found: Cleaned) -> dict[str, int]:
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("beside", [True, False])
 @pytest.mark.usefixtures("store")
-def test_work_of_an_interrupted_run(shards: dict[str, Path], tmp_path: Path, is_there: bool, beside: bool) -> None:
+def test_work_of_an_interrupted_run(
+    shards: dict[str, Path], tmp_path: Path, is_there: bool, beside: bool
+) -> None:
     """Unpublished files and work are removed, in the store or on this machine; a corpus stays."""
     if is_there:
         normalize(shards["old"])
@@ -73,7 +81,9 @@ def test_work_of_an_interrupted_run(shards: dict[str, Path], tmp_path: Path, is_
     found = fastrec.clean(OUT, dry_run=True)
     assert len(names()) == len(before) + len(left) + 1
     assert removed(found)[OUT] == len(unpublished)
-    assert found.removed[-1].bytes == sum(FakeStore.store[name].getbuffer().nbytes for name in unpublished)
+    assert found.removed[-1].bytes == sum(
+        FakeStore.store[name].getbuffer().nbytes for name in unpublished
+    )
     assert len(found.removed) == 2
     assert found.removed[0].path.startswith("fake://" if beside else str(tmp_path))
     again = fastrec.clean(OUT)
@@ -90,7 +100,8 @@ def test_nothing_to_remove(shards: dict[str, Path]) -> None:
     assert fastrec.clean(OUT).removed == []
     assert names() == []
     normalize(shards["old"])
-    before, requests = names(), FakeStore.faults.requests
+    before = names()
+    requests = FakeStore.faults.requests
     requests.clear()
     assert fastrec.clean(OUT).removed == []
     assert names() == before
@@ -131,7 +142,9 @@ def test_files_of_a_run_that_may_be_alive_stay(shards: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
-def test_a_run_stalls_and_is_cleaned(conditions: str, store: Faults, shards: dict[str, Path]) -> None:
+def test_a_run_stalls_and_is_cleaned(
+    conditions: str, store: Faults, shards: dict[str, Path]
+) -> None:
     """It wakes up without knowing it: it publishes a whole corpus, or none."""
     store.conditions = conditions
     ends = set()

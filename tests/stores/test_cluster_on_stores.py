@@ -36,13 +36,17 @@ def three(lasting: Cluster) -> Cluster:
 
 def assert_same(s3: S3, local: Corpus) -> None:
     objects = s3.objects("nightly/")
-    files = {without_token(key.removeprefix("nightly/corpus/")): data for key, data in objects.items()}
+    files = {
+        without_token(key.removeprefix("nightly/corpus/")): data for key, data in objects.items()
+    }
     assert {name: files[name] for name in local.same_for_all} == local.same_for_all
     assert sorted(files) == sorted(path.name for path in local.path.iterdir())
     assert s3.uploads() == []
 
 
-def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
+def test_from_store_to_store_on_a_cluster(
+    three: Cluster, inputs: str, s3: S3, local: Corpus
+) -> None:
     """The corpus has the same bytes, and no work is left behind."""
     command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
     result = run_here(*command, "--part-size", "70KB", "--max-rejects", "100%")
@@ -51,15 +55,22 @@ def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, l
 
 
 @pytest.mark.long_only
-def test_the_commands_of_the_readme(three: Cluster, s3: S3, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_readme(
+    three: Cluster, s3: S3, capfd: pytest.CaptureFixture[str]
+) -> None:
     """`make cluster-demo` runs the commands as printed, and the bytes are the same."""
     assert demo.run_demo(s3, three) == 0
     printed = capfd.readouterr().out
     assert "$ fastrec normalize s3://bucket/runs/" in printed
-    assert "The same bytes in the store and on this machine: part-00000.jsonl.zst, summary.json." in printed
+    assert (
+        "The same bytes in the store and on this machine: part-00000.jsonl.zst, summary.json."
+        in printed
+    )
 
 
-def test_a_worker_killed_in_each_pass_changes_no_byte(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
+def test_a_worker_killed_in_each_pass_changes_no_byte(
+    three: Cluster, inputs: str, s3: S3, local: Corpus
+) -> None:
     """Its unfinished uploads are aborted, and another worker runs its tasks."""
     killer = Killer(three, "sort", "merge")
     options = Options(engine="dask", scheduler=three.address, part_size=70_000)

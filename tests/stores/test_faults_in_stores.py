@@ -30,7 +30,9 @@ from tests.sizes import LONG
 
 OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
-ATTEMPTS = {"AWS_MAX_ATTEMPTS": "3"}  # of botocore, fewer than its default; s3fs makes five attempts all the same
+ATTEMPTS = {
+    "AWS_MAX_ATTEMPTS": "3"
+}  # of botocore, fewer than its default; s3fs makes five attempts all the same
 ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}
 
 
@@ -70,14 +72,24 @@ def _own_clients() -> Iterator[None]:
 def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in this process: a new one takes two seconds to import and configure s3fs."""
     done = run_here(*arguments, environment=CLIENTS.use(**(ATTEMPTS | environment)))
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
-def fastrec_alone(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def fastrec_alone(
+    *arguments: str, tmp_path: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command in a new process."""
     return subprocess.run(
         [sys.executable, "-m", "fastrec", *arguments],
-        env={**os.environ, **ATTEMPTS, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **environment},
+        env={
+            **os.environ,
+            **ATTEMPTS,
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(tmp_path),
+            **environment,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -86,7 +98,19 @@ def fastrec_alone(*arguments: str, tmp_path: Path, **environment: str) -> subpro
 
 
 def words_of(inputs: str, *options: str) -> tuple[str, ...]:
-    return ("normalize", inputs, "-o", OUT, "--part-size", "70KB", "--max-rejects", "100%", "--jobs", "1", *options)
+    return (
+        "normalize",
+        inputs,
+        "-o",
+        OUT,
+        "--part-size",
+        "70KB",
+        "--max-rejects",
+        "100%",
+        "--jobs",
+        "1",
+        *options,
+    )
 
 
 def normalize(inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -97,8 +121,14 @@ def same_bytes(s3: S3, local: Corpus) -> bool:
     objects = s3.objects("nightly/corpus/")
     manifest = json.loads(objects["nightly/corpus/manifest.json"])
     parts = manifest["parts"]
-    names = [*(part["file"] for part in parts), *(part["columns"]["file"] for part in parts), manifest["summary_file"]]
-    return {without_token(name): objects[f"nightly/corpus/{name}"] for name in names} == local.same_for_all
+    names = [
+        *(part["file"] for part in parts),
+        *(part["columns"]["file"] for part in parts),
+        manifest["summary_file"],
+    ]
+    return {
+        without_token(name): objects[f"nightly/corpus/{name}"] for name in names
+    } == local.same_for_all
 
 
 PASSING: dict[str, Fault] = {
@@ -142,11 +172,15 @@ EACH = [pytest.param((name,), marks=pytest.mark.long_only) for name in PASSING]
 
 @pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize("names", [*TOGETHER, *EACH], ids=" and ".join)
-def test_a_temporary_fault_costs_only_time(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
+def test_a_temporary_fault_costs_only_time(
+    names: tuple[str, ...], inputs: str, s3: S3, local: Corpus
+) -> None:
     """The corpus has the same bytes as without the fault."""
     faults = [PASSING[name] for name in names]
     s3.fail(*faults)
-    work = ["--work-dir", "s3://bucket/tmp"] if any(fault.has == "delete" for fault in faults) else []
+    work = (
+        ["--work-dir", "s3://bucket/tmp"] if any(fault.has == "delete" for fault in faults) else []
+    )
     result = normalize(inputs, *work)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
     assert all(s3.injected_each()), s3.injected_each()
@@ -176,16 +210,29 @@ IN_TURN: list[tuple[str, ...]] = [
 
 @pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize(
-    "names", [*IN_TURN, *(pytest.param((name,), marks=pytest.mark.long_only) for name in LASTING)], ids=" then ".join
+    "names",
+    [*IN_TURN, *(pytest.param((name,), marks=pytest.mark.long_only) for name in LASTING)],
+    ids=" then ".join,
 )
-def test_a_lasting_fault_ends_the_run(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
-    """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
-    in_work = LASTING[names[0]].has in ("/tmp/", "/run-")  # with work in the store, a run sends more requests
+def test_a_lasting_fault_ends_the_run(
+    names: tuple[str, ...], inputs: str, s3: S3, local: Corpus
+) -> None:
+    """Exit code 3 with object and reason, no manifest, no upload left.
+
+    The next run gives the expected bytes.
+    """
+    in_work = LASTING[names[0]].has in (
+        "/tmp/",
+        "/run-",
+    )  # with work in the store, a run sends more requests
     work = ["--work-dir", "s3://bucket/tmp"] if LONG or in_work else []
     for name in names:
         s3.fail(LASTING[name])
         result = normalize(inputs, *work, **ONE_ATTEMPT)
-        assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), (name, result.stderr)
+        assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), (
+            name,
+            result.stderr,
+        )
         assert "s3://bucket/" in result.stderr
         assert s3.injected(), name
         s3.fail()
@@ -203,7 +250,10 @@ def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.Mon
     for name, value in CLIENTS.use(**ONE_ATTEMPT).items():
         monkeypatch.setenv(name, value)
     s3.fail(Fault("500", "PUT", "partNumber=2"))
-    with pytest.raises(OSError, match="s3://bucket/large"), OBJECT_STORE.create("s3://bucket/large") as file:
+    with (
+        pytest.raises(OSError, match="s3://bucket/large"),
+        OBJECT_STORE.create("s3://bucket/large") as file,
+    ):
         for _ in range(2):
             file.write(bytes(5 << 20))
     assert [request for request in s3.requests() if "partNumber=1" in request]
@@ -220,11 +270,22 @@ def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("short_waits")
 def test_a_run_whose_upload_fails_halfway(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """It publishes nothing and leaves no upload; the next one succeeds."""
-    # Not records: kept as rejected lines in the work directory, where compression does not make them much smaller.
+    # Not records: kept as rejected lines in the work directory, where compression does not make
+    # them much smaller.
     texts = [base64.b64encode(random.Random(seed).randbytes(5 << 19)) for seed in range(3)]
     s3.put("in/a.jsonl.gz", gzip.compress(b"".join(b'{"a": "%s"}\n' % text for text in texts), 1))
     monkeypatch.setattr(object_files, "_UPLOAD_PART", 5 << 20)  # the smallest that S3 takes
-    words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1", "--allow-empty")
+    words = (
+        "normalize",
+        "s3://bucket/in",
+        "-o",
+        OUT,
+        "--work-dir",
+        "s3://bucket/tmp",
+        "--jobs",
+        "1",
+        "--allow-empty",
+    )
     s3.fail(Fault("500", "PUT", "partNumber=2"))
     result = fastrec(*words, **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
@@ -263,11 +324,15 @@ def test_sending_to_a_silent_store_ends(s3: S3) -> None:
 
 
 def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a request that failed slowly, clean-up does not wait again; a while later the store is asked again."""
+    """After a request that failed slowly, clean-up does not wait again.
+
+    A while later the store is asked again.
+    """
     CLIENTS.use()
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
-    store, hasty = ObjectStore(), Limits(store_slow_seconds=0.0, store_rest_seconds=40.0)
+    store = ObjectStore()
+    hasty = Limits(store_slow_seconds=0.0, store_rest_seconds=40.0)
     for limits, asked in ((LIMITS, True), (LIMITS, True), (hasty, True), (hasty, False)):
         s3.requests()
         with (
@@ -286,14 +351,28 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed(
+    way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path
+) -> None:
     """A run killed while it waits for an answer leaves no manifest, and the next run gives the same bytes."""
     moments = ["/.fastrec-writing", "/summary-", "/part-00001-"]
     for moment in moments if LONG else moments[1:2] if way == signal.SIGKILL else moments[2:]:
         s3.fail(Fault("slow", "PUT", moment, times=1, seconds=1.0))
         s3.requests()
         process = subprocess.Popen(
-            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "70KB", "--jobs", "1"],
+            [
+                sys.executable,
+                "-m",
+                "fastrec",
+                "normalize",
+                inputs,
+                "-o",
+                OUT,
+                "--part-size",
+                "70KB",
+                "--jobs",
+                "1",
+            ],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             stderr=subprocess.PIPE,
         )
@@ -304,7 +383,9 @@ def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local
         _, said = process.communicate()
         assert process.returncode in (-way, 128 + way), (moment, said)
         assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
-        time.sleep(1.0)  # the server carries out the request after a second, though nobody waits for the answer
+        time.sleep(
+            1.0
+        )  # the server carries out the request after a second, though nobody waits for the answer
     s3.fail()
     result = normalize(inputs, "--overwrite")
     assert result.returncode == 0, result.stderr
@@ -312,7 +393,9 @@ def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local
     assert not [key for key in s3.objects("nightly/") if "/." in key]
 
 
-def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_printed_or_written(
+    inputs: str, s3: S3, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither printed nor written, whether the run succeeds or fails, even with -vv."""
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
     work = ("--work-dir", "s3://bucket/tmp")
@@ -326,20 +409,33 @@ def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path, ca
 
 def test_a_password_in_a_url_is_not_printed() -> None:
     """The user, the password and the query are left out of messages."""
-    for url in ("ftp://me:hunter2@127.0.0.1:9/in/a.jsonl", "http://127.0.0.1:9/a.jsonl?token=hunter2"):
+    for url in (
+        "ftp://me:hunter2@127.0.0.1:9/in/a.jsonl",
+        "http://127.0.0.1:9/a.jsonl?token=hunter2",
+    ):
         result = fastrec("validate", url)
         assert result.returncode == 2, result.stderr
         assert "127.0.0.1:9" in result.stderr
         assert "hunter2" not in result.stderr + result.stdout
-    for url in ("s3://me:hunter2@bucket/a.jsonl", "s3://me:hunter2/x@bucket/a.jsonl", "s3://me:hunter2@x@bucket/a"):
-        for command in (("validate", url), ("normalize", str(ROOT / "corpora/demo"), "-o", f"{url}/out")):
+    for url in (
+        "s3://me:hunter2@bucket/a.jsonl",
+        "s3://me:hunter2/x@bucket/a.jsonl",
+        "s3://me:hunter2@x@bucket/a",
+    ):
+        for command in (
+            ("validate", url),
+            ("normalize", str(ROOT / "corpora/demo"), "-o", f"{url}/out"),
+        ):
             result = fastrec(*command)
             assert result.returncode in (2, 3), result.stderr
             assert "hunter2" not in result.stderr + result.stdout
 
 
 def test_urls_without_secrets() -> None:
-    """Passwords with @ and / in them, queries that are nothing but a secret; names of stores stay as they are."""
+    """Passwords with @ and / in them, queries that are nothing but a secret.
+
+    Names of stores stay as they are.
+    """
     hidden = [
         "ftp://me:a@hunter2@host/a",
         "s3://me:a/hunter2@bucket/a",
@@ -347,7 +443,12 @@ def test_urls_without_secrets() -> None:
         "http://h/a?x='hunter2'",
     ]
     assert [url for url in hidden if "hunter2" in without_secrets(f"{url} is gone")] == []
-    kept = ["s3://bucket/run?/a.jsonl", "s3://bucket/a@b/c.jsonl", "http://host:80/a@b", "s3://bucket/k=v/c.jsonl"]
+    kept = [
+        "s3://bucket/run?/a.jsonl",
+        "s3://bucket/a@b/c.jsonl",
+        "http://host:80/a@b",
+        "s3://bucket/k=v/c.jsonl",
+    ]
     assert list(map(without_secrets, kept)) == kept
 
 
@@ -359,8 +460,12 @@ def test_urls_without_secrets() -> None:
         ("gcsfs", "gs://bucket/in", "pip install gcsfs"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named(hidden: str, url: str, advice: str, tmp_path: Path) -> None:
+def test_a_package_that_is_not_installed_is_named(
+    hidden: str, url: str, advice: str, tmp_path: Path
+) -> None:
     """With what to do about it."""
-    (tmp_path / f"{hidden}.py").write_text(f"raise ModuleNotFoundError('No module named {hidden}', name='{hidden}')\n")
+    (tmp_path / f"{hidden}.py").write_text(
+        f"raise ModuleNotFoundError('No module named {hidden}', name='{hidden}')\n"
+    )
     result = fastrec_alone("validate", url, tmp_path=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (result.returncode, advice in result.stderr) == (2, True), result.stderr

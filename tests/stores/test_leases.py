@@ -52,9 +52,15 @@ def has_corpus(store: Faults) -> bool:
 
 
 def test_one_run_at_a_time(store: Faults) -> None:
-    """A second run is refused, with the process of the first; the lease of an ended run does not matter."""
+    """A second run is refused, with the process of the first.
+
+    The lease of an ended run does not matter.
+    """
     put_lease(alive=time.time())
-    with pytest.raises(LockedError, match=r"is being written by another run, process [0-9]+ on elsewhere since noon"):
+    with pytest.raises(
+        LockedError,
+        match=r"is being written by another run, process [0-9]+ on elsewhere since noon",
+    ):
         normalize()
     assert not has_corpus(store)
     put_lease(alive=0)
@@ -98,7 +104,9 @@ def test_clocks_that_differ(wrong: int, store: Faults, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("jump", [-3_600, 3_600])
-def test_the_clock_is_set_while_a_run_holds_its_lease(jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_is_set_while_a_run_holds_its_lease(
+    jump: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run renews its lease before it relies on it again."""
     lease = leases.Lease(ObjectStore(), f"{OUT}/.fastrec-writing", OUT)
     clock = time.time
@@ -133,6 +141,8 @@ def test_a_lost_lease_names_the_other_run(store: Faults) -> None:
             put_lease(alive=0)
 
     store.after = after
-    with pytest.raises(LostLeaseError, match=r"taken over by another run, process [0-9]+ on elsewhere since noon"):
+    with pytest.raises(
+        LostLeaseError, match=r"taken over by another run, process [0-9]+ on elsewhere since noon"
+    ):
         normalize()
     assert not has_corpus(store)

@@ -1,7 +1,7 @@
 """Two runs, one output in a store: whatever the moment at which one stalls, dies or loses an answer, a corpus is whole.
 
-Each test repeats a run, and lets something happen at one of its requests: at some with `make test`, at every one with
-`make test-long`.
+Each test repeats a run, and lets something happen at one of its requests: at some with `make test`,
+at every one with `make test-long`.
 """
 
 from __future__ import annotations
@@ -77,8 +77,13 @@ def published() -> str | None:
 
 
 def at_request(store: Faults, number: int, then: Callable[[], None]) -> list[str]:
-    """Do something before the request of this thread with some number, once; return a list that has it afterwards."""
-    thread, count, hit = threading.current_thread(), itertools.count(), list[str]()
+    """Do something before the request of this thread with some number, once.
+
+    Return a list that has it afterwards.
+    """
+    thread = threading.current_thread()
+    count = itertools.count()
+    hit = list[str]()
 
     def before(request: str) -> None:
         if threading.current_thread() is thread and not hit and next(count) == number:
@@ -104,7 +109,9 @@ def moments(store: Faults, old: Path, step: int = 1) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
-def test_a_run_stalls_and_another_one_publishes(conditions: str, store: Faults, shards: dict[str, Path]) -> None:
+def test_a_run_stalls_and_another_one_publishes(
+    conditions: str, store: Faults, shards: dict[str, Path]
+) -> None:
     """It wakes up without knowing it. What it writes and removes is not the other run's."""
     store.conditions = conditions
     lost = 0
@@ -130,14 +137,19 @@ def test_a_run_stalls_and_wakes_up_while_another_one_works(
     store.conditions = conditions
     ends: Counter[str | None] = Counter()
     for number in moments(store, shards["old"], 2):
-        reached, woken = threading.Event(), threading.Event()
+        reached = threading.Event()
+        woken = threading.Event()
 
         def other(reached: threading.Event = reached, woken: threading.Event = woken) -> None:
             own = threading.current_thread()
             stall = store.before
 
             def before(request: str) -> None:
-                if threading.current_thread() is own and request.startswith("PUT") and "manifest" in request:
+                if (
+                    threading.current_thread() is own
+                    and request.startswith("PUT")
+                    and "manifest" in request
+                ):
                     reached.set()
                     woken.wait(10)
                 stall(request)
@@ -148,7 +160,9 @@ def test_a_run_stalls_and_wakes_up_while_another_one_works(
             reached.set()
 
         thread = threading.Thread(target=other)
-        hit = at_request(store, number, lambda thread=thread, reached=reached: (thread.start(), reached.wait(10)))
+        hit = at_request(
+            store, number, lambda thread=thread, reached=reached: (thread.start(), reached.wait(10))
+        )
         with contextlib.suppress(LockedError):
             normalize(shards["a"])
         woken.set()
@@ -230,13 +244,19 @@ def test_a_run_is_killed(conditions: str, store: Faults, shards: dict[str, Path]
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
 def test_an_answer_is_lost(conditions: str, store: Faults, shards: dict[str, Path]) -> None:
-    """The request has succeeded, but the client does not know it. The corpus is whole, and so is the next one."""
+    """The request has succeeded, but the client does not know it.
+
+    The corpus is whole, and so is the next one.
+    """
     store.conditions = conditions
     failed = 0
     for number in moments(store, shards["old"]):
-        count, hit = itertools.count(), list[str]()
+        count = itertools.count()
+        hit = list[str]()
 
-        def after(request: str, number: int = number, count: Iterator[int] = count, hit: list[str] = hit) -> None:
+        def after(
+            request: str, number: int = number, count: Iterator[int] = count, hit: list[str] = hit
+        ) -> None:
             if next(count) == number:
                 hit.append(request)
                 raise OSError(errno.ETIMEDOUT, "no answer")
@@ -256,7 +276,10 @@ def test_an_answer_is_lost(conditions: str, store: Faults, shards: dict[str, Pat
 
 
 def test_requests_are_repeated(store: Faults, shards: dict[str, Path]) -> None:
-    """A client repeats requests whose answers were lost. The second one finds the object changed: by the first."""
+    """A client repeats requests whose answers were lost.
+
+    The second one finds the object changed: by the first.
+    """
     store.repeat = True
     for name in ("old", "a"):
         normalize(shards[name])
@@ -264,7 +287,9 @@ def test_requests_are_repeated(store: Faults, shards: dict[str, Path]) -> None:
     assert not [name for name in store.objects if ".fastrec" in name]
 
 
-def test_parts_of_another_run_are_copied(store: Faults, shards: dict[str, Path], tmp_path: Path) -> None:
+def test_parts_of_another_run_are_copied(
+    store: Faults, shards: dict[str, Path], tmp_path: Path
+) -> None:
     """A run that resumes uses copies with its own names, and does not depend on what the other run does to its own."""
 
     def die(request: str) -> None:
@@ -286,7 +311,9 @@ def test_parts_of_another_run_are_copied(store: Faults, shards: dict[str, Path],
     assert [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()] == []
 
 
-def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(store: Faults, shards: dict[str, Path]) -> None:
+def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(
+    store: Faults, shards: dict[str, Path]
+) -> None:
     """It adds its finished tasks to its own journal, not to that of a run with other options."""
 
     def attempt(algorithm: Literal["sha256", "xxh3_128"]) -> None:
@@ -313,7 +340,9 @@ def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(store: Faults, 
     assert {len(json.loads(line)["sample_hash"]) for line in fastrec.cat(OUT)} == {64}
 
 
-def test_a_refused_run_keeps_the_lease_of_another_one(store: Faults, shards: dict[str, Path]) -> None:
+def test_a_refused_run_keeps_the_lease_of_another_one(
+    store: Faults, shards: dict[str, Path]
+) -> None:
     """Without it, nobody would know whose files are in the output."""
 
     def die(request: str) -> None:
@@ -326,7 +355,8 @@ def test_a_refused_run_keeps_the_lease_of_another_one(store: Faults, shards: dic
     store.calm()
     FakeStore().pipe_file(f"{OUT}/notes.txt", b"mine")
     with pytest.raises(
-        UsageError, match=r"holds something else than a corpus, fake://bucket/nightly/corpus/notes\.txt"
+        UsageError,
+        match=r"holds something else than a corpus, fake://bucket/nightly/corpus/notes\.txt",
     ):
         normalize(shards["a"])
     del store.objects["/bucket/nightly/corpus/notes.txt"]
@@ -334,13 +364,17 @@ def test_a_refused_run_keeps_the_lease_of_another_one(store: Faults, shards: dic
     assert published() == "a"
 
 
-def test_a_file_that_appears_late_is_removed_by_the_next_run(store: Faults, shards: dict[str, Path]) -> None:
+def test_a_file_that_appears_late_is_removed_by_the_next_run(
+    store: Faults, shards: dict[str, Path]
+) -> None:
     """The store applies a request of a killed run after another one has published."""
     late = f"/bucket/nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
 
     def after(request: str) -> None:
         if request.startswith("PUT") and request.endswith("/manifest.json"):
-            store.objects[late] = next(data for name, data in store.objects.items() if "/part-" in name)
+            store.objects[late] = next(
+                data for name, data in store.objects.items() if "/part-" in name
+            )
 
     store.after = after
     normalize(shards["a"])

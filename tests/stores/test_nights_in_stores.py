@@ -48,7 +48,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
 
 def put(pile: Pile) -> list[str]:
     """Make the objects of the store those of a pile; return their URLs in the order of the pile."""
-    wanted = {f"/bucket/in/{path.relative_to(pile.folder).as_posix()}": path.read_bytes() for path in pile.paths}
+    wanted = {
+        f"/bucket/in/{path.relative_to(pile.folder).as_posix()}": path.read_bytes()
+        for path in pile.paths
+    }
     store = FakeStore()
     for name in [name for name in FakeStore.store if name.startswith("/bucket/in/")]:
         if name not in wanted:
@@ -66,10 +69,16 @@ def night(names: list[str], limits: Limits = SMALL, **more: Any) -> NormalizeRes
 def files_of(url: str) -> dict[str, bytes]:
     """Return the files of a corpus, without the tokens of runs."""
     prefix = url.removeprefix("fake:/") + "/"
-    found = {name.removeprefix(prefix): data for name, data in FakeStore.store.items() if name.startswith(prefix)}
+    found = {
+        name.removeprefix(prefix): data
+        for name, data in FakeStore.store.items()
+        if name.startswith(prefix)
+    }
     files = {without_token(name): data.getvalue() for name, data in found.items()}
     assert len(files) == len(found), f"files of several runs: {sorted(found)}"
-    files["manifest.json"] = re.sub(rb"-[0-9a-f]{16}(?=\.json|\.columns|\.sources)", b"", files["manifest.json"])
+    files["manifest.json"] = re.sub(
+        rb"-[0-9a-f]{16}(?=\.json|\.columns|\.sources)", b"", files["manifest.json"]
+    )
     return files
 
 
@@ -85,10 +94,13 @@ def part_names() -> set[str]:
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(("work_dir", "track"), [(None, False), (None, True), ("fake://bucket/work", True)])
+@pytest.mark.parametrize(
+    ("work_dir", "track"), [(None, False), (None, True), ("fake://bucket/work", True)]
+)
 def test_nights_in_a_store(work_dir: str | None, track: bool, tmp_path: Path) -> None:
     """Any changes: after each night, the corpus in the store is that of a full run."""
-    pile, dice = Pile(tmp_path / "in", evaluations=3), random.Random(16)
+    pile = Pile(tmp_path / "in", evaluations=3)
+    dice = random.Random(16)
     names = put(pile)
     night(names, work_dir=work_dir, track_sources=track)
     for _ in range(examples(2, 5)):
@@ -104,8 +116,13 @@ def test_nights_in_a_store(work_dir: str | None, track: bool, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("work_dir", WORK)
-def test_unchanged_parts_are_not_sent_again(work_dir: str | None, store: Faults, tmp_path: Path) -> None:
-    """They keep their names, or the store copies them. One changed evaluation sends its own parts only."""
+def test_unchanged_parts_are_not_sent_again(
+    work_dir: str | None, store: Faults, tmp_path: Path
+) -> None:
+    """They keep their names, or the store copies them.
+
+    One changed evaluation sends its own parts only.
+    """
     pile = Pile(tmp_path / "in", evaluations=5)
     night(put(pile), work_dir=work_dir)
     total = len(part_names())
@@ -162,13 +179,17 @@ def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_p
         """Nothing is sent any more, not even to clean up."""
 
     total = 0
-    for number in [0, *some_of(EXAMPLES // 2, 1_000, random.Random(16))]:  # thousandths of a night; 0: no kill
+    for number in [
+        0,
+        *some_of(EXAMPLES // 2, 1_000, random.Random(16)),
+    ]:  # thousandths of a night; 0: no kill
         pile = Pile(tmp_path / f"in-{number}", evaluations=3)
         night(put(pile), work_dir=work_dir, limits=HASTY)
         before = str(manifest_of(OUT)["text_xxh3_128"])
         pile.add(answers("eval-1", MODELS[3]))
         pile.remove(pile.paths[0])
-        names, count = put(pile), itertools.count(1)
+        names = put(pile)
+        count = itertools.count(1)
         if number:
             nth = number * total // 1_000
 
@@ -183,14 +204,18 @@ def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_p
         total = total if number else len(store.requests)
         store.calm()
         assert fastrec.verify(OUT).problems == []
-        assert manifest_of(OUT)["text_xxh3_128"] in (before, full_hash(names)), f"killed after {number} ‰ of a night"
+        assert manifest_of(OUT)["text_xxh3_128"] in (before, full_hash(names)), (
+            f"killed after {number} ‰ of a night"
+        )
         result = night(names, work_dir=work_dir, limits=HASTY)
         assert result.unchanged >= len(names) - 1, result.notices
         check(names)
 
 
 def manifest_of(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FakeStore.store[url.removeprefix("fake:/") + "/manifest.json"].getvalue())
+    found: dict[str, Any] = json.loads(
+        FakeStore.store[url.removeprefix("fake:/") + "/manifest.json"].getvalue()
+    )
     return found
 
 
@@ -242,13 +267,16 @@ class TestOnACluster:
     def test_nights_on_a_cluster(self, tmp_path: Path) -> None:
         """Work that a pool has kept is good for a cluster, and the other way round."""
         pytest.importorskip("distributed", reason="the extra `dask` is not installed")
-        scene, dice = Nights(tmp_path, Pile(tmp_path / "in", evaluations=3)), random.Random(4)
+        scene = Nights(tmp_path, Pile(tmp_path / "in", evaluations=3))
+        dice = random.Random(4)
         scene.content["track_sources"] = True
         scene.run()
         with Cluster(workers=2) as running:
             for number in range(examples(2, 4)):
                 for _ in range(2):
-                    DEEDS[dice.choice(["new_model", "rewrite", "remove", "rename", "share_lines"])](scene.pile, dice)
+                    DEEDS[dice.choice(["new_model", "rewrite", "remove", "rename", "share_lines"])](
+                        scene.pile, dice
+                    )
                 settle(scene.pile)
                 cluster = {"engine": "dask", "scheduler": running.address, "limits": SMALL}
                 scene.run(**(cluster if number % 2 == 0 else {}))

@@ -42,14 +42,21 @@ def published(s3: S3, prefix: str = "nightly/corpus/") -> dict[str, bytes]:
     assert s3.uploads() == []
     files = {key.removeprefix(prefix): data for key, data in objects.items()}
     manifest = json.loads(files["manifest.json"])
-    named = {part["file"] for part in manifest["parts"]} | {manifest["summary_file"], "manifest.json"}
+    named = {part["file"] for part in manifest["parts"]} | {
+        manifest["summary_file"],
+        "manifest.json",
+    }
     named |= {part["columns"]["file"] for part in manifest["parts"]}
     assert set(files) == named | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())
     return files
 
 
 def comparable(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {without_token(name): data for name, data in files.items() if name.startswith(("part-", "summary"))}
+    return {
+        without_token(name): data
+        for name, data in files.items()
+        if name.startswith(("part-", "summary"))
+    }
 
 
 def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary:
@@ -73,7 +80,9 @@ def test_the_same_bytes_as_on_this_machine(
     """From store to store, wherever the work files are; they are removed afterwards."""
     s3: S3 = request.getfixturevalue("s3")
     work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
-    use_limits(Limits(small_input=0))(normalize)(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
+    use_limits(Limits(small_input=0))(normalize)(
+        request.getfixturevalue("inputs"), jobs=jobs, work_dir=work
+    )
     assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -93,7 +102,10 @@ def test_names_that_look_like_globs_match_nothing_else(shard: str, s3: S3) -> No
 def test_files_of_a_killed_run_are_reused_or_removed(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that dies before its manifest leaves no corpus; the next one resumes, and removes useless files."""
+    """A run that dies before its manifest leaves no corpus.
+
+    The next one resumes, and removes useless files.
+    """
     monkeypatch.setattr(OBJECT_STORE, "create", dies_at("/summary-", OBJECT_STORE.create))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs, work_dir="s3://bucket/tmp")
@@ -106,9 +118,18 @@ def test_files_of_a_killed_run_are_reused_or_removed(
     s3.put(f"nightly/corpus/part-99999-{'0' * 16}.jsonl.zst", b"of another run")
     notices: list[str] = []
     s3.requests()
-    run([inputs], OUT, Options(part_size=PART_SIZE, work_dir="s3://bucket/tmp"), notice=notices.append)
+    run(
+        [inputs],
+        OUT,
+        Options(part_size=PART_SIZE, work_dir="s3://bucket/tmp"),
+        notice=notices.append,
+    )
     assert "resuming an interrupted run" in notices[0]
-    assert not [request for request in s3.requests() if request.startswith("POST /bucket/nightly/corpus/part-")]
+    assert not [
+        request
+        for request in s3.requests()
+        if request.startswith("POST /bucket/nightly/corpus/part-")
+    ]
     assert comparable(published(s3)) == local.same_for_all
 
 
@@ -121,9 +142,15 @@ def dies_at(name: str, function: Any) -> Any:
     return dying
 
 
-def test_incomplete_uploads_are_aborted(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are invisible and cost money; those of other outputs stay, and those of a run that took over."""
-    publish, theirs = StoreOutput.publish, f"nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
+def test_incomplete_uploads_are_aborted(
+    shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are invisible and cost money.
+
+    Those of other outputs stay, and those of a run that took over.
+    """
+    publish = StoreOutput.publish
+    theirs = f"nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
 
     def late(output: StoreOutput) -> None:
         s3.begin_upload(theirs)
@@ -177,7 +204,9 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
         normalize(shards, f"file://{shards}/out")
 
 
-def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_runs_gets_the_lease(
+    shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both find the same lease, or none; the other run writes its lease a moment earlier."""
     write = SharedObject.write
     for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
@@ -186,7 +215,9 @@ def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, mo
         other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT)
         late: list[bytes] = []
 
-        def write_late(lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late) -> None:
+        def write_late(
+            lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late
+        ) -> None:
             if not late:
                 late.append(data)
                 holding.enter_context(other.held())

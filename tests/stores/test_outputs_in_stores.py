@@ -77,7 +77,9 @@ def test_foreign_files_stay(shard: str, store: Bucket) -> None:
     for name in theirs:
         store.put(f"nightly/corpus/{name}", b"mine")
     normalize(shard, overwrite=True, fresh=True)
-    assert {name for name in theirs if f"nightly/corpus/{name}" in store.objects("nightly/")} == theirs
+    assert {
+        name for name in theirs if f"nightly/corpus/{name}" in store.objects("nightly/")
+    } == theirs
     store.put("other/manifest.json", b'{"of": "something else"}')
     with pytest.raises(UsageError, match=r"holds a manifest\.json that is not of a corpus"):
         normalize(shard, output="fake://bucket/other", overwrite=True)
@@ -90,7 +92,8 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
     """The new files have other names, one request publishes them, and then the old files are removed."""
     normalize(inputs)
     before = published(store)
-    write, seen = SharedObject.write, []
+    write = SharedObject.write
+    seen = []
 
     def look(manifest: SharedObject, data: bytes) -> None:
         if b'"parts"' in data:
@@ -110,7 +113,9 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
     assert comparable(published(store)) == local.same_for_all
 
 
-def test_an_unfinished_corpus_is_not_an_input(shard: str, store: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_corpus_is_not_an_input(
+    shard: str, store: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The parts of an unfinished corpus are not used as shards."""
     monkeypatch.setattr(OBJECT_STORE, "create", dies_at("/summary-", OBJECT_STORE.create))
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +156,9 @@ def test_an_output_that_exists_is_refused(shard: str, store: Bucket, local: Corp
         normalize(shard)
     assert published(store) == before
     store.put("other/notes.txt", b"mine")
-    with pytest.raises(UsageError, match=r"holds something else than a corpus, fake://bucket/other/notes\.txt"):
+    with pytest.raises(
+        UsageError, match=r"holds something else than a corpus, fake://bucket/other/notes\.txt"
+    ):
         normalize(shard, output="fake://bucket/other", overwrite=True)
     store.remove("other/notes.txt")
     with pytest.raises(UsageError, match="is a whole store"):
@@ -162,7 +169,9 @@ def test_foreign_files_that_look_like_parts_stay(shard: str, store: Bucket) -> N
     """Without a lease or a manifest, even files named like parts belong to somebody else: shards have such names."""
     store.put("mine/part-00000.jsonl.gz", b"precious")
     for options in ({}, {"overwrite": True}, {"fresh": True}):
-        with pytest.raises(UsageError, match=r"holds something else than a corpus, fake://bucket/mine/part-00000"):
+        with pytest.raises(
+            UsageError, match=r"holds something else than a corpus, fake://bucket/mine/part-00000"
+        ):
             normalize(shard, output="fake://bucket/mine", **options)
     assert store.objects("mine/") == {"mine/part-00000.jsonl.gz": b"precious"}
     store.put("folder/", b"")  # as the console of a store makes one
@@ -172,7 +181,10 @@ def test_foreign_files_that_look_like_parts_stay(shard: str, store: Bucket) -> N
 def test_from_a_store_to_this_machine_and_back(
     inputs: str, store: Bucket, shards: Path, local: Corpus, tmp_path: Path
 ) -> None:
-    """Only input or output is in a store; the work files of a local corpus can be in a store too."""
+    """Only input or output is in a store.
+
+    The work files of a local corpus can be in a store too.
+    """
     normalize(inputs, output=str(tmp_path / "corpus"), work_dir="fake://bucket/tmp")
     assert Corpus(tmp_path / "corpus").same_for_all == local.same_for_all
     normalize(str(shards))

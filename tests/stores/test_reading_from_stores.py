@@ -46,7 +46,10 @@ def test_urls_of_directories_globs_and_objects(s3: S3) -> None:
     assert found("s3://bucket/runs/b/d.txt") == ["runs/b/d.txt"]
     assert found("s3://bucket/runs/h?.jsonl") == ["runs/h?.jsonl"]
     shards, notices = find_shards(["s3://bucket/runs/a.jsonl", "s3://bucket/runs/*.jsonl"])
-    assert (len(shards), notices) == (2, ["s3://bucket/runs/a.jsonl is given more than once: counted once"])
+    assert (len(shards), notices) == (
+        2,
+        ["s3://bucket/runs/a.jsonl is given more than once: counted once"],
+    )
     shards, notices = find_shards(
         ["s3://bucket/runs/a.jsonl", "s3a://bucket/runs/a.jsonl", "s3://bucket/runs/a.jsonl/"]
     )
@@ -76,7 +79,10 @@ def test_a_glob_makes_no_request_per_object(s3: S3) -> None:
 
 
 def test_directory_markers(s3: S3) -> None:
-    """The empty objects that a store's console creates for folders are not shards; other empty objects are."""
+    """The empty objects that a store's console creates for folders are not shards.
+
+    Other empty objects are.
+    """
     for key in ("", "b.jsonl/", "c/"):
         s3.put(f"runs/{key}", b"")
     s3.put("runs/c/d.jsonl.zst", b"")
@@ -87,12 +93,29 @@ def test_directory_markers(s3: S3) -> None:
 
 def test_odd_keys(s3: S3) -> None:
     """An object with any key can be found, named and read."""
-    keys = ["a b", "a%20b", "a#b", "a?b", "a+b", "ü–日", "x[1]", "{1}", "d//e", "*", "it's", 'q"', "a&b", "\\"]
+    keys = [
+        "a b",
+        "a%20b",
+        "a#b",
+        "a?b",
+        "a+b",
+        "ü–日",
+        "x[1]",
+        "{1}",
+        "d//e",
+        "*",
+        "it's",
+        'q"',
+        "a&b",
+        "\\",
+    ]
     for key in keys:
         s3.put(f"odd/{key}.jsonl", f"this is {key}".encode())
     urls = [f"s3://bucket/odd/{key}.jsonl" for key in keys]
     shards, _ = find_shards(urls)
-    assert [b"".join(shard.read_text()).decode() for shard in shards] == [f"this is {key}" for key in keys]
+    assert [b"".join(shard.read_text()).decode() for shard in shards] == [
+        f"this is {key}" for key in keys
+    ]
     assert sorted(shard.path for shard in find_shards(["s3://bucket/odd"])[0]) == sorted(urls)
 
 
@@ -121,16 +144,25 @@ def web(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "runs/deep").mkdir(parents=True)
     for name in ("a.jsonl", "deep/b.jsonl"):
         (tmp_path / "runs" / name).write_bytes(b"{}\n")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Web, directory=str(tmp_path))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Web, directory=str(tmp_path))
+    ) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
 def test_shards_on_the_web(web: str) -> None:
-    """A file, a directory that the server lists, and a glob give shards; the listing itself is not one."""
+    """A file, a directory that the server lists, and a glob give shards.
+
+    The listing itself is not one.
+    """
     every = [f"{web}/runs/a.jsonl", f"{web}/runs/deep/b.jsonl"]
-    for name, expected in ((every[0], every[:1]), (f"{web}/runs/", every), (f"{web}/runs/*.jsonl", every[:1])):
+    for name, expected in (
+        (every[0], every[:1]),
+        (f"{web}/runs/", every),
+        (f"{web}/runs/*.jsonl", every[:1]),
+    ):
         shards, _ = find_shards([name])
         assert [shard.path for shard in shards] == expected
         assert {b"".join(shard.read_text()) for shard in shards} == {b"{}\n"}
@@ -149,7 +181,9 @@ def test_a_web_server_that_does_not_know_ranges(web: str, tmp_path: Path) -> Non
 
 def test_an_object_of_unknown_size_is_refused(web: str) -> None:
     """It would be mistaken for an empty object."""
-    with pytest.raises(UsageError, match=r"unsized\.jsonl: cannot be found: the server does not tell its size"):
+    with pytest.raises(
+        UsageError, match=r"unsized\.jsonl: cannot be found: the server does not tell its size"
+    ):
         find_shards([f"{web}/unsized.jsonl"])
 
 
@@ -165,7 +199,12 @@ def test_access_denied(s3: S3) -> None:
 def test_missing_inputs(s3: S3, tmp_path: Path) -> None:
     """One error lists all inputs that cannot be used."""
     assert s3
-    names = ["s3://bucket/none.jsonl", "s3://bucket/n*.jsonl", "s3://no-bucket/x.jsonl", str(tmp_path / "none")]
+    names = [
+        "s3://bucket/none.jsonl",
+        "s3://bucket/n*.jsonl",
+        "s3://no-bucket/x.jsonl",
+        str(tmp_path / "none"),
+    ]
     with pytest.raises(UsageError, match="some input cannot be used") as caught:
         find_shards(names)
     assert [name in str(caught.value) for name in names] == [True] * 4
@@ -192,7 +231,8 @@ def test_a_missing_part_is_reported(s3: S3, corpus: str, local: Corpus) -> None:
     first = local.parts[0].name
     s3.remove(f"corpus/{first}")
     with pytest.raises(
-        CorpusError, match=rf"corpus/{first}: this part of a corpus is missing, but listed in manifest\.json"
+        CorpusError,
+        match=rf"corpus/{first}: this part of a corpus is missing, but listed in manifest\.json",
     ):
         find_shards([corpus])
 
@@ -204,11 +244,20 @@ def test_an_object_is_read_ahead_in_blocks(s3: S3) -> None:
     s3.requests()
     limits = Limits(store_block_bytes=100_000)
     with use_limits(limits), OBJECT_STORE.open_reader("s3://bucket/large") as reader:
-        for start, size in ((0, None), (5, 250_000), (700_000, None), (700_000, 10**6), (700_000, 0)):
+        for start, size in (
+            (0, None),
+            (5, 250_000),
+            (700_000, None),
+            (700_000, 10**6),
+            (700_000, 0),
+        ):
             reader.seek(start, size)
             wanted = data[start:] if size is None else data[start : start + size]
             assert b"".join(iter(lambda: reader.read(30_000), b"")) == wanted
-        assert b"".join(reader.pread(1_000, offset) for offset in range(0, 300_000, 1_000)) == data[:300_000]
+        assert (
+            b"".join(reader.pread(1_000, offset) for offset in range(0, 300_000, 1_000))
+            == data[:300_000]
+        )
     gets = [request for request in s3.requests() if request.startswith("GET /bucket/large")]
     assert len(gets) < 8 + 3 + 1 + 1 + 12
 
@@ -268,7 +317,9 @@ def test_every_command_reads_from_a_store(command: list[str], local: Corpus) -> 
     for path in local.path.iterdir():
         bucket.put(f"corpus/{path.name}", path.read_bytes())
     check_same_answers(command, "fake://bucket/corpus", local)
-    assert [request for request in bucket.faults.requests if request.startswith("GET /bucket/corpus/")]
+    assert [
+        request for request in bucket.faults.requests if request.startswith("GET /bucket/corpus/")
+    ]
 
 
 def test_commands_read_from_a_server(corpus: str, local: Corpus) -> None:
@@ -292,7 +343,9 @@ def test_an_export_from_a_store_is_local(corpus: str, local: Corpus, tmp_path: P
     """Tables can only be written to this machine."""
     fastrec.export(corpus, tmp_path / "from-store", format="csv")
     fastrec.export(local.path, tmp_path / "from-here", format="csv")
-    assert (tmp_path / "from-store/records.csv").read_bytes() == (tmp_path / "from-here/records.csv").read_bytes()
+    assert (tmp_path / "from-store/records.csv").read_bytes() == (
+        tmp_path / "from-here/records.csv"
+    ).read_bytes()
     with pytest.raises(UsageError, match="tables must be written to a local directory"):
         fastrec.export(corpus, "s3://bucket/tables", format="csv")
 
@@ -317,7 +370,10 @@ def test_temporary_failures_are_retried(s3: S3, corpus: str, local: Corpus) -> N
 
 
 def test_a_signature_follows_the_etag(s3: S3) -> None:
-    """It is the same for a listed and for a named object, and for a copy; another content has another one."""
+    """It is the same for a listed and for a named object, and for a copy.
+
+    Another content has another one.
+    """
     for key, content in (("a", b"{}\n"), ("b", b"[]\n")):
         s3.put(f"runs/{key}.jsonl", content)
     listed = {shard.path: shard.signature for shard in find_shards(["s3://bucket/runs"])[0]}

@@ -44,7 +44,9 @@ def refusing(store: Faults, error: Exception, times: int = 1_000, method: str = 
 
 @pytest.mark.parametrize("conditions", ["kept", "unsupported"])
 @pytest.mark.parametrize("known", [None, b"known"])
-def test_what_another_process_wrote_stays(known: bytes | None, conditions: str, store: Faults) -> None:
+def test_what_another_process_wrote_stays(
+    known: bytes | None, conditions: str, store: Faults
+) -> None:
     """It was written after this process looked: if there was no object, and if there was one."""
     store.conditions = conditions
     if known:
@@ -86,7 +88,10 @@ def test_an_object_is_created_changed_and_removed(conditions: str, store: Faults
     ids=str,
 )
 def test_no_refusal_leads_to_a_plain_write(error: Exception, raised: int, store: Faults) -> None:
-    """s3fs makes a plain OSError of a conflict. Only a store without conditional requests gets plain ones."""
+    """s3fs makes a plain OSError of a conflict.
+
+    Only a store without conditional requests gets plain ones.
+    """
     ours = SharedObject(OBJECT_STORE, PATH)
     ours.read()
     put(b"theirs")

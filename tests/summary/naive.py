@@ -51,8 +51,12 @@ def split_hashes(records: Iterable[dict[str, Any]]) -> set[Hash]:
     """Hashes that one run of a model has under several sample_ids."""
     ids: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     for record in records:
-        ids[(*hash_of(record), record["model_id"], record.get("evaluation_id"))].add(repr(record.get("sample_id")))
-    return {(name, metric, hash_) for (name, metric, hash_, *_), found in ids.items() if len(found) > 1}
+        ids[(*hash_of(record), record["model_id"], record.get("evaluation_id"))].add(
+            repr(record.get("sample_id"))
+        )
+    return {
+        (name, metric, hash_) for (name, metric, hash_, *_), found in ids.items() if len(found) > 1
+    }
 
 
 def question_of(record: dict[str, Any], split: set[Hash]) -> tuple[Any, ...]:
@@ -67,7 +71,10 @@ def _model(records: Records, split: set[Hash], errors_as_wrong: bool) -> NaiveMo
     for record in answers:
         by_question[question_of(record, split)].append(record)
     right = [[_is_correct(record) for record in found] for found in by_question.values()]
-    scores = [[Fraction(record["evaluation"]["score"]) for record in found] for found in by_question.values()]
+    scores = [
+        [Fraction(record["evaluation"]["score"]) for record in found]
+        for found in by_question.values()
+    ]
     return NaiveModel(
         len(records),
         sum(bool(record.get("error")) for record in records),
@@ -88,7 +95,9 @@ def _mean_and_variance(values: list[Fraction]) -> tuple[float | None, Fraction |
     if not n:
         return None, None
     mean = sum(values, Fraction()) / n
-    variance = sum(((value - mean) ** 2 for value in values), Fraction()) / (n - 1) / n if n > 1 else None
+    variance = (
+        sum(((value - mean) ** 2 for value in values), Fraction()) / (n - 1) / n if n > 1 else None
+    )
     try:
         return float(mean), variance
     except OverflowError:

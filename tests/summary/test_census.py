@@ -31,35 +31,55 @@ QuestionsByModel = dict[bytes, Counter[bytes]]
 
 few = st.sampled_from([b"a", b"b", b"c"])
 numbers = st.sampled_from([None, None, 0, 1])
-fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1", b"2"]), few, numbers)
+fields = st.tuples(
+    st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1", b"2"]), few, numbers
+)
 dice = st.randoms(use_true_random=False)
 
 
 Found = list[Identity | None]
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], Found, Found, QuestionsByModel]:
-    """Build the census of each part, encode and decode it, and merge; count the questions of each model."""
+def census(
+    parts: list[list[Fields]],
+) -> tuple[dict[bytes, QuestionCounts], Found, Found, QuestionsByModel]:
+    """Build the census of each part, encode and decode it, and merge.
+
+    Count the questions of each model.
+    """
     taken = []
     for part in parts:
         contradictions: dict[tuple[bytes, ...], list[int | None]] = defaultdict(list)
         for *key, number in part:
             contradictions[tuple(key)].append(number)
-        some = {key: numbers for key, numbers in contradictions.items() if any(n is not None for n in numbers)}
-        taken.append(census_of_part(KeyColumns.of(record[:5] for record in part), [NO_OUTCOME] * len(part), some))
+        some = {
+            key: numbers
+            for key, numbers in contradictions.items()
+            if any(n is not None for n in numbers)
+        }
+        taken.append(
+            census_of_part(
+                KeyColumns.of(record[:5] for record in part), [NO_OUTCOME] * len(part), some
+            )
+        )
     by_hash, by_id = (
-        [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
+        [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken]
+        for side in (0, 1)
     )
     counted = count_questions(by_hash)
     several = list(find_several(by_id, counted))
-    repeated, contradicting = ([getattr(one, kind)() for one in several] for kind in ("repeats", "contradictions"))
+    repeated, contradicting = (
+        [getattr(one, kind)() for one in several] for kind in ("repeats", "contradictions")
+    )
     answered: QuestionsByModel = defaultdict(Counter)
     for part in parts:
         for evaluation, _, model, *_ in part:
             answered[evaluation][model] += 1
     for evaluation, questions in counted.items():
         for model, repeats in questions.repeats.items():
-            answered[evaluation][model] -= sum((k - 1) * sums.questions for k, sums in repeats.without_errors.items())
+            answered[evaluation][model] -= sum(
+                (k - 1) * sums.questions for k, sums in repeats.without_errors.items()
+            )
             assert not repeats.answers
             assert not repeats.records
     return counted, repeated, contradicting, answered
@@ -70,12 +90,19 @@ Expected = list[tuple[Any, ...] | None]
 
 def split_hashes(records: list[Fields]) -> set[tuple[bytes, bytes]]:
     """Evaluations and hashes that one run of a model has under several sample_ids."""
-    return {(one[0], one[1]) for one in records for other in records if one[:4] == other[:4] and one[4] != other[4]}
+    return {
+        (one[0], one[1])
+        for one in records
+        for other in records
+        if one[:4] == other[:4] and one[4] != other[4]
+    }
 
 
 def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Expected, Expected]:
     """The same counts with sets and dicts."""
-    models, ids, hashes = defaultdict(set), defaultdict(set), defaultdict(set)
+    models = defaultdict(set)
+    ids = defaultdict(set)
+    hashes = defaultdict(set)
     identities: dict[tuple[bytes, ...], list[tuple[bytes, bool]]] = defaultdict(list)
     split = split_hashes(records)
     for evaluation, sample, model, run, sample_id, number in records:
@@ -90,7 +117,9 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Exp
         evaluations[name] = {
             "samples": len(samples),
             "questions_all_models": sum(who == everyone for who in samples),
-            "hashes_with_many_ids": sum(len(found) > 1 for (evaluation, _), found in ids.items() if evaluation == name),
+            "hashes_with_many_ids": sum(
+                len(found) > 1 for (evaluation, _), found in ids.items() if evaluation == name
+            ),
             "split_hashes": sum(evaluation == name for evaluation, _ in split),
             "ids_with_many_hashes": sum(
                 len(found) > 1 for (evaluation, _), found in hashes.items() if evaluation == name
@@ -107,7 +136,9 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Exp
 @given(st.lists(fields, max_size=30), st.integers(1, 4), dice)
 @example([(b"x", b"a", b"m", b"1", b"i", None)] * 2, 2, None)
 @example([(b"x", b"a", b"m", b"1", b"i", 0)] * 2 + [(b"x", b"b", b"m", b"1", b"i", None)], 1, None)
-def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: int, rng: Any) -> None:
+def test_the_census_agrees_with_simple_counting(
+    records: list[Fields], parts: int, rng: Any
+) -> None:
     """Questions, answers, ids and hashes that disagree, repeats and contradictions, however spread over parts."""
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
@@ -127,7 +158,8 @@ def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: in
     assert several == expected_several
     split = split_hashes(records)
     pairs = {
-        (name, model, sample, id_ if (name, sample) in split else None) for name, sample, model, _, id_, _ in records
+        (name, model, sample, id_ if (name, sample) in split else None)
+        for name, sample, model, _, id_, _ in records
     }
     for name, models in answered.items():
         assert models == Counter(model for evaluation, model, *_ in pairs if evaluation == name)

@@ -37,10 +37,14 @@ def test_the_summary_is_written_in_pieces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", ["evaluations", "models"])
 def test_too_many_results_are_refused(names: str, tmp_path: Path) -> None:
-    """The message says what there is too much of, names one, and says what to do; nothing is published."""
+    """The message says what there is too much of, names one, and says what to do.
+
+    Nothing is published.
+    """
     by_model = names == "models"
     records = [
-        answer("exam" if by_model else f"exam {n}", "asked", f"m{n}" if by_model else "m", 1.0) for n in range(5)
+        answer("exam" if by_model else f"exam {n}", "asked", f"m{n}" if by_model else "m", 1.0)
+        for n in range(5)
     ]
     with use_limits(Limits(most_results=5)):
         make_corpus(tmp_path, records)

@@ -21,12 +21,19 @@ from tests.summary.naive import NaiveModel, naive_models, near_root
 
 scores = st.booleans() | st.sampled_from([0.1, 1 / 3, 0.5, 1e-300, -2.5]) | st.integers(-3, 3)
 outcomes = st.tuples(st.booleans(), scores, st.sampled_from([False, False, True]))
-answers = st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]), outcomes)
+answers = st.tuples(
+    st.sampled_from([b"a", b"b", b"c", b"d"]), st.sampled_from([b"1", b"2"]), outcomes
+)
 
 
 def totals(some: list[Outcome]) -> Totals:
     right = sum(correct and not error for correct, _, error in some)
-    return Totals(len(some), right, sum(exact(one[1]) for one in some), sum(exact_square(one[1]) for one in some))
+    return Totals(
+        len(some),
+        right,
+        sum(exact(one[1]) for one in some),
+        sum(exact_square(one[1]) for one in some),
+    )
 
 
 def as_record(question: bytes, outcome: Outcome) -> dict[str, Any]:
@@ -44,18 +51,24 @@ def check(found: Means, expected: NaiveModel) -> None:
 
 
 @given(st.lists(answers, min_size=1, max_size=25), st.integers(1, 4))
-def test_means_agree_with_fractions(records: list[tuple[bytes, bytes, Outcome]], parts: int) -> None:
+def test_means_agree_with_fractions(
+    records: list[tuple[bytes, bytes, Outcome]], parts: int
+) -> None:
     """However answers, errors and repeats are spread over parts, both readings are those of a simple computation."""
     lists = []
     for first in range(parts):
         part = records[first::parts]
-        fields = [(b"e", question, b"m", evaluation_id, b"i") for question, evaluation_id, _ in part]
+        fields = [
+            (b"e", question, b"m", evaluation_id, b"i") for question, evaluation_id, _ in part
+        ]
         lists.append(census_of_part(KeyColumns.of(fields), [outcome for _, _, outcome in part])[0])
     repeats = count_questions(lists)[b"e"].repeats.get(b"m", Repeats())
     plain = [as_record(question, outcome) for question, _, outcome in records]
     everything = [outcome for _, _, outcome in records]
     (expected,) = naive_models(plain).values()
-    found = means_of(totals([one for one in everything if not one[2]]), repeats.without_errors, repeats.answers)
+    found = means_of(
+        totals([one for one in everything if not one[2]]), repeats.without_errors, repeats.answers
+    )
     check(found, expected)
     (expected,) = naive_models(plain, errors_as_wrong=True).values()
     check(means_of(totals(everything), repeats.without_errors, repeats.records), expected)
@@ -87,8 +100,13 @@ def trials(seed: int) -> list[dict[str, Any]]:
 
 def test_the_summary_depends_on_the_records_alone(tmp_path: Path) -> None:
     """Part size, sort order, jobs and partitions of the census change nothing, and fractions give the same numbers."""
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in trials(seed=3)))
-    small: dict[str, Any] = {"part_size": 8_192, "limits": Limits(census_fan_in=2, census_partitions=3)}
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in trials(seed=3))
+    )
+    small: dict[str, Any] = {
+        "part_size": 8_192,
+        "limits": Limits(census_fan_in=2, census_partitions=3),
+    }
     ways: list[dict[str, Any]] = [
         {},
         small,
@@ -111,8 +129,15 @@ def test_the_summary_depends_on_the_records_alone(tmp_path: Path) -> None:
             numbers = model["errors_as_wrong"] if errors_as_wrong else model
             questions = model["questions" if errors_as_wrong else "questions_answered"]
             names = Means._fields[1:]
-            check(Means(questions, *(numbers[name] for name in names)), expected["arithmetic", model["model_id"]])
-    assert [model["answers"] > model["questions_answered"] for model in evaluation["by_model"]] == [True, True, False]
+            check(
+                Means(questions, *(numbers[name] for name in names)),
+                expected["arithmetic", model["model_id"]],
+            )
+    assert [model["answers"] > model["questions_answered"] for model in evaluation["by_model"]] == [
+        True,
+        True,
+        False,
+    ]
     assert [model["accuracy"] is None for model in evaluation["by_model"]] == [False, False, True]
 
 

@@ -88,15 +88,31 @@ def test_eight_metrics_on_ten_samples_are_ten_questions(tmp_path: Path) -> None:
     """Not eighty questions, not ten conflicts; and the mean of each metric is its own."""
     corpus = corpus_of(tmp_path, eight_metrics())
     summary = Summary.from_json((corpus / "summary.json").read_bytes())
-    assert (summary.schema, summary.line_counts.kept, summary.line_counts.duplicates) == (VERSION, 160, 0)
+    assert (summary.schema, summary.line_counts.kept, summary.line_counts.duplicates) == (
+        VERSION,
+        160,
+        0,
+    )
     assert (summary.repeats.identities, summary.contradictions.identities) == (0, 0)
-    assert [(one.evaluation_name, one.metric) for one in summary.evaluations] == [("arithmetic", m) for m in METRICS]
+    assert [(one.evaluation_name, one.metric) for one in summary.evaluations] == [
+        ("arithmetic", m) for m in METRICS
+    ]
     assert [one.graded for one in summary.evaluations] == [False, *[True] * 7]
     for number, one in enumerate(summary.evaluations):
-        assert (one.records, one.models, one.questions, one.questions_answered_by_all) == (20, 2, 10, 10)
+        assert (one.records, one.models, one.questions, one.questions_answered_by_all) == (
+            20,
+            2,
+            10,
+            10,
+        )
         assert (one.ids_with_many_hashes, one.hashes_with_many_ids) == (0, 0)
         for model in one.by_model:
-            assert (model.records, model.answers, model.questions, model.questions_answered) == (10, 10, 10, 10)
+            assert (model.records, model.answers, model.questions, model.questions_answered) == (
+                10,
+                10,
+                10,
+                10,
+            )
             assert model.mean_score == number + 0.5
             assert model.score_standard_error == pytest.approx((10 / 4 / 9 / 10) ** 0.5)
             assert model.tokens.total == 150
@@ -121,14 +137,19 @@ def test_eight_metrics_on_ten_samples_are_ten_questions(tmp_path: Path) -> None:
     st.permutations(METRIC_FIELDS),
 )
 @example([("e", None, "a", 0, 1, None), ("e", "m", "a", 0, 0.5, None)], 2, METRIC_FIELDS)
-def test_metrics_agree_with_fractions(rows: list[tuple[Any, ...]], parts: int, order: tuple[str, ...]) -> None:
+def test_metrics_agree_with_fractions(
+    rows: list[tuple[Any, ...]], parts: int, order: tuple[str, ...]
+) -> None:
     """However records are spread over parts and sorted, each metric has the numbers of a simple computation."""
     records = [
         graded(metric, question, score, evaluation_name=name, model_id=model, error=error)
         for name, metric, model, question, score, error in rows
     ]
     summary = summarized([records[first::parts] for first in range(parts)], order)
-    plain = [record | {"evaluation_name": _name(record), "sample_hash": record["sample_id"]} for record in records]
+    plain = [
+        record | {"evaluation_name": _name(record), "sample_hash": record["sample_id"]}
+        for record in records
+    ]
     for errors_as_wrong in (False, True):
         expected = naive_models(plain, errors_as_wrong=errors_as_wrong)
         for one in summary.evaluations:
@@ -140,7 +161,11 @@ def test_metrics_agree_with_fractions(rows: list[tuple[Any, ...]], parts: int, o
                 assert (model.records, model.errors) == (naive.records, naive.errors)
         assert not expected
     for one in summary.evaluations:
-        own = [record for record in plain if record["evaluation_name"] == (one.evaluation_name, one.metric)]
+        own = [
+            record
+            for record in plain
+            if record["evaluation_name"] == (one.evaluation_name, one.metric)
+        ]
         assert one.questions == len({record["sample_id"] for record in own})
         scores = {record["evaluation"]["score"] for record in own if "error" not in record}
         assert one.graded is (not scores <= {0, 1})
@@ -150,7 +175,12 @@ def test_the_summary_does_not_depend_on_how_it_was_made(tmp_path: Path) -> None:
     """Sort order, part size, partitions of the census, jobs and the order of lines change nothing."""
     rng = random.Random(8)
     records = [
-        graded(rng.choice([None, "f1", "exact"]), rng.randrange(20), rng.choice([0, 1, 0.25]), model_id=model)
+        graded(
+            rng.choice([None, "f1", "exact"]),
+            rng.randrange(20),
+            rng.choice([0, 1, 0.25]),
+            model_id=model,
+        )
         | {"evaluation_id": f"run-{rng.randrange(2)}", "evaluation_name": rng.choice("de")}
         for model in ("a", "b", "c")
         for _ in range(60)
@@ -164,7 +194,9 @@ def test_the_summary_does_not_depend_on_how_it_was_made(tmp_path: Path) -> None:
     summaries = set()
     for number, way in enumerate(ways):
         rng.shuffle(records)
-        summaries.add((corpus_of(tmp_path / str(number), records, **way) / "summary.json").read_bytes())
+        summaries.add(
+            (corpus_of(tmp_path / str(number), records, **way) / "summary.json").read_bytes()
+        )
     assert len(summaries) == 1
     summary = Summary.from_json(summaries.pop())
     assert summary.line_counts.duplicates > 0
@@ -180,11 +212,16 @@ def _name(record: dict[str, Any]) -> Any:
 
 def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Summary:
     """The summary of records in several parts, without a run."""
-    judge, key, split = Judge(JudgeSettings(schema=NEWEST_SCHEMA.name)), key_maker(order), key_splitter(order)
+    judge = Judge(JudgeSettings(schema=NEWEST_SCHEMA.name))
+    key = key_maker(order)
+    split = key_splitter(order)
     row_of = row_maker(NEWEST_SCHEMA)
-    tally, lists = Tally(), []
+    tally = Tally()
+    lists = []
     for part in parts:
-        batch = judge.judge_chunk(b"\n".join(msgspec.json.encode(record) for record in part), bytearray())
+        batch = judge.judge_chunk(
+            b"\n".join(msgspec.json.encode(record) for record in part), bytearray()
+        )
         assert not batch.rejected
         fields = [split(key(record)) for record in batch.records]
         rows = [row_of(record, 0, 0) for record in batch.records]
@@ -196,7 +233,14 @@ def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Sum
     census.questions = count_questions(lists)
     lines = sum(map(len, parts))
     counts = LineCounts(lines=lines, kept=lines, duplicates=0, rejected=0, blank=0)
-    return summarize(counts, {}, hash_counts("sha256", NEWEST_SCHEMA, {}, []), tally, census, schema=NEWEST_SCHEMA)
+    return summarize(
+        counts,
+        {},
+        hash_counts("sha256", NEWEST_SCHEMA, {}, []),
+        tally,
+        census,
+        schema=NEWEST_SCHEMA,
+    )
 
 
 # Graded scores
@@ -220,7 +264,9 @@ def test_a_metric_is_graded_if_an_answer_has_a_score_other_than_0_and_1(
 ) -> None:
     """A score of a record with an error says nothing, because it does not count."""
     records = [graded("m", number, score) for number, score in enumerate(scores)]
-    records += [graded("m", -1 - number, score, error="timeout") for number, score in enumerate(errors)]
+    records += [
+        graded("m", -1 - number, score, error="timeout") for number, score in enumerate(errors)
+    ]
     assert [one.graded for one in summarized([records], METRIC_FIELDS).evaluations] == [expected]
 
 
@@ -237,7 +283,10 @@ def test_graded_metrics_are_ranked_by_score(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, records)
 
     def best(**options: Any) -> list[tuple[str, str]]:
-        return [(one.by, one.by_model[0].model_id) for one in fastrec.stats(corpus, **options).evaluations]
+        return [
+            (one.by, one.by_model[0].model_id)
+            for one in fastrec.stats(corpus, **options).evaluations
+        ]
 
     assert best() == [("accuracy", "a"), ("score", "b")]
     assert best(accuracy=True) == best()
@@ -245,7 +294,14 @@ def test_graded_metrics_are_ranked_by_score(tmp_path: Path) -> None:
     assert best(by="score", metric="f1") == [("score", "b")]
     exact, f1 = stats_command(corpus).split("\n\n")[:2]
     assert exact.splitlines()[0].startswith("arithmetic · exact: 8 records, 2 models, 4 questions")
-    assert exact.splitlines()[1].split()[:6] == ["rank", "model", "n", "coverage", "accuracy", "95%"]
+    assert exact.splitlines()[1].split()[:6] == [
+        "rank",
+        "model",
+        "n",
+        "coverage",
+        "accuracy",
+        "95%",
+    ]
     assert f1.splitlines()[1].split()[:6] == ["rank", "model", "n", "coverage", "score", "95%"]
     assert "accuracy" not in f1
     low, high = score_interval(0.7, (4 * 0.09 / 3 / 4) ** 0.5)
@@ -258,16 +314,25 @@ def test_graded_metrics_are_ranked_by_score(tmp_path: Path) -> None:
 
 
 def test_json_and_csv_have_both(tmp_path: Path) -> None:
-    """And say whether a metric is graded; columns of CSV that were there before keep their places."""
-    corpus = corpus_of(tmp_path, [graded(metric, 1, 0.75) for metric in (None, "f1")] + [graded("f1", 2, 1)])
+    """And say whether a metric is graded.
+
+    Columns of CSV that were there before keep their places.
+    """
+    corpus = corpus_of(
+        tmp_path, [graded(metric, 1, 0.75) for metric in (None, "f1")] + [graded("f1", 2, 1)]
+    )
     found = json.loads(stats_command(corpus, "--format", "json"))
-    assert [(one["metric"], one["metrics"], one["graded"], one["by"]) for one in found["evaluations"]] == [
+    assert [
+        (one["metric"], one["metrics"], one["graded"], one["by"]) for one in found["evaluations"]
+    ] == [
         (None, 2, True, "score"),
         ("f1", 2, True, "score"),
     ]
     model = found["evaluations"][1]["by_model"][0]
     assert (model["accuracy"], model["mean_score"]) == (1.0, 0.875)
-    assert [model["score_low"], model["score_high"]] == list(score_interval(0.875, model["score_standard_error"]))
+    assert [model["score_low"], model["score_high"]] == list(
+        score_interval(0.875, model["score_standard_error"])
+    )
     rows = list(csv.DictReader(io.StringIO(stats_command(corpus, "--format", "csv"))))
     assert list(rows[0])[:3] == ["evaluation_name", "rank", "model_id"]
     added = ["graded", "rank_best", "rank_worst", "unranked"]
@@ -290,22 +355,39 @@ def test_metrics_are_chosen_by_patterns(tmp_path: Path) -> None:
     def chosen(**options: Any) -> list[str]:
         return [one.title for one in fastrec.stats(corpus, **options).evaluations]
 
-    assert chosen() == ["arithmetic · exact", "arithmetic · rouge-1", "arithmetic · rouge-l", "other"]
+    assert chosen() == [
+        "arithmetic · exact",
+        "arithmetic · rouge-1",
+        "arithmetic · rouge-l",
+        "other",
+    ]
     assert chosen(metric="rouge*") == ["arithmetic · rouge-1", "arithmetic · rouge-l"]
     assert chosen(metric=["exact"], evaluation="other") == ["other"]
-    with pytest.raises(UsageError, match=r"no metric of the chosen evaluations matches 'rouge\*'; available: exact$"):
+    with pytest.raises(
+        UsageError,
+        match=r"no metric of the chosen evaluations matches 'rouge\*'; available: exact$",
+    ):
         fastrec.stats(corpus, metric="rouge*", evaluation="other")
     plain = corpus_of(tmp_path / "plain", [graded(None, 1, 1)])
-    with pytest.raises(UsageError, match=r"matches 'x'; the records name no metric \(evaluation_result_id\)"):
+    with pytest.raises(
+        UsageError, match=r"matches 'x'; the records name no metric \(evaluation_result_id\)"
+    ):
         fastrec.stats(plain, metric="x")
 
 
-@pytest.mark.parametrize("sort_by", [(), ("sample_hash",), ("evaluation_result_id",), ("sample_id",)])
+@pytest.mark.parametrize(
+    "sort_by", [(), ("sample_hash",), ("evaluation_result_id",), ("sample_id",)]
+)
 def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_path: Path) -> None:
-    """Records of a question alternate between metrics, and its records span parts. Each metric is counted alone."""
+    """Records of a question alternate between metrics, and its records span parts.
+
+    Each metric is counted alone.
+    """
     rng = random.Random(4)
     records = [
-        graded(metric, question, rng.choice([0, 0.5, 1]), model_id=model, evaluation_id=f"run-{trial}")
+        graded(
+            metric, question, rng.choice([0, 0.5, 1]), model_id=model, evaluation_id=f"run-{trial}"
+        )
         for question in range(12)
         for metric in ("f1", "exact")
         for model in ("a", "b", "c")
@@ -324,11 +406,19 @@ def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_pa
         common = {question for question, models in answered.items() if len(models) == 3}
         assert one.common_questions == len(common)
         assert 0 < len(common) < 12
-        plain = [record | {"sample_hash": record["sample_id"]} for record in own if record["sample_id"] in common]
+        plain = [
+            record | {"sample_hash": record["sample_id"]}
+            for record in own
+            if record["sample_id"] in common
+        ]
         expected = naive_models(plain)
         for model in one.by_model:
             naive = expected["arithmetic", model.model_id]
-            assert (model.records, model.questions, model.mean_score) == (naive.records, len(common), naive.mean_score)
+            assert (model.records, model.questions, model.mean_score) == (
+                naive.records,
+                len(common),
+                naive.mean_score,
+            )
             assert near_root(model.score_standard_error, naive.score_variance)
 
 
@@ -342,7 +432,10 @@ def test_facts_about_a_corpus(tmp_path: Path) -> None:
         graded("m", 2, 1, evaluation_name="other"),
         sample_of("0.2.0", error=None, sample_hash=None, sample_id=7),
     ]
-    corpus = corpus_of(tmp_path, [{key: value for key, value in one.items() if value is not None} for one in records])
+    corpus = corpus_of(
+        tmp_path,
+        [{key: value for key, value in one.items() if value is not None} for one in records],
+    )
     found = fastrec.stats(corpus)
     facts = found.corpus
     assert (facts.schema, facts.versions, facts.upgraded) == (VERSION, {"0.2.0": 1, VERSION: 2}, 1)
@@ -364,7 +457,10 @@ def test_facts_about_a_corpus(tmp_path: Path) -> None:
 
 
 def test_recipes_of_hashes() -> None:
-    """They are counted in total, and by evaluation and model; verified is what some recipe gives."""
+    """They are counted in total, and by evaluation and model.
+
+    Verified is what some recipe gives.
+    """
     recipes = {
         ("b", "m", "R4"): 3,
         ("a", "m", "R1"): 2,
@@ -373,7 +469,12 @@ def test_recipes_of_hashes() -> None:
         ("b", "m", "R1"): 5,
     }
     found = hash_counts("sha256", NEWEST_SCHEMA, recipes, [])
-    assert (found.recipe, found.verified, found.filled, found.replaced) == (NEWEST_SCHEMA.recipe, 10, 1, 4)
+    assert (found.recipe, found.verified, found.filled, found.replaced) == (
+        NEWEST_SCHEMA.recipe,
+        10,
+        1,
+        4,
+    )
     assert list(found.by_recipe.items()) == [("R1", 7), ("R4", 3), ("absent", 1), ("wrong", 4)]
     assert [(one.evaluation_name, one.model_id, one.recipes) for one in found.by_model] == [
         ("a", "m", {"R1": 2, "absent": 1}),

@@ -16,12 +16,24 @@ from hypothesis import strategies as st
 
 from fastrec.judge.judge import Judge
 from fastrec.sorting.keys import KeyColumns, key_maker, key_splitter, sample_id_of
-from fastrec.summary.rows import Column, bucket_of, bucket_value, from_portable, row_maker, to_portable
+from fastrec.summary.rows import (
+    Column,
+    bucket_of,
+    bucket_value,
+    from_portable,
+    row_maker,
+    to_portable,
+)
 from fastrec.summary.tally import ModelTally, Tally, means_of
 from tests.samples import sample
 
 HUGE = [2**63, -(2**63) - 1, 2**64, 10**18, 10**19, 10**30, -(10**30), 10**400]
-scores = st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(HUGE)
+scores = (
+    st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(HUGE)
+)
 dice = st.integers(0, 2**32).map(random.Random)
 
 
@@ -40,12 +52,16 @@ def rows_of(records: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     out = bytearray()
     batch = Judge().judge_chunk(b"\n".join(msgspec.json.encode(record) for record in records), out)
     assert not batch.rejected
-    split, key, row_of = key_splitter(), key_maker(), row_maker()
+    split = key_splitter()
+    key = key_maker()
+    row_of = row_maker()
     rows = [
         row_of(record, number % 3, line)
         for number, (record, line) in enumerate(zip(batch.records, batch.numbers, strict=True))
     ]
-    return [split(key(record)) for record in batch.records], msgspec.msgpack.decode(msgspec.msgpack.encode(rows))
+    return [split(key(record)) for record in batch.records], msgspec.msgpack.decode(
+        msgspec.msgpack.encode(rows)
+    )
 
 
 def tallied(*records: dict[str, Any]) -> ModelTally:
@@ -57,7 +73,9 @@ def tallied(*records: dict[str, Any]) -> ModelTally:
 
 
 def scored(score: Any, **changes: Any) -> dict[str, Any]:
-    return sample(evaluation={"score": score, "is_correct": bool(score)}, **{"error": None, **changes})
+    return sample(
+        evaluation={"score": score, "is_correct": bool(score)}, **{"error": None, **changes}
+    )
 
 
 # Sums
@@ -68,7 +86,9 @@ def scored(score: Any, **changes: Any) -> dict[str, Any]:
 @example([1e308, 1e308, -1e308, 5e-324, True], random.Random(0))
 def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) -> None:
     """Records spread over several tallies, merged in any order, give the exact sums."""
-    fields, rows = rows_of([scored(score, sample_id=number) for number, score in enumerate(several)])
+    fields, rows = rows_of(
+        [scored(score, sample_id=number) for number, score in enumerate(several)]
+    )
     whole = Tally()
     whole.add(KeyColumns.of(fields), rows)
     pieces = [Tally() for _ in range(3)]
@@ -98,7 +118,9 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
     """It agrees with the standard deviation of the statistics module divided by the root of the count."""
     expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
     tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
-    assert means_of(tally.answers()).score_standard_error == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
+    assert means_of(tally.answers()).score_standard_error == pytest.approx(
+        float(expected), rel=1e-12, abs=1e-320
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,12 +139,16 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
         ([5e-324, 15e-324], 10e-324, 5e-324),
     ],
 )
-def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | None, error: float | None) -> None:
+def test_means_and_errors_are_rounded_once(
+    several: list[Any], mean: float | None, error: float | None
+) -> None:
     """A mean or an error of any size is exact; one that overflows a double is null."""
     tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
     found = means_of(tally.answers())
     assert found.mean_score == mean
-    assert found.score_standard_error == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
+    assert found.score_standard_error == (
+        error if error is None else pytest.approx(error, rel=1e-15, abs=0)
+    )
 
 
 def test_what_is_counted() -> None:
@@ -131,11 +157,27 @@ def test_what_is_counted() -> None:
     found = tallied(
         sample(),  # error: "none" is a word like any other; 10, 5 and 15 tokens; 12.5 ms
         sample(sample_id="q-2", error="", token_usage=None, performance=None),
-        sample("agentic", model_id="org/model", error=None, token_usage=usage, performance={"latency_ms": 0}),
+        sample(
+            "agentic",
+            model_id="org/model",
+            error=None,
+            token_usage=usage,
+            performance={"latency_ms": 0},
+        ),
         sample("multi_turn", sample_id=-5, error="timeout", performance={"latency_ms": None}),
-        sample("multi_turn", sample_id=9, interactions=[], token_usage={**usage, "total_tokens": 2**63}, unknown=1),
+        sample(
+            "multi_turn",
+            sample_id=9,
+            interactions=[],
+            token_usage={**usage, "total_tokens": 2**63},
+            unknown=1,
+        ),
     )
-    assert (found.records, found.correct, found.errors) == (5, 1, 3)  # the others that are correct have an error
+    assert (found.records, found.correct, found.errors) == (
+        5,
+        1,
+        3,
+    )  # the others that are correct have an error
     assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 0, 1)
     assert found.with_tokens == 4
     assert [found.input_tokens, found.output_tokens, found.total_tokens] == [
@@ -149,7 +191,9 @@ def test_what_is_counted() -> None:
 
 def test_kinds_of_records_are_counted() -> None:
     """Interaction types and schema versions are counted by record."""
-    fields, rows = rows_of([sample(), sample("agentic"), sample("agentic", schema_version="x", model_id="other")])
+    fields, rows = rows_of(
+        [sample(), sample("agentic"), sample("agentic", schema_version="x", model_id="other")]
+    )
     tally = Tally()
     tally.add(KeyColumns.of(fields), rows)
     assert tally.interaction_types == {"single_turn": 1, "agentic": 2}
@@ -184,7 +228,9 @@ def test_buckets_are_in_order(values: list[float]) -> None:
     """A larger latency is never in a lower bucket, and zero has a bucket of its own."""
     buckets = [bucket_of(value) if value else 0 for value in sorted(values)]
     assert buckets == sorted(buckets)
-    assert all((bucket == 0) is (value == 0) for bucket, value in zip(buckets, sorted(values), strict=True))
+    assert all(
+        (bucket == 0) is (value == 0) for bucket, value in zip(buckets, sorted(values), strict=True)
+    )
 
 
 def test_a_latency_beyond_a_double_is_in_the_last_bucket() -> None:
@@ -193,10 +239,16 @@ def test_a_latency_beyond_a_double_is_in_the_last_bucket() -> None:
     assert math.isfinite(bucket_value(bucket_of(10**400)))
 
 
-@given(st.lists(st.floats(0.001, 1e9) | st.just(0), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+@given(
+    st.lists(st.floats(0.001, 1e9) | st.just(0), min_size=1, max_size=60),
+    st.sampled_from([0.5, 0.9, 0.99, 1.0]),
+)
 def test_quantiles_are_those_of_the_sorted_list(values: list[float], share: float) -> None:
     """A quantile is the bucket of the value at that rank, as in a sorted list of all values."""
-    records = [sample(sample_id=number, performance={"latency_ms": value}) for number, value in enumerate(values)]
+    records = [
+        sample(sample_id=number, performance={"latency_ms": value})
+        for number, value in enumerate(values)
+    ]
     bucket = tallied(*records).latency_quantiles([share])[0]
     expected = sorted(values)[max(math.ceil(share * len(values)), 1) - 1]
     assert bucket == (bucket_of(expected) if expected else 0)

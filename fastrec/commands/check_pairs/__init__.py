@@ -1,9 +1,10 @@
 """`check-pairs`: check aggregates against the rows of their samples files, and the names of both.
 
 1. Find the pairs (`aggregate`): files of the same name in one folder.
-2. Cut them into pieces and run tasks (`rows`): each reads aggregates and judges rows, and returns counts and findings.
-3. The driver adds up the pieces of a pair in order, and checks what depends on all rows: their number and their means,
-   and the names of files that turned out to be part of a pair.
+2. Cut them into pieces and run tasks (`rows`): each reads aggregates and judges rows, and returns
+   counts and findings.
+3. The driver adds up the pieces of a pair in order, and checks what depends on all rows: their
+   number and their means, and the names of files that turned out to be part of a pair.
 """
 
 from __future__ import annotations
@@ -20,8 +21,24 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.check_pairs.aggregate import Aggregate, Metric, Pair, Result, find_pairs, name_findings
-from fastrec.commands.check_pairs.rows import WHERE, CheckedPiece, CheckTask, Piece, Rows, Tally, check_task, pieces_of
+from fastrec.commands.check_pairs.aggregate import (
+    Aggregate,
+    Metric,
+    Pair,
+    Result,
+    find_pairs,
+    name_findings,
+)
+from fastrec.commands.check_pairs.rows import (
+    WHERE,
+    CheckedPiece,
+    CheckTask,
+    Piece,
+    Rows,
+    Tally,
+    check_task,
+    pieces_of,
+)
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
@@ -80,40 +97,52 @@ class PairCheck(Framed, kw_only=True):
         return not self.codes and not self.bad_files
 
 
-# Which rows count is not standardized. So the mean agrees with the score if it does for one way of counting: rows with
-# an error count by their score, as 0, or not at all; for a metric like accuracy, `is_correct` counts in place of the
-# score. A score out of 100 is also compared with 100 times the mean, if the aggregate says that it is one.
+# Which rows count is not standardized. So the mean agrees with the score if it does for one way of
+# counting: rows with an error count by their score, as 0, or not at all; for a metric like
+# accuracy, `is_correct` counts in place of the score. A score out of 100 is also compared with 100
+# times the mean, if the aggregate says that it is one.
 #
-# They agree if they differ by no more than rounding: half a unit of the last decimal that the aggregate states, and at
-# least the precision of 32-bit floats, with which some harnesses compute. A whole number that is no percentage has no
-# decimals to round to: 1.0 means 1, not 0.96. A score out of 1 has at least two decimals, since nobody rounds 0.54 to
-# 0.5: it is 0.50, and JSON has no last zeros.
+# They agree if they differ by no more than rounding: half a unit of the last decimal that the
+# aggregate states, and at least the precision of 32-bit floats, with which some harnesses compute.
+# A whole number that is no percentage has no decimals to round to: 1.0 means 1, not 0.96. A score
+# out of 1 has at least two decimals, since nobody rounds 0.54 to 0.5: it is 0.50, and JSON has no
+# last zeros.
 #
-# Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric
-# differs, nothing is wrong. Its score is not compared.
+# Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where
+# such a metric differs, nothing is wrong. Its score is not compared.
 
 _WORDS: Final = re.compile(r"[a-z]+[0-9]*")
 _LETTERS: Final = re.compile(r"[a-z]+")
 _OF_SEVERAL: Final = re.compile(
-    r"(?:pass|maj|cons|best|match|hits?)[@^_ -]*(?:at|of)?[@^_ -]*(?:k|[2-9]|[1-9][0-9]+)(?![a-z0-9])"
+    r"(?:pass|maj|cons|best|match|hits?)[@^_ -]*(?:at|of)?[@^_ "
+    r"-]*(?:k|[2-9]|[1-9][0-9]+)(?![a-z0-9])"
 )
 """Metrics over several answers to a question, such as pass@5."""
 
-# Words in names of metrics that are computed over all samples at once, or that describe the spread of scores.
+# Words in names of metrics that are computed over all samples at once, or that describe the spread
+# of scores.
 _NOT_MEANS: Final = frozenset(
     _WORDS.findall(
-        "auc auroc auprc bits bleu bootstrap bpb calibration cer chrf ci compression corpus correlation count "
-        "dispersion ece elo f1 fbeta gmean geometric harmonic kappa kendall lc macro matthews max maximum mcc median "
-        "micro min minimum overlap pearson percentile perplexity ppl precision quantile r2 rank rating recall rmse roc "
-        "rouge rougel rougelsum sacrebleu spearman std stddev stdev stderr sum ter total var variance weighted wer"
+        "auc auroc auprc bits bleu bootstrap bpb calibration cer chrf ci compression corpus "
+        "correlation count "
+        "dispersion ece elo f1 fbeta gmean geometric harmonic kappa kendall lc macro matthews max "
+        "maximum mcc median "
+        "micro min minimum overlap pearson percentile perplexity ppl precision quantile r2 rank "
+        "rating recall rmse roc "
+        "rouge rougel rougelsum sacrebleu spearman std stddev stdev stderr sum ter total var "
+        "variance weighted wer"
     )
 )
 _LIKE_ACCURACY: Final = frozenset(
-    _WORDS.findall("acc accuracy correct correctness em equiv exact match pass resolved solved success")
+    _WORDS.findall(
+        "acc accuracy correct correctness em equiv exact match pass resolved solved success"
+    )
 )
 
 
-def compare_score(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | str | None:
+def compare_score(
+    result: Result, number: int, answered: Tally, failed: Tally
+) -> Finding | str | None:
     """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
     rows = answered.rows + failed.rows
     if not rows:
@@ -135,27 +164,42 @@ def compare_score(result: Result, number: int, answered: Tally, failed: Tally) -
 
 
 def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
-    """Compare `num_samples` with the rows, with or without errors; samples with several repeats have several rows."""
-    stated, found = result.num_samples, (answered.rows, answered.rows + failed.rows)
-    if stated is None or not found[1] or any(rows and stated > 0 and rows % stated == 0 for rows in found):
+    """Compare `num_samples` with the rows, with or without errors.
+
+    Samples with several repeats have several rows.
+    """
+    stated = result.num_samples
+    found = (answered.rows, answered.rows + failed.rows)
+    if (
+        stated is None
+        or not found[1]
+        or any(rows and stated > 0 and rows % stated == 0 for rows in found)
+    ):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
-    return Finding("pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}")
+    return Finding(
+        "pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}"
+    )
 
 
-def _standard_error_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
+def _standard_error_finding(
+    result: Result, number: int, answered: Tally, failed: Tally
+) -> Finding | None:
     """Compare a standard error with that of the mean of the rows; some divide by n, and some by n - 1.
 
-    It is not compared if samples have several rows, because then it may be one of the means of samples.
+    It is not compared if samples have several rows, because then it may be one of the means of
+    samples.
     """
-    stated, rows = result.standard_error, (answered.rows, answered.rows + failed.rows)
+    stated = result.standard_error
+    rows = (answered.rows, answered.rows + failed.rows)
     if stated is None or _may_be_no_mean(result) or result.num_samples not in (None, *rows):
         return None
     tolerance = _tolerance(repr(stated), result.metric)
     factors = (1, 100) if _is_percentage(result.metric) else (1,)
     expected = []
     for size, total, squares in _sums(answered, failed, result.metric):
-        mean, mean_square = total / size, squares / size
+        mean = total / size
+        mean_square = squares / size
         variance = mean_square - mean * mean
         rounding = 1e-10 * mean_square  # of sums of a million doubles
         for divisor in (size - 1, size) if size > 1 else ():
@@ -168,7 +212,9 @@ def _standard_error_finding(result: Result, number: int, answered: Tally, failed
     if not expected or not all(map(math.isfinite, expected)):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.standard_error.value"
-    message = f"expected the standard error of the mean of the rows, {expected[0]:.6g}, found {stated}"
+    message = (
+        f"expected the standard error of the mean of the rows, {expected[0]:.6g}, found {stated}"
+    )
     return Finding("pair.standard_error", path, message)
 
 
@@ -178,7 +224,9 @@ def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
 
 def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
     """Yield the number of values, their sum and that of their squares by each way of counting, the usual one first."""
-    sums: list[tuple[float, ...]] = [(answered.score, answered.squares, failed.score, failed.squares)]
+    sums: list[tuple[float, ...]] = [
+        (answered.score, answered.squares, failed.score, failed.squares)
+    ]
     names = metric.metric_id, metric.metric_name, metric.metric_kind, metric.evaluation_description
     if metric.score_type == "binary" or _words_of(names) & _LIKE_ACCURACY:
         sums.append((answered.correct, answered.correct, failed.correct, failed.correct))
@@ -202,7 +250,8 @@ def _tolerance(written: str, metric: Metric) -> float:
     is_out_of_more = isinstance(metric.max_score, float | int) and metric.max_score > 1
     if abs(value) < 1 and not _is_percentage(metric) and not is_out_of_more:
         decimals = max(decimals, 2)
-    # A little more, because 0.125 is rounded to 0.12 or 0.13, and both differ by more than half a unit as doubles.
+    # A little more, because 0.125 is rounded to 0.12 or 0.13, and both differ by more than half a
+    # unit as doubles.
     return max(least, 0.5 * 10.0**-decimals * (1 + 1e-9) + 1e-12)
 
 
@@ -217,9 +266,13 @@ def _may_be_no_mean(result: Result) -> bool:
     names = [metric.metric_id, metric.metric_name, metric.metric_kind]
     if not any(names):
         names = (
-            [result.id, metric.evaluation_description] if metric.evaluation_description else [result.id, result.name]
+            [result.id, metric.evaluation_description]
+            if metric.evaluation_description
+            else [result.id, result.name]
         )
-    return bool(_words_of(names) & _NOT_MEANS) or any(_OF_SEVERAL.search(name.lower()) for name in names if name)
+    return bool(_words_of(names) & _NOT_MEANS) or any(
+        _OF_SEVERAL.search(name.lower()) for name in names if name
+    )
 
 
 def _words_of(names: Iterable[str | None]) -> set[str]:
@@ -229,7 +282,9 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
     ['exact', 'match', 'rouge', 'rouge1']
     """
     texts = [name.lower() for name in names if name]
-    return {word for pattern in (_WORDS, _LETTERS) for text in texts for word in pattern.findall(text)}
+    return {
+        word for pattern in (_WORDS, _LETTERS) for text in texts for word in pattern.findall(text)
+    }
 
 
 def check_pairs(
@@ -246,7 +301,8 @@ def check_pairs(
         progress: Receives the progress.
 
     Raises:
-        UsageError: A directory does not exist or has nothing to check, or another argument is wrong.
+        UsageError: A directory does not exist or has nothing to check, or another argument is
+            wrong.
     """
     started = time.perf_counter()
     check_jobs(jobs)
@@ -283,7 +339,9 @@ class _Check:
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
-        report, pair, first = self._report, parts[0][0].pair, parts[0][1]
+        report = self._report
+        pair = parts[0][0].pair
+        first = parts[0][1]
         report.bad_files += dict.fromkeys(one.error for _, one in parts if one.error)
         if first.is_ignored:
             report.ignored += 1
@@ -300,7 +358,10 @@ class _Check:
             self._find(path, Finding("pair.no_aggregate", "$", message))
         if len(pair.samples) > 1:
             names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            self._find(path, Finding("pair.several_samples", "$", f"expected one samples file, found {names}"))
+            self._find(
+                path,
+                Finding("pair.several_samples", "$", f"expected one samples file, found {names}"),
+            )
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
         rows = Rows()
@@ -325,9 +386,14 @@ class _Check:
             return
         samples = pair.samples[0].path
         if not total:
-            self._find(samples, Finding("pair.no_rows", "$", "expected at least one row, found none"))
+            self._find(
+                samples, Finding("pair.no_rows", "$", "expected at least one row, found none")
+            )
         if same := len(rows.hashes) - len(set(rows.hashes)):
-            message = f"expected different rows, found {same:,} of {total:,} that are the same as an earlier one"
+            message = (
+                f"expected different rows, found {same:,} of {total:,} that are the same as "
+                "an earlier one"
+            )
             self._find(samples, Finding("pair.duplicate_row", "$", message))
         if aggregate is None or pair.aggregate is None:
             return
@@ -337,14 +403,23 @@ class _Check:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
             if stated.total_rows not in (None, total):
-                message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(total, 'row')}"
-                self._find(pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message))
+                message = (
+                    f"expected {stated.total_rows:,}, as the aggregate states, found "
+                    f"{counted(total, 'row')}"
+                )
+                self._find(
+                    pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message)
+                )
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             tallies = rows.tallies[number, False], rows.tallies[number, True]
             if finding := _size_finding(result, number, *tallies):
                 self._find(pair.aggregate, finding)
-            verdict = "invalid rows" if rows.counts["invalid"] else compare_score(result, number, *tallies)
+            verdict = (
+                "invalid rows"
+                if rows.counts["invalid"]
+                else compare_score(result, number, *tallies)
+            )
             if verdict is None:
                 report.reproduced += 1
                 if finding := _standard_error_finding(result, number, *tallies):

@@ -1,15 +1,17 @@
 """Find the pairs of a tree, check their names, and read aggregates.
 
-A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of the datastore:
+A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of
+the datastore:
 
     data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
     flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
 
-Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known are checked: those
-below the folder that is checked, and those up to `data` if that is where it should be.
+Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known
+are checked: those below the folder that is checked, and those up to `data` if that is where it
+should be.
 
-Of an aggregate, only the fields that the check needs are decoded. Other JSON files, such as manifests, are told apart
-by `evaluation_results`, which every aggregate has, when they are read.
+Of an aggregate, only the fields that the check needs are decoded. Other JSON files, such as
+manifests, are told apart by `evaluation_results`, which every aggregate has, when they are read.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from fastrec.sources.inputs import walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 
-_SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
+_SAMPLES: Final = re.compile(
+    r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?"
+)
 """Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
 
 _UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -56,7 +60,9 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_of(folder: Sequence[str], given: int) -> Place:
-    """Return what is known about a folder by its absolute path; the first `given` names lead to the checked one.
+    """Return what is known about a folder by its absolute path.
+
+    The first `given` names lead to the checked one.
 
     >>> place_of(["", "data", "gsm8k", "org", "model"], 4)
     Place(layout='data', folders=('gsm8k', 'org', 'model'), depth=3)
@@ -84,22 +90,41 @@ def _folder_findings(place: Place) -> Iterator[Finding]:
         if name == "data":
             yield Finding("name.data", "$", "expected no folder called data below data, found one")
         elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
-            yield Finding("name.portable", "$", f"expected a name that every system allows, found {quoted(name)}")
+            yield Finding(
+                "name.portable",
+                "$",
+                f"expected a name that every system allows, found {quoted(name)}",
+            )
 
 
 def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
     """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
     if not _UUID4.fullmatch(stem):
-        yield Finding("name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}")
-    elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (stem[:2], stem[2:4]):
+        yield Finding(
+            "name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}"
+        )
+    elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (
+        stem[:2],
+        stem[2:4],
+    ):
         expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
-        yield Finding("name.flat", "$", f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}")
+        yield Finding(
+            "name.flat",
+            "$",
+            f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}",
+        )
     matched = _SAMPLES.fullmatch(name)
     if matched and matched["more"]:
-        yield Finding("name.samples", "$", f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}")
+        yield Finding(
+            "name.samples",
+            "$",
+            f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}",
+        )
 
 
-def path_finding(file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place) -> Finding | None:
+def path_finding(
+    file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place
+) -> Finding | None:
     """Compare the `file_path` of an aggregate with the samples file, which may be compressed, or missing."""
     plain = f"{stem}_samples.jsonl"
     names = {plain, samples}
@@ -107,7 +132,12 @@ def path_finding(file_path: str, stem: str, samples: str | None, folder: Sequenc
     first, *folders, name = file_path.split("/") if "/" in file_path else ("", file_path)
     is_flat = tuple(folder[-2:]) == (stem[:2], stem[2:4])
     known = () if is_flat or (place.layout == "data" and place.depth != 3) else place.folders
-    if first == "data" and len(folders) == 3 and name in names and tuple(folders[3 - len(known) :]) == known:
+    if (
+        first == "data"
+        and len(folders) == 3
+        and name in names
+        and tuple(folders[3 - len(known) :]) == known
+    ):
         return None
     expected = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
     message = f"expected {utf8(expected)}, found {quoted(file_path)}"
@@ -127,7 +157,9 @@ _DEPLOYMENT: Final = {
     "model_availability": ("open_weights", "closed_weights", "unknown"),
 }
 
-_LARGEST: Final = 64 << 20  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+_LARGEST: Final = (
+    64 << 20
+)  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -218,7 +250,9 @@ def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
     """Find what the data store refuses, whatever the rows are, and results that cannot be told apart."""
     if not isinstance(aggregate.source_metadata, dict):
         found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
-        yield Finding("pair.source_metadata", "$.source_metadata", f"expected an object, found {found}")
+        yield Finding(
+            "pair.source_metadata", "$.source_metadata", f"expected an object, found {found}"
+        )
     details = _object(aggregate.model_info.additional_details)
     for name, allowed in _DEPLOYMENT.items():
         if name in details and details[name] not in allowed:
@@ -236,7 +270,9 @@ def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
             message = f"expected at most max_score, {largest}, found {least}"
             yield Finding("pair.bounds", f"{path}.metric_config.min_score", message)
         elif not least <= float(result.score) <= largest:
-            message = f"expected a score from {least} to {largest}, found {describe(float(result.score))}"
+            message = (
+                f"expected a score from {least} to {largest}, found {describe(float(result.score))}"
+            )
             yield Finding("pair.out_of_bounds", f"{path}.score_details.score", message)
 
 
@@ -261,7 +297,9 @@ def read_aggregate(path: str) -> Aggregate | NotAggregate:
     storage = storage_of(path)
     size = storage.size_of(path)
     if size > _LARGEST:
-        return NotAggregate(f"not an aggregate: expected at most {_LARGEST:,} bytes, found {size:,}")
+        return NotAggregate(
+            f"not an aggregate: expected at most {_LARGEST:,} bytes, found {size:,}"
+        )
     return decode_aggregate(storage.read_all(path))
 
 
@@ -281,7 +319,9 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
         try:
             _number(result.details.score)
         except REFUSALS as exc:
-            return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
+            return NotAggregate(
+                str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True
+            )
     return found
 
 
@@ -302,7 +342,10 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
-    """Find what is wrong with the names of the files of a pair and, if `folder`, of its folder; each with a path."""
+    """Find what is wrong with the names of the files of a pair and, if `folder`, of its folder.
+
+    Each with a path.
+    """
     paths = [*filter(None, [pair.aggregate]), *(shard.path for shard in pair.samples)]
     for finding in _folder_findings(pair.place) if folder else ():
         yield paths[0], finding
@@ -316,9 +359,12 @@ _Folder = tuple[str, list[str], Callable[[str], Shard]]
 
 
 def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
-    """Find the pairs in directories, in the order given, each once; a directory without any is a UsageError.
+    """Find the pairs in directories, in the order given, each once.
 
-    Also return the number of JSONL files that are no samples files, and why some files and folders cannot be read.
+    A directory without any is a UsageError.
+
+    Also return the number of JSONL files that are no samples files, and why some files and folders
+    cannot be read.
     """
     found: list[Pair] = []
     ignored = 0
@@ -328,13 +374,19 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
     for directory in map(without_file_protocol, directories):
         storage = storage_of(directory)
         if not is_url(directory) and not storage.is_directory(directory):
-            why = "is a file: name its directory" if storage.exists(directory) else "there is no such directory"
+            why = (
+                "is a file: name its directory"
+                if storage.exists(directory)
+                else "there is no such directory"
+            )
             problems.append(f"  {shown(directory)}: {why}")
             continue
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
         given = absolute.rstrip("/").split("/")
         is_empty = True
-        folders: Iterable[_Folder] = ((path, files, shard_at) for path, files in walk(directory, bad_files))
+        folders: Iterable[_Folder] = (
+            (path, files, shard_at) for path, files in walk(directory, bad_files)
+        )
         for folder in _in_store(directory) if is_url(directory) else folders:
             path, files, _ = folder
             below = path.removeprefix(directory).strip("/")
@@ -347,7 +399,9 @@ def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
                 found += pairs
                 ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in files)
         if is_empty and not bad_files:
-            problems.append(f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files")
+            problems.append(
+                f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files"
+            )
     if problems:
         raise UsageError("\n".join(["some input cannot be used:", *problems]))
     return found, ignored, bad_files
@@ -359,11 +413,20 @@ def _in_store(directory: str) -> Iterator[_Folder]:
     paths, shards = shards_below(directory, lambda name: _SAMPLES.fullmatch(name) is not None)
     for folder, files in groupby(sorted(map(parent_and_name, paths)), key=lambda path: path[0]):
         if "/." not in folder.removeprefix(directory.rstrip("/")):
-            yield folder, [name for _, name in files if not name.startswith(".")], shards.__getitem__
+            yield (
+                folder,
+                [name for _, name in files if not name.startswith(".")],
+                shards.__getitem__,
+            )
 
 
-def _pairs_in(folder: _Folder, names: list[str], place: Place, bad_files: list[str]) -> Iterator[Pair]:
-    """Yield the pairs of one folder. A pair whose samples file cannot be found by the system is left out."""
+def _pairs_in(
+    folder: _Folder, names: list[str], place: Place, bad_files: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of one folder.
+
+    A pair whose samples file cannot be found by the system is left out.
+    """
     parent, files, find_shard = folder
     by_stem: dict[str, list[str]] = {}
     for name in files:

@@ -1,11 +1,12 @@
 """Check a piece of a pair in a worker: the aggregate, the checksum of the samples file, and some of its rows.
 
-A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also checks all that does
-not depend on the rows. Every piece reads the aggregate, because a task takes paths.
+A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also
+checks all that does not depend on the rows. Every piece reads the aggregate, because a task takes
+paths.
 
-A row belongs to the result with its `evaluation_result_id`; without one, to the result with its `evaluation_name`, to
-the only one of these that has no id either, or else to the only result. Rows that agree in all ids are joined alike, so
-each combination of ids is looked up once.
+A row belongs to the result with its `evaluation_result_id`; without one, to the result with its
+`evaluation_name`, to the only one of these that has no id either, or else to the only result. Rows
+that agree in all ids are joined alike, so each combination of ids is looked up once.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
 """Without normal forms, which is a third faster; records keep the `sample_hash` of their row."""
 
 _BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
-_WRONG_HASH: Final = Finding("pair.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference")
+_WRONG_HASH: Final = Finding(
+    "pair.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
+)
 
 
 class Tally(Sums):
@@ -63,9 +66,14 @@ class Tally(Sums):
 
 
 class Rows(SliceFindings):
-    """The rows of slices. The counts are lines, rows (lines that are not blank), invalid rows and text_bytes."""
+    """The rows of slices.
 
-    tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
+    The counts are lines, rows (lines that are not blank), invalid rows and text_bytes.
+    """
+
+    tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(
+        default_factory=lambda: defaultdict(Tally)
+    )
     """By number of the result, and whether the rows have an error."""
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
     """A hash of each row."""
@@ -79,12 +87,15 @@ class Rows(SliceFindings):
 
 def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
     """Judge the rows of a slice; without an aggregate, there is nothing to compare them with."""
-    found, stats = Rows(), ReadStats()
+    found = Rows()
+    stats = ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
     for judged in judge_slice(judge_of(_SETTINGS), piece, stats=stats):
         batch = judged.batch
-        found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
+        found.counts.update(
+            lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected)
+        )
         for invalid in batch.rejected:
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
@@ -106,14 +117,21 @@ def _label_finding(kind: type[Any], label: str) -> Finding | None:
     schema = schema_of_class(kind)
     if label in schema.labels:
         return None
-    return Finding("pair.version", "$.schema_version", f"expected a record of {label}, found one of {schema.name}")
+    return Finding(
+        "pair.version",
+        "$.schema_version",
+        f"expected a record of {label}, found one of {schema.name}",
+    )
 
 
 def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
-    tallies, batch = found.tallies, judged.batch
+    tallies = found.tallies
+    batch = judged.batch
     # The hash alone does not tell which rows are wrong: it may be the right one of another row.
     wrong_hashes = {(wrong.sample_id, wrong.given) for wrong in batch.replaced}
-    for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
+    for record, line, result_id in zip(
+        batch.records, batch.numbers, _result_ids(judged), strict=True
+    ):
         label = record.schema_version
         mismatch = _label_finding(type(record), label) if label in LABELS else None
         result, findings = joiner.join(record, result_id) if joiner else (None, [])
@@ -123,7 +141,8 @@ def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source
             found.groups.add(_WRONG_HASH, Location(source, line))
         if result is None:
             continue
-        tally, evaluation = tallies[result, bool(record.error)], record.evaluation
+        tally = tallies[result, bool(record.error)]
+        evaluation = record.evaluation
         tally.rows += 1
         score = _float(evaluation.score)
         tally.score += score
@@ -134,8 +153,9 @@ def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source
 def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
     """Return the `evaluation_result_id` of each record.
 
-    Earlier versions have no such field, but allow unknown keys, which records may lack. So the line is decoded again if
-    a record is of an earlier version, and there is such a key somewhere in the chunk.
+    Earlier versions have no such field, but allow unknown keys, which records may lack. So the line
+    is decoded again if a record is of an earlier version, and there is such a key somewhere in the
+    chunk.
     """
     batch = judged.batch
     records: list[Any] = batch.records
@@ -144,7 +164,9 @@ def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
     if b"evaluation_result_id" not in judged.data:
         return repeat(UNSET, len(records))
     lines = judged.data.split(b"\n")
-    found = (_decode_id(lines[number - judged.line]).evaluation_result_id for number in batch.numbers)
+    found = (
+        _decode_id(lines[number - judged.line]).evaluation_result_id for number in batch.numbers
+    )
     return [one if isinstance(one, str) else UNSET for one in found]
 
 
@@ -169,7 +191,9 @@ class _Joiner:
         self._aggregate = aggregate
         results = aggregate.results
         self._ids = {
-            result.id: number for number, result in reversed(list(enumerate(results))) if result.id is not None
+            result.id: number
+            for number, result in reversed(list(enumerate(results)))
+            if result.id is not None
         }
         self._named: defaultdict[str, list[int]] = defaultdict(list)
         for number, result in enumerate(results):
@@ -186,7 +210,8 @@ class _Joiner:
             result, problem = self._result(record.evaluation_name, result_id)
             findings = []
             for name in ("evaluation_id", "model_id"):
-                expected, value = getattr(self._aggregate, name), getattr(record, name)
+                expected = getattr(self._aggregate, name)
+                value = getattr(record, name)
                 if value != expected:
                     message = f"expected {quoted(expected)}, found {quoted(value)}"
                     findings.append(Finding(f"pair.{name}", f"$.{name}", message))
@@ -199,7 +224,11 @@ class _Joiner:
             number = self._ids.get(result_id)
             if number is not None:
                 return number, None
-            known = f"the id of one of the {len(results):,} results" if results else "results in the aggregate"
+            known = (
+                f"the id of one of the {len(results):,} results"
+                if results
+                else "results in the aggregate"
+            )
             message = f"expected {known}, found {quoted(result_id)}"
             return None, Finding("pair.unknown_result", "$.evaluation_result_id", message)
         named = self._named.get(name, [])
@@ -234,8 +263,11 @@ class CheckTask(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
-        first, more = self.pieces[0].pair, len(self.pieces) - 1
-        return f"checking {shown(join(first.folder, first.stem))}" + (f" and {more:,} more pairs" if more else "")
+        first = self.pieces[0].pair
+        more = len(self.pieces) - 1
+        return f"checking {shown(join(first.folder, first.stem))}" + (
+            f" and {more:,} more pairs" if more else ""
+        )
 
 
 class CheckedPiece(msgspec.Struct):
@@ -266,7 +298,8 @@ def check_task(task: CheckTask) -> list[CheckedPiece]:
 
 
 def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
-    checked, pair = CheckedPiece(), piece.pair
+    checked = CheckedPiece()
+    pair = piece.pair
     try:
         found = read(pair.aggregate) if pair.aggregate else None
         if isinstance(found, Aggregate):
@@ -283,7 +316,9 @@ def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) 
     except ShardError as exc:
         checked.error = str(exc)
     except OSError as exc:
-        checked.error = f"{shown(os.fsdecode(exc.filename or pair.folder))}: cannot be read: {exc.strerror}"
+        checked.error = (
+            f"{shown(os.fsdecode(exc.filename or pair.folder))}: cannot be read: {exc.strerror}"
+        )
     return checked
 
 
@@ -293,14 +328,18 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     if stated is None:
         if pair.samples:
             names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            yield Finding("pair.not_stated", WHERE, f"expected a statement about {names}, found none")
+            yield Finding(
+                "pair.not_stated", WHERE, f"expected a statement about {names}, found none"
+            )
         return
     samples = _chosen_samples(pair) if pair.samples else None
     name = parent_and_name(samples.path)[1] if samples else None
     if finding := path_finding(stated.file_path, pair.stem, name, pair.names, pair.place):
         yield finding
     if stated.format != "jsonl":
-        yield Finding("pair.format", f"{WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}')
+        yield Finding(
+            "pair.format", f"{WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}'
+        )
     if samples is None:
         message = f"expected {utf8(pair.stem)}_samples.jsonl in the same folder, found no such file"
         yield Finding("pair.no_samples", f"{WHERE}.file_path", message)
@@ -323,7 +362,10 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
 
 
 def _text_hash(samples: Shard, algorithm: str) -> str:
-    """Return the checksum of the text of a samples file; empty if it is damaged, which is reported later."""
+    """Return the checksum of the text of a samples file.
+
+    Empty if it is damaged, which is reported later.
+    """
     digest = hashlib.new(algorithm, usedforsecurity=False)
     try:
         for block in samples.read_text():

@@ -2,12 +2,12 @@
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Cut both corpora into ranges of sort positions (`plan`).
-3. One task per range matches records by their columns (`records`), counts what differs (`compare`), and reads the
-   lines of pairs with different fingerprints (`fields`).
+3. One task per range matches records by their columns (`records`), counts what differs (`compare`),
+   and reads the lines of pairs with different fingerprints (`fields`).
 4. Test the differences for significance, and decide about failures.
 
-Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The chance that a
-difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
+Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The
+chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
 
 from fastrec.commands.diff.compare import Changes, Scope, compare_range
-from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, Failure, ModelDifference, Side
+from fastrec.commands.diff.document import (
+    ChangedField,
+    Counts,
+    Difference,
+    Examples,
+    Failure,
+    ModelDifference,
+    Side,
+)
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
@@ -32,7 +40,14 @@ from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, p_values_of, power
 from fastrec.summary.document import filled
 
-_COUNTED: Final = ("old_records", "new_records", "old_questions", "new_questions", "old_answered", "questions")
+_COUNTED: Final = (
+    "old_records",
+    "new_records",
+    "old_questions",
+    "new_questions",
+    "old_answered",
+    "questions",
+)
 
 
 def _compare_models(
@@ -43,25 +58,41 @@ def _compare_models(
     scored: Collection[Scope],
     lower: Collection[Scope],
 ) -> list[ModelDifference]:
-    """Make the results of all models; CorpusError if the records and the two summaries do not add up."""
+    """Make the results of all models.
+
+    CorpusError if the records and the two summaries do not add up.
+    """
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
     old, new = corpora
     names = old.models.keys() | new.models.keys() | changes.numbers.keys()
     # Records without a metric come first.
-    for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
+    for name in sorted(
+        names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])
+    ):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
         counts = changes.numbers[name]
         for corpus, records in ((old, counts["old_records"]), (new, counts["new_records"])):
             if records != (corpus.models[name].records if name in corpus.models else 0):
-                of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
-                reason = f"its records of {model_id!r} on {of} and its summary do not add up; {VERIFY_HINT}"
+                of = (
+                    repr(evaluation)
+                    if metric is None
+                    else f"{evaluation!r} by the metric {metric!r}"
+                )
+                reason = (
+                    f"its records of {model_id!r} on {of} and its summary do not add up; "
+                    f"{VERIFY_HINT}"
+                )
                 raise CorpusError(corpus.path, reason)
         by_score = (evaluation, metric) in scored
         lower_is_better = by_score and (evaluation, metric) in lower
-        enough = 100 * counts["questions"] >= Fraction(str(found.min_compared)) * counts["old_answered"]
-        status: Any = "unanswered" if not counts["old_answered"] else "compared" if enough else "incomplete"
+        enough = (
+            100 * counts["questions"] >= Fraction(str(found.min_compared)) * counts["old_answered"]
+        )
+        status: Any = (
+            "unanswered" if not counts["old_answered"] else "compared" if enough else "incomplete"
+        )
         if not before or not after:
             status = "missing" if before else "new"
         differences = _differences(counts, changes.sizes.get(name))
@@ -79,7 +110,10 @@ def _compare_models(
                 **{field: counts[field] for field in _COUNTED},
                 **_statistics(counts, differences, scored=by_score, lower=lower_is_better),
                 counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
-                flips=[*changes.listed[name, lower_is_better], *changes.listed[name, not lower_is_better]],
+                flips=[
+                    *changes.listed[name, lower_is_better],
+                    *changes.listed[name, not lower_is_better],
+                ],
             )
         )
         if differences.questions:
@@ -102,16 +136,25 @@ def _differences(counts: Mapping[str, Any], sizes: tuple[Fraction, Fraction] | N
     )
 
 
-def _statistics(counts: Mapping[str, Any], found: Differences, *, scored: bool, lower: bool) -> dict[str, Any]:
-    """Compute further fields of a `ModelDifference`; `lower` says whether a lower score is better."""
+def _statistics(
+    counts: Mapping[str, Any], found: Differences, *, scored: bool, lower: bool
+) -> dict[str, Any]:
+    """Compute further fields of a `ModelDifference`.
+
+    `lower` says whether a lower score is better.
+    """
     questions = found.questions
-    points, detectable, needed = None, None, None
+    points = None
+    detectable = None
+    needed = None
     means: list[float | None] = [None, None]
     if questions:
         points = to_double((-100 if lower else 100) * found.total / questions)
         detectable, needed = power(found, graded=scored)
         totals = (counts["old_means"], counts["new_means"])
-        means = [None if isinstance(total, float) else to_double(total / questions) for total in totals]
+        means = [
+            None if isinstance(total, float) else to_double(total / questions) for total in totals
+        ]
     accuracies, scores = ([None, None], means) if scored else (means, [None, None])
     return {
         "old_accuracy": accuracies[0],
@@ -134,7 +177,9 @@ def _side(corpus: Corpus) -> Side:
 
 def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
     if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on < math.inf):
-        raise UsageError("fail_on is a number of points, at least 0, and p a probability, from 0 to 1")
+        raise UsageError(
+            "fail_on is a number of points, at least 0, and p a probability, from 0 to 1"
+        )
     if not 0 <= min_compared <= 100:
         raise UsageError(f"min_compared is a percentage, from 0 to 100, not {min_compared}")
     if p_adjust not in ("bh", "none"):
@@ -158,25 +203,48 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
             model.regressed = p_value < found.p and -model.points > found.fail_on
     p_name = "adjusted p" if found.p_adjust == "bh" else "p"
     loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    required = [one for one in found.models if not any(_matches(pattern, one) for pattern in found.allow_missing)]
+    required = [
+        one
+        for one in found.models
+        if not any(_matches(pattern, one) for pattern in found.allow_missing)
+    ]
     reasons: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
         *((model, "regressed", loss) for model in found.models if model.regressed),
-        *((model, "missing", "is missing in NEW") for model in required if model.status == "missing"),
-        *((model, "incomplete", _shortfall(model)) for model in required if model.status == "incomplete"),
+        *(
+            (model, "missing", "is missing in NEW")
+            for model in required
+            if model.status == "missing"
+        ),
+        *(
+            (model, "incomplete", _shortfall(model))
+            for model in required
+            if model.status == "incomplete"
+        ),
     ]
     for model, reason, message in reasons:
         names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
         yield Failure(**names, reason=reason, message=message)
 
 
-def _find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
-    """Find what is compared by score and matches a pattern; return it with notices of patterns that match nothing."""
+def _find_scopes(
+    patterns: Sequence[str], scored: Collection[Scope]
+) -> tuple[set[Scope], list[str]]:
+    """Find what is compared by score and matches a pattern.
+
+    Return it with notices of patterns that match nothing.
+    """
     found: set[Scope] = set()
     notices = []
     for pattern in patterns:
-        matching = {scope for scope in scored if any(fnmatchcase(name, pattern) for name in _names_of(*scope))}
+        matching = {
+            scope
+            for scope in scored
+            if any(fnmatchcase(name, pattern) for name in _names_of(*scope))
+        }
         if not matching:
-            notices.append(f"--lower-is-better {pattern!r} matches nothing that is compared by score")
+            notices.append(
+                f"--lower-is-better {pattern!r} matches nothing that is compared by score"
+            )
         found |= matching
     return found, notices
 
@@ -190,7 +258,12 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
     """Whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
     evaluation, *others = _names_of(model.evaluation_name, model.metric)
     # Not `metric/model`: it would look like `evaluation/model`.
-    names = [model.model_id, evaluation, *others, *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:]))]
+    names = [
+        model.model_id,
+        evaluation,
+        *others,
+        *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:])),
+    ]
     return any(fnmatchcase(name, pattern) for name in names)
 
 
@@ -224,26 +297,30 @@ def diff(
     Args:
         old: The earlier corpus.
         new: The later corpus.
-        by: The fields in which matched records must agree. Their metrics (`evaluation_result_id`) always agree.
-        fail_on: A model regressed if its accuracy on an evaluation fell by more than this many percentage points, or
-            its mean score by more than this many hundredths …
+        by: The fields in which matched records must agree. Their metrics (`evaluation_result_id`)
+            always agree.
+        fail_on: A model regressed if its accuracy on an evaluation fell by more than this many
+            percentage points, or its mean score by more than this many hundredths …
         p: … and the p-value is below this one. Without `fail_on`, nothing is a failure.
-        p_adjust: `bh` compares the p-value adjusted for the number of models with `p`, `none` the p-value itself.
-        min_compared: A model is incomplete if less than this percentage of the questions that it answered in OLD could
-            be compared.
-        allow_missing: Shell-style patterns of model ids, evaluation names, metrics, `evaluation/model`,
-            `evaluation/metric` or `evaluation/metric/model`: these may be missing in NEW, or incomplete.
+        p_adjust: `bh` compares the p-value adjusted for the number of models with `p`, `none` the
+            p-value itself.
+        min_compared: A model is incomplete if less than this percentage of the questions that it
+            answered in OLD could be compared.
+        allow_missing: Shell-style patterns of model ids, evaluation names, metrics,
+            `evaluation/model`, `evaluation/metric` or `evaluation/metric/model`: these may be
+            missing in NEW, or incomplete.
         errors_as_wrong: Count a record with an error as a wrong answer, instead of as none.
         accuracy: Compare accuracies for graded metrics, too, instead of their scores.
-        lower_is_better: Shell-style patterns of metrics, evaluation names, or `evaluation/metric`: of graded metrics
-            that match, a lower score counts as better.
-        examples: Flips to list per direction, evaluation and model, and records to list per kind of change.
+        lower_is_better: Shell-style patterns of metrics, evaluation names, or `evaluation/metric`:
+            of graded metrics that match, a lower score counts as better.
+        examples: Flips to list per direction, evaluation and model, and records to list per kind of
+            change.
         jobs: Processes to use; small corpora are compared in this process.
         **filters: Compare only records that match these (`FilterArguments`).
 
     Raises:
-        UsageError: A path is not a corpus, the corpora cannot be compared, no record matches, or another argument is
-            invalid.
+        UsageError: A path is not a corpus, the corpora cannot be compared, no record matches, or
+            another argument is invalid.
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
@@ -251,7 +328,8 @@ def diff(
     check_jobs(jobs)
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
-    allowed, lower = as_tuple("allow_missing", allow_missing), as_tuple("lower_is_better", lower_is_better)
+    allowed = as_tuple("allow_missing", allow_missing)
+    lower = as_tuple("lower_is_better", lower_is_better)
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
@@ -260,7 +338,9 @@ def diff(
     after = read_corpus(new, wanted, jobs=jobs, allow_empty=bool(before.models))
     corpora = before, after
     scored = frozenset() if accuracy else before.graded | after.graded
-    plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)
+    plan = make_plan(
+        before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples
+    )
     changes = Changes(examples)
     for task in plan.tasks[:1]:
         changes.add(compare_range(task))
@@ -289,7 +369,11 @@ def diff(
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.listed[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
-        notices=[*([f"only records that match {wanted}"] if wanted else []), *plan.notices, *lower_notices],
+        notices=[
+            *([f"only records that match {wanted}"] if wanted else []),
+            *plan.notices,
+            *lower_notices,
+        ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
         seconds=0.0,
@@ -300,7 +384,9 @@ def diff(
         setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
     for pattern in allowed:
         if not any(model.old_records and _matches(pattern, model) for model in found.models):
-            found.notices.append(f"--allow-missing {pattern!r} matches no model and no evaluation of OLD")
+            found.notices.append(
+                f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
+            )
     found.failures = list(_find_failures(found))
     found.seconds = time.perf_counter() - started
     return found

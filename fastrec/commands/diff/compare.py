@@ -1,15 +1,17 @@
 """Comparing a range of two corpora: match their records, and count what differs.
 
-1. Number the models, questions and groups of the records. A *group* has records that agree in all fields to compare by.
-   A group that only one corpus has is added or removed.
-2. Pair the other records: first those with equal fingerprints, then those of the same run, then two that are left of
-   their group. All others are repeats.
+1. Number the models, questions and groups of the records. A *group* has records that agree in all
+   fields to compare by. A group that only one corpus has is added or removed.
+2. Pair the other records: first those with equal fingerprints, then those of the same run, then two
+   that are left of their group. All others are repeats.
 3. Read the lines of pairs whose fingerprints or sizes differ, and compare their fields.
-4. Compare the mean of each question in OLD and in NEW. A record counts as 1 if its answer is right, else as 0; with a
-   graded metric, it counts with its score. A question may have several records of a model, its repeats. Their mean
-   counts, so every question has the same weight. A record with an error is no answer, unless errors count as wrong.
+4. Compare the mean of each question in OLD and in NEW. A record counts as 1 if its answer is right,
+   else as 0; with a graded metric, it counts with its score. A question may have several records of
+   a model, its repeats. Their mean counts, so every question has the same weight. A record with an
+   error is no answer, unless errors count as wrong.
 
-Means are sums of doubles. What tests need is exact: the differences of questions whose mean changed.
+Means are sums of doubles. What tests need is exact: the differences of questions whose mean
+changed.
 
 Memory holds the columns of the range, and few lines.
 """
@@ -37,7 +39,9 @@ from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
 from fastrec.summary.document import filled
 
-Scope = tuple[str, str | None]  # an evaluation_name and one of its metrics; None for records that name no metric
+Scope = tuple[
+    str, str | None
+]  # an evaluation_name and one of its metrics; None for records that name no metric
 
 ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a model_id
 
@@ -54,7 +58,9 @@ class CompareTask(msgspec.Struct, frozen=True):
     bound_fields: tuple[str, ...]  # of the positions in bounds
     fields: tuple[str, ...]  # that identify a question of a model, beside its metric
     by: tuple[str, ...]
-    scored: frozenset[Scope]  # what is compared by score; all else is compared by the share of right answers
+    scored: frozenset[
+        Scope
+    ]  # what is compared by score; all else is compared by the share of right answers
     errors_as_wrong: bool
     split: SplitHashes  # hashes of which each `sample_id` is a question
     examples: int
@@ -123,7 +129,9 @@ def compare_range(task: CompareTask) -> Changes:
 class _Comparison:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
-        self._records = records = Records(task.old, task.new, task.chosen, task.bounds, task.bound_fields)
+        self._records = records = Records(
+            task.old, task.new, task.chosen, task.bounds, task.bound_fields
+        )
         codes = records.codes
         self._model = _numbered(*(codes[field] for field in _MODEL))
         self._models: list[ModelName] = records.names(self._model, _MODEL)
@@ -148,8 +156,12 @@ class _Comparison:
         self.changes.list(kind, names)
 
     def match(self) -> Array:
-        """Pair records, and compare the pairs; return which records are not equal to a counterpart."""
-        records, is_new = self._records, self._records.is_new
+        """Pair records, and compare the pairs.
+
+        Return which records are not equal to a counterpart.
+        """
+        records = self._records
+        is_new = self._records.is_new
         for kind, side in (("removed", ~is_new), ("added", is_new)):
             rows = np.flatnonzero(side & ~self._compared)
             self._count(kind, self._model[rows])
@@ -162,7 +174,8 @@ class _Comparison:
 
         left = self._compared.copy()
         found = []
-        # Most identities have one record in each corpus. Of the others, equal records are paired first.
+        # Most identities have one record in each corpus. Of the others, equal records are paired
+        # first.
         for ids_of in (identity.__getitem__, exact, identity.__getitem__, self._group.__getitem__):
             rows = np.flatnonzero(left)
             pairs = rows[_pairs(ids_of(rows), is_new[rows])]
@@ -183,11 +196,14 @@ class _Comparison:
 
     def _compare_pairs(self, pairs: Array) -> None:
         """Compare the lines of pairs, which have the order of OLD."""
-        changes, records = self.changes, self._records
+        changes = self.changes
+        records = self._records
         changes.text_bytes = int(records.bytes[pairs].sum())
         old, new = pairs.T
         new_lines = records.lines(np.sort(new))
-        waiting: dict[int, bytes] = {}  # lines of NEW; only those of one question may have another order than in OLD
+        waiting: dict[
+            int, bytes
+        ] = {}  # lines of NEW; only those of one question may have another order than in OLD
         for row, (_, before) in zip(new.tolist(), records.lines(old), strict=True):
             while row not in waiting:
                 waiting.update([next(new_lines)])
@@ -196,7 +212,9 @@ class _Comparison:
                 paths = compare_lines(before, after)
                 relabelled = is_relabelled(before, after, paths)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
-                reason = f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
+                reason = (
+                    f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
+                )
                 raise CorpusError(self._task.new[0].path, reason) from exc
             if paths:
                 model = self._models[self._model[row]]
@@ -208,10 +226,14 @@ class _Comparison:
 
     def compare_questions(self, differs: Array) -> None:
         """Count questions, add up their means, and find those that changed, given the records that differ."""
-        records, question, is_new = self._records, self._question, self._records.is_new
+        records = self._records
+        question = self._question
+        is_new = self._records.is_new
         model_of = np.zeros(_size(question), dtype=np.int64)
         model_of[question] = self._model
-        is_scored = np.array([model[:2] in self._task.scored for model in self._models], dtype=bool)[self._model]
+        is_scored = np.array(
+            [model[:2] in self._task.scored for model in self._models], dtype=bool
+        )[self._model]
         value = np.where(is_scored, records.score, records.correct & ~records.error)
         is_answer = ~records.error | self._task.errors_as_wrong
         counted = self._compared & is_answer
@@ -221,7 +243,8 @@ class _Comparison:
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
         self._count("repeated", model_of[repeated])
-        all_records, all_answers = _by_side(question, is_new), _by_side(question, is_new, is_answer)
+        all_records = _by_side(question, is_new)
+        all_answers = _by_side(question, is_new, is_answer)
         for side, name in enumerate(("old", "new")):
             self._count(f"{name}_records", self._model[is_new == side])
             self._count(f"{name}_questions", model_of[all_records[:, side] > 0])
@@ -244,7 +267,9 @@ class _Comparison:
         for places in np.split(order, cuts):
             if len(places):
                 model = self._models[self._model[rows[places[0]]]]
-                self.changes.numbers[model][f"{side}_means"] += _sum(values[places].tolist()) / int(answers[places[0]])
+                self.changes.numbers[model][f"{side}_means"] += _sum(values[places].tolist()) / int(
+                    answers[places[0]]
+                )
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
         """Compare the means of questions exactly, given the rows of their answers, and the value of each record."""
@@ -257,7 +282,9 @@ class _Comparison:
         for row in rows.tolist():
             exact = records.exact_scores.get(row) if is_scored[row] else None
             sides = questions[int(shown_rows[self._question[row]])]
-            sides[int(records.is_new[row])].append(_spelled(float(value[row])) if exact is None else exact)
+            sides[int(records.is_new[row])].append(
+                _spelled(float(value[row])) if exact is None else exact
+            )
         for row, sides in sorted(questions.items()):
             was, now = (Fraction(sum(values)) / len(values) for values in sides)
             if was == now:
@@ -266,7 +293,9 @@ class _Comparison:
             self.changes.add_difference(model, now - was)
             kind = (model, now > was)
             if self.changes.has_room(kind):
-                self.changes.list(kind, [filled(Flip, records.name(row), old=to_double(was), new=to_double(now))])
+                self.changes.list(
+                    kind, [filled(Flip, records.name(row), old=to_double(was), new=to_double(now))]
+                )
 
 
 def _numbered(*columns: Array) -> Array:
@@ -305,14 +334,20 @@ def _by_side(ids: Array, is_new: Array, weights: Array | None = None) -> Array:
 
 
 def _pairs(ids: Array, is_new: Array) -> Array:
-    """Pairs of places whose id one record of OLD and one of NEW have, and no other; those of OLD come first."""
+    """Pairs of places whose id one record of OLD and one of NEW have, and no other.
+
+    Those of OLD come first.
+    """
     is_pair = (_by_side(ids, is_new) == 1).all(axis=1)
     places = np.flatnonzero(is_pair[ids])
     return places[np.argsort(ids[places], kind="stable")].reshape(-1, 2)
 
 
 def _sum(values: list[float]) -> float | Fraction:
-    """The sum with twice the digits of a double, so that ranges do not matter; not a number if it overflows one."""
+    """The sum with twice the digits of a double, so that ranges do not matter.
+
+    Not a number if it overflows one.
+    """
     try:
         total = math.fsum(values)
         return Fraction(total) + Fraction(math.fsum([*values, -total]))

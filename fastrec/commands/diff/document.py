@@ -29,7 +29,10 @@ class Side(msgspec.Struct, kw_only=True):
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """How many records changed, and how. A pair is two matched records, one of each corpus, and counts once."""
+    """How many records changed, and how.
+
+    A pair is two matched records, one of each corpus, and counts once.
+    """
 
     unchanged: int = 0
     """Pairs that agree in all fields except `evaluation_id`."""
@@ -73,10 +76,13 @@ class Flip(msgspec.Struct, kw_only=True):
 
 
 class ModelDifference(msgspec.Struct, kw_only=True):
-    """One model on one evaluation and metric. Means are those of the questions that could be compared.
+    """One model on one evaluation and metric.
 
-    A question can be compared if both corpora have an answer to it: a record without an error, or any record with
-    `--errors-as-wrong`. Its mean in a corpus is the share of right answers there, or the mean of their scores.
+    Means are those of the questions that could be compared.
+
+    A question can be compared if both corpora have an answer to it: a record without an error, or
+    any record with `--errors-as-wrong`. Its mean in a corpus is the share of right answers there,
+    or the mean of their scores.
     """
 
     evaluation_name: str
@@ -91,7 +97,8 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies are compared."""
     status: Status
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
-    questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can be compared."""
+    questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can
+    be compared."""
     old_records: int
     """Its records in OLD."""
     new_records: int

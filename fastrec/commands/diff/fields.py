@@ -1,10 +1,12 @@
 """Comparing two records field by field, by their lines.
 
-The normal form makes this fast: equal values have equal bytes at every level, and known keys have one order. So the
-text that two lines share up to the answer is skipped, and the rest is split into the values of its keys. Only values
-that differ are split further. Numbers and strings are compared as they are spelled.
+The normal form makes this fast: equal values have equal bytes at every level, and known keys have
+one order. So the text that two lines share up to the answer is skipped, and the rest is split into
+the values of its keys. Only values that differ are split further. Numbers and strings are compared
+as they are spelled.
 
-    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
+    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… |
+    ,"output":…,"answer_attribution":[…],…}
      compared             left out             compared                  split
 """
 
@@ -22,7 +24,9 @@ from fastrec.judge.findings import json_path
 
 OTHER_FIELDS: Final = "(other fields)"
 
-_RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
+_RUN, _MODEL, _OUTPUT, _TAIL = map(
+    key_mark, ("evaluation_id", "model_id", "output", "answer_attribution")
+)
 _VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
 
@@ -43,7 +47,8 @@ def compare_lines(old: bytes, new: bytes) -> list[str]:
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
         found["$.schema_version"] = None
-    start, other = old.find(_MODEL), new.find(_MODEL)
+    start = old.find(_MODEL)
+    other = new.find(_MODEL)
     if old[start:] == new[other:]:
         return list(found)
     for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
@@ -51,10 +56,13 @@ def compare_lines(old: bytes, new: bytes) -> list[str]:
             start, other = cut, other + cut - start
             break
     try:
-        before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
+        before, after = (
+            _decode_object(b"{" + old[start + 1 :]),
+            _decode_object(b"{" + new[other + 1 :]),
+        )
     except msgspec.MsgspecError:
-        # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key.
-        # Then the text from there on has a closing bracket too many.
+        # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may
+        # have the same key. Then the text from there on has a closing bracket too many.
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
@@ -88,7 +96,8 @@ def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -
         _compare_objects(_decode_object(old), _decode_object(new), path, found)
         return
     if kind == b"[" == new[:1]:
-        items, others = _decode_array(old), _decode_array(new)
+        items = _decode_array(old)
+        others = _decode_array(new)
         if len(items) == len(others):
             for item, other in zip(items, others, strict=True):
                 if item != other:

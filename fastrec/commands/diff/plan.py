@@ -4,14 +4,16 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
     compare by   evaluation_name · sample_hash · model_id ·                 sample_id
                  \__________ position ___________/                 \_ rest _/
 
-The leading sort fields that name an evaluation, a model and a sample are a record's *position*. Both corpora are sorted
-by it, so a range of positions has all records of its questions. The records of one model for one question have one
-position. The rest distinguishes them.
+The leading sort fields that name an evaluation, a model and a sample are a record's *position*.
+Both corpora are sorted by it, so a range of positions has all records of its questions. The records
+of one model for one question have one position. The rest distinguishes them.
 
-If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to compare by. Records of a
-position may then belong to several *scopes*: an evaluation with one of its metrics. Each scope is compared by itself.
+If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to
+compare by. Records of a position may then belong to several *scopes*: an evaluation with one of its
+metrics. Each scope is compared by itself.
 
-Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
+Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the
+result.
 """
 
 from __future__ import annotations
@@ -42,16 +44,17 @@ BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
 is always compared by, where records name one."""
 
-_LONGEST_ID: Final = (
-    1_000  # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
-)
+# characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
+_LONGEST_ID: Final = 1_000
 
 
 class Corpus(msgspec.Struct):
     path: str
     manifest: Manifest
     parts: list[PartFile]
-    chosen: dict[str, bytes]  # by path of a part: bits of its matching records; empty without filters
+    chosen: dict[
+        str, bytes
+    ]  # by path of a part: bits of its matching records; empty without filters
     schema: Schema
     models: dict[ModelName, ModelSummary]
     graded: frozenset[Scope]  # what has scores other than 0 and 1
@@ -74,7 +77,10 @@ class Plan(msgspec.Struct):
 
 
 def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool) -> Corpus:
-    """Read the documents of a corpus, and select its matching records; unless `allow_empty`, there must be some."""
+    """Read the documents of a corpus, and select its matching records.
+
+    Unless `allow_empty`, there must be some.
+    """
     selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
     index = Index(selection)
     chosen = {}
@@ -86,14 +92,18 @@ def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bo
         for model in evaluation.by_model:
             models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
     graded, lower = (
-        frozenset((each.evaluation_name, each.metric) for each in index.evaluations if getattr(each, name))
+        frozenset(
+            (each.evaluation_name, each.metric) for each in index.evaluations if getattr(each, name)
+        )
         for name in ("graded", "lower_is_better")
     )
     split = {
         (each.evaluation_name, each.metric, sample_hash)
         for each in index.evaluations
         if each.split_hashes
-        for sample_hash in index.table(Query(evaluation_name=each.evaluation_name, metric=each.metric)).split_hashes()
+        for sample_hash in index.table(
+            Query(evaluation_name=each.evaluation_name, metric=each.metric)
+        ).split_hashes()
     }
     schema = CORPUS_LABELS[selection.manifest.schema]
     found = models, graded, lower, frozenset(split)
@@ -101,41 +111,63 @@ def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bo
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
-    """The fields to compare by in the default sort order; UsageError if they do not identify a sample."""
+    """The fields to compare by in the default sort order.
+
+    UsageError if they do not identify a sample.
+    """
     for field in by:
         if field not in METRIC_FIELDS:
-            raise UsageError(f"records cannot be compared by {field!r}; the fields are {', '.join(METRIC_FIELDS)}")
+            raise UsageError(
+                f"records cannot be compared by {field!r}; the fields are "
+                f"{', '.join(METRIC_FIELDS)}"
+            )
     if not _names_a_sample(by):
         raise UsageError(
-            "records must be compared by evaluation_name, model_id and at least one of sample_hash and sample_id, not "
+            "records must be compared by evaluation_name, model_id and at least one of "
+            "sample_hash and sample_id, not "
             f"by {', '.join(by) or 'nothing'}"
         )
     return tuple(field for field in METRIC_FIELDS if field in by)
 
 
 def _names_a_sample(fields: Sequence[str]) -> bool:
-    return {"evaluation_name", "model_id"} <= set(fields) and bool({"sample_hash", "sample_id"} & set(fields))
+    return {"evaluation_name", "model_id"} <= set(fields) and bool(
+        {"sample_hash", "sample_id"} & set(fields)
+    )
 
 
 def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields to compare by, with the metric if records name one; UsageError if schema versions differ."""
+    """The fields to compare by, with the metric if records name one.
+
+    UsageError if schema versions differ.
+    """
     if old.schema is not new.schema:
         versions = list(CORPUS_LABELS.values())  # the oldest first
         earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
         raise UsageError(
-            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of {new.schema.name}: "
-            f"their hashes differ. Upgrade the earlier version with `fastrec normalize {shown(earlier.path)} -o "
+            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of "
+            f"{new.schema.name}: "
+            "their hashes differ. Upgrade the earlier version with `fastrec normalize "
+            f"{shown(earlier.path)} -o "
             f"UPGRADED --schema {later.schema.name}`, and compare UPGRADED"
         )
     if METRIC in old.schema.sort_fields:
         return (*(field for field in by if field != METRIC), METRIC)
     if METRIC in by:
-        raise UsageError(f"records of schema {old.schema.name} have no {METRIC}: they cannot be compared by it")
+        raise UsageError(
+            f"records of schema {old.schema.name} have no {METRIC}: they cannot be compared by it"
+        )
     return by
 
 
 def make_plan(
-    old: Corpus, new: Corpus, by: tuple[str, ...], scored: frozenset[Scope], *, errors_as_wrong: bool, examples: int
+    old: Corpus,
+    new: Corpus,
+    by: tuple[str, ...],
+    scored: frozenset[Scope],
+    *,
+    errors_as_wrong: bool,
+    examples: int,
 ) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
     by = _fields_of(old, new, by)
@@ -145,7 +177,10 @@ def make_plan(
         bound_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
     position_of = position_maker(bound_fields)
     places = [
-        [_Place(position_of(part.entry.first), position_of(part.entry.last), part) for part in corpus.parts]
+        [
+            _Place(position_of(part.entry.first), position_of(part.entry.last), part)
+            for part in corpus.parts
+        ]
         for corpus in (old, new)
     ]
     for corpus, parts in zip((old, new), places, strict=True):
@@ -169,17 +204,24 @@ def make_plan(
         )
         for bounds in pairwise([None, *cuts, None])
     ]
-    texts, other_texts = ({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in (old, new))
+    texts, other_texts = (
+        {part.entry.text_xxh3_128 for part in corpus.parts} for corpus in (old, new)
+    )
     notices = []
-    ours, theirs = old.manifest.fastrec, new.manifest.fastrec
+    ours = old.manifest.fastrec
+    theirs = new.manifest.fastrec
     if ours != theirs:
         versions = f"fastrec {ours} made OLD and fastrec {theirs} made NEW"
-        notices.append(f"{versions}: values that the two versions write differently count as changed")
+        notices.append(
+            f"{versions}: values that the two versions write differently count as changed"
+        )
     for name, corpus in (("OLD", old), ("NEW", new)):
         if skipped := skipped_lines(corpus.manifest.skipped):
             notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
     notices += _metric_notices(old, new)
-    return Plan(tasks if old.parts or new.parts else [], by, fields, len(texts & other_texts), notices)
+    return Plan(
+        tasks if old.parts or new.parts else [], by, fields, len(texts & other_texts), notices
+    )
 
 
 def _has_long_id(part: PartFile) -> bool:
@@ -206,24 +248,30 @@ def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
     """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
-    algorithm, other = old.manifest.options.get("hash"), new.manifest.options.get("hash")
+    algorithm = old.manifest.options.get("hash")
+    other = new.manifest.options.get("hash")
     if algorithm != other and "sample_hash" in by:
         raise UsageError(
-            f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: normalize one of them "
-            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash-algorithm {algorithm}`"
+            f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: "
+            "normalize one of them "
+            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW "
+            f"--hash-algorithm {algorithm}`"
         )
     ours, theirs = (_sample_fields(corpus.manifest.sort_fields, by) for corpus in (old, new))
     if ours != theirs:
         order = ",".join(old.manifest.sort_fields)
         raise UsageError(
-            f"{shown(old.path)} and {shown(new.path)} have different sort orders: normalize one of them again, "
+            f"{shown(old.path)} and {shown(new.path)} have different sort orders: normalize one "
+            "of them again, "
             f"for example with `fastrec normalize {shown(new.path)} -o NEW --sort-by {order}`"
         )
     if not _names_a_sample(ours):
         first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
         raise UsageError(
-            f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by {', '.join(by)}: normalize "
-            f"both again, for example with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
+            f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by "
+            f"{', '.join(by)}: normalize "
+            f"both again, for example with `fastrec normalize {shown(old.path)} -o OLD --sort-by "
+            f"{first}`"
         )
     return ours
 
@@ -231,7 +279,9 @@ def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, 
 def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
     """The leading sort fields to compare by: as few as name a sample, or all of them."""
     fields = tuple(takewhile(lambda field: field in by, sort_fields))
-    return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
+    return next(
+        (fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields
+    )
 
 
 def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:

@@ -47,7 +47,8 @@ class Records:
     """The records of both corpora whose positions by some sort fields are in a range.
 
     Raises:
-        CorpusError: A file of columns is damaged or missing, or a line is not the one that the columns describe.
+        CorpusError: A file of columns is damaged or missing, or a line is not the one that the
+            columns describe.
     """
 
     def __init__(
@@ -99,7 +100,9 @@ class Records:
         def row_at(position: Position | None) -> int | None:
             if position is None:
                 return None
-            return bisect_left(rows, position, key=lambda row: position_of(_key(values, columns, row)))
+            return bisect_left(
+                rows, position, key=lambda row: position_of(_key(values, columns, row))
+            )
 
         begin, end = map(row_at, bounds)
         for field, found in values.items():
@@ -124,13 +127,18 @@ class Records:
         """The values of some fields that the records of each id have in common."""
         rows = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
         rows[ids] = np.arange(len(ids))
-        columns = [[self._values[field][code] for code in self.codes[field][rows].tolist()] for field in fields]
+        columns = [
+            [self._values[field][code] for code in self.codes[field][rows].tolist()]
+            for field in fields
+        ]
         return list(zip(*columns, strict=True))
 
     def name(self, row: int, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
         key = _key(self._values, self.codes, row)
         metric = key.evaluation_result_id
-        return filled(RecordName, key, metric=metric, sample_id=json_safe(key.sample_id), fields=fields)
+        return filled(
+            RecordName, key, metric=metric, sample_id=json_safe(key.sample_id), fields=fields
+        )
 
     def lines(self, rows: Array) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of some rows, which must be sorted, each after its row."""

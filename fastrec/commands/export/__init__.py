@@ -2,8 +2,10 @@
 
 1. Check the arguments, the output path, and that the packages for the format are installed.
 2. Select the records that match the filters.
-3. One task per part writes a file (`parquet`, `table`); for CSV, these are joined. The matrix is made of columns.
-4. Write `export.json` and a README: a dataset card for the Hugging Face hub that explains the columns.
+3. One task per part writes a file (`parquet`, `table`); for CSV, these are joined. The matrix is
+   made of columns.
+4. Write `export.json` and a README: a dataset card for the Hugging Face hub that explains the
+   columns.
 5. Publish the output directory atomically.
 """
 
@@ -44,22 +46,30 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("parquet", "csv", "matrix", "pairs")
 _MARKER: Final = "export.json"
-_CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}  # the files that the viewer shows
+_CONFIGS: Final = {
+    "parquet": "data/*.parquet",
+    "csv": "records.csv",
+}  # the files that the viewer shows
 
 
 def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> str:
     texts = tomllib.loads(Path(__file__).with_name("readme.toml").read_text(encoding="utf-8"))
-    by_version = "with_metrics" if has_metrics(CORPUS_LABELS[manifest.schema]) else "without_metrics"
+    by_version = (
+        "with_metrics" if has_metrics(CORPUS_LABELS[manifest.schema]) else "without_metrics"
+    )
     columns = texts[form]["about"].replace("{version}\n", texts[form][by_version])
     columns = columns.replace("{measures}\n", texts["measures"])
-    cells = "" if form in ("parquet", "pairs") else "\n" + texts["raw_cells" if raw_cells else "cells"]
+    cells = (
+        "" if form in ("parquet", "pairs") else "\n" + texts["raw_cells" if raw_cells else "cells"]
+    )
     front_matter = ""
     if form in _CONFIGS:
         data_files = f'  data_files:\n  - split: train\n    path: "{_CONFIGS[form]}"\n'
         front_matter = f"---\nconfigs:\n- config_name: default\n{data_files}---\n\n"
     return (
         f"{front_matter}# Evaluation records\n\n"
-        f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from the corpus whose "
+        f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from "
+        "the corpus whose "
         f"`text_xxh3_128` is `{manifest.text_xxh3_128}`.\n\n{columns}{cells}"
     ) + "".join(f"\n{notice}\n" for notice in notices)
 
@@ -93,18 +103,20 @@ def export(
 
     Args:
         corpus: A directory that `normalize` published.
-        output: The directory to publish. It must not exist, unless it is an export and `overwrite` is true.
+        output: The directory to publish. It must not exist, unless it is an export and `overwrite`
+            is true.
         format: `parquet`, `csv`, `matrix` or `pairs`.
         jobs: Processes to use; a small corpus is exported in this process.
         overwrite: Whether to replace an existing export.
-        raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
+        raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see
+            `csv_writer`).
         details: A TOML file with what no record says, such as the organisation; only for `pairs`.
         progress: Receives the progress.
         **filters: Export only records that match these (`FilterArguments`).
 
     Raises:
-        UsageError: The directory is not a corpus, no record matches, another argument is invalid, or a package that the
-            format needs is not installed. Nothing was done.
+        UsageError: The directory is not a corpus, no record matches, another argument is invalid,
+            or a package that the format needs is not installed. Nothing was done.
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
@@ -115,15 +127,23 @@ def export(
     given = read_details(None if details is None else os.fspath(details))
     target = os.fspath(output)
     if is_url(target):
-        raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
+        raise UsageError(
+            f"tables must be written to a local directory, not to {shown(target)}: copy them there"
+        )
     wanted = make_filters(**filters)
     reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
     manifest = reader.manifest
     if format == "pairs" and CORPUS_LABELS[manifest.schema] is not NEWEST_SCHEMA:
-        raise UsageError(f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema {NEWEST_SCHEMA.name}")
+        raise UsageError(
+            f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema "
+            f"{NEWEST_SCHEMA.name}"
+        )
     check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
-    with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
+    with (
+        open_local_output(target, kind, overwrite=overwrite, fresh=True) as made,
+        contextlib.ExitStack() as stack,
+    ):
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
         selection = None
         if wanted or format == "matrix":
@@ -138,18 +158,24 @@ def export(
             from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
 
             with naming(str(made.staging)):
-                notices += write_matrix(selection, Path(made.work), made.staging, raw_cells=raw_cells)
+                notices += write_matrix(
+                    selection, Path(made.work), made.staging, raw_cells=raw_cells
+                )
         else:
             tasks = _make_tasks(format, made, manifest, chosen, raw_cells=raw_cells)
             parts = [task.part for task in tasks]
             if format == "pairs":
-                notices += write_pairs(with_progress(tasks, parts, progress, "write"), made.staging, given)
+                notices += write_pairs(
+                    with_progress(tasks, parts, progress, "write"), made.staging, given
+                )
             else:
                 text_bytes = sum(part.entry.text_bytes for part in parts)
                 task = write_table if format == "csv" else _write_parquet
                 done = run_in_order(task, tasks, text_bytes=text_bytes, jobs=jobs)
                 list(with_progress(done, parts, progress, "write"))
-                _finish(format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema])
+                _finish(
+                    format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema]
+                )
         manifest = msgspec.structs.replace(manifest, records=sum(one.records for one in chosen))
         with naming(str(made.staging)):
             files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
@@ -176,7 +202,9 @@ class _ChosenPart(NamedTuple):
 
 
 def _all_parts(corpus: CorpusReader) -> list[_ChosenPart]:
-    return [_ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in corpus.parts]
+    return [
+        _ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in corpus.parts
+    ]
 
 
 def _matching_parts(selection: Selection) -> list[_ChosenPart]:
@@ -210,13 +238,19 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
     if raw_cells and form == "parquet":
         raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
     check_jobs(jobs)
-    # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork workers.
+    # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork
+    # workers.
     if form == "parquet" and find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow, which is not installed: pip install pyarrow")
 
 
 def _make_tasks(
-    form: str, made: LocalOutput, manifest: Manifest, parts: Sequence[_ChosenPart], *, raw_cells: bool
+    form: str,
+    made: LocalOutput,
+    manifest: Manifest,
+    parts: Sequence[_ChosenPart],
+    *,
+    raw_cells: bool,
 ) -> list[ExportTask]:
     """Make a task for each part, with a file for its rows."""
     folder = Path(made.work) if form == "csv" else made.staging / "data"
@@ -254,10 +288,18 @@ def _finish(form: str, made: LocalOutput, files: Sequence[str], schema: Schema) 
 
 
 def _describe(
-    form: str, staging: Path, manifest: Manifest, notices: list[str], filters: Filters, *, raw_cells: bool
+    form: str,
+    staging: Path,
+    manifest: Manifest,
+    notices: list[str],
+    filters: Filters,
+    *,
+    raw_cells: bool,
 ) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
-    files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
+    files = {
+        str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))
+    }
     about: dict[str, Any] = {
         "fastrec": __version__,
         "format": form,
@@ -268,8 +310,12 @@ def _describe(
     if filters:
         given = msgspec.structs.asdict(filters)
         about["filters"] = {name: value for name, value in given.items() if value}
-    (staging / "README.md").write_text(_readme(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
-    (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+    (staging / "README.md").write_text(
+        _readme(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8"
+    )
+    (staging / _MARKER).write_bytes(
+        msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n"
+    )
     for path in filter(Path.is_file, staging.rglob("*")):
         with path.open("rb") as file:
             os.fsync(file.fileno())

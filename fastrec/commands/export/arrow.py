@@ -1,9 +1,11 @@
 """The tables `answers` and `records` of a corpus as Arrow data sets, made while they are read.
 
-    a query names columns and rows ──▶ columns of parts ──▶ lines of these rows, if a column needs them ──▶ batches
+    a query names columns and rows ──▶ columns of parts ──▶ lines of these rows, if a column needs
+    them ──▶ batches
 
-No file is written. Most columns of `answers` are in the columns of parts. Those in `_TEXTS` are read from the lines,
-but only of rows that a condition on other columns does not rule out. `records` is read from the lines.
+No file is written. Most columns of `answers` are in the columns of parts. Those in `_TEXTS` are
+read from the lines, but only of rows that a condition on other columns does not rule out. `records`
+is read from the lines.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ class _Rows(NamedTuple):
 
 
 class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
-    """A data set whose batches are made when they are read. DuckDB asks for the columns and rows that a query needs."""
+    """A data set whose batches are made when they are read.
+
+    DuckDB asks for the columns and rows that a query needs.
+    """
 
     def __init__(self, selection: Selection, schema: pa.Schema) -> None:
         self.selection = selection
@@ -86,7 +91,11 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     ) -> ds.Scanner:
         """What DuckDB calls: it may ask for a filter on columns that it does not need otherwise."""
         condition = str(filter)
-        names = [name for name in self.schema.names if columns is None or name in columns or name in condition]
+        names = [
+            name
+            for name in self.schema.names
+            if columns is None or name in columns or name in condition
+        ]
         return ds.Scanner.from_batches(
             self._report(self.batches(names, filter)),
             schema=self.schema_of(names),
@@ -98,7 +107,9 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def schema_of(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in names])
 
-    def batches(self, names: Sequence[str], condition: ds.Expression = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, names: Sequence[str], condition: ds.Expression = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some columns; rows that a condition rules out may be left out."""
         raise NotImplementedError
 
@@ -125,7 +136,8 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
                 size += len(line)
                 if size >= _BATCH_BYTES:
                     yield found
-                    found, size = [], 0
+                    found = []
+                    size = 0
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
             raise CorpusError(part.path, reason) from exc
@@ -154,11 +166,17 @@ class AnswersDataset(LazyDataset):
     """The table `answers`. A column `failed` says whether there is an error, without reading it."""
 
     def __init__(self, selection: Selection, names: Iterable[str]) -> None:
-        super().__init__(selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names]))
+        super().__init__(
+            selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names])
+        )
         turns = ("turns", Raw, msgspec.field(name=self.version.turns_field, default=_NULL))
-        self._decode = msgspec.json.Decoder(msgspec.defstruct("_VersionLine", [turns], bases=(_Line,))).decode
+        self._decode = msgspec.json.Decoder(
+            msgspec.defstruct("_VersionLine", [turns], bases=(_Line,))
+        ).decode
 
-    def batches(self, names: Sequence[str], condition: ds.Expression = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, names: Sequence[str], condition: ds.Expression = None
+    ) -> Iterator[pa.RecordBatch]:
         schema = self.schema_of(names)
         texts = [name for name in names if name in _TEXTS]
         can_choose = condition is not None and not any(name in str(condition) for name in _TEXTS)
@@ -169,9 +187,13 @@ class AnswersDataset(LazyDataset):
                 small = small.filter(condition)
             chosen = rows._replace(positions=small.column("").to_numpy())
             begin = 0
-            for lines in self._read(chosen, self._decode) if texts else [range(len(chosen.positions))]:
+            for lines in (
+                self._read(chosen, self._decode) if texts else [range(len(chosen.positions))]
+            ):
                 part = small.slice(begin, len(lines))
-                columns = [_TEXTS[name](lines) if name in texts else part.column(name) for name in names]
+                columns = [
+                    _TEXTS[name](lines) if name in texts else part.column(name) for name in names
+                ]
                 yield from pa.table(columns, schema=schema).to_batches()
                 begin += len(lines)
 
@@ -220,7 +242,9 @@ class AnswersDataset(LazyDataset):
     def _trials(self, rows: _Rows) -> pa.Array:
         """Number the records of each question and model, in the order of the corpus."""
         records, places = self._records(rows)
-        codes = joint_codes((records.question, len(records.first)), (records.model, len(records.models)))
+        codes = joint_codes(
+            (records.question, len(records.first)), (records.model, len(records.models))
+        )
         order = np.lexsort((records.number, codes))
         _, starts, groups = np.unique(codes[order], return_index=True, return_inverse=True)
         trials = np.empty(len(order), dtype=np.int64)
@@ -245,7 +269,10 @@ class AnswersDataset(LazyDataset):
 
 
 def _sample_ids(rows: _Rows) -> pa.Array:
-    values = [one if isinstance(one, str) else spell(one).decode() for one in rows.columns.values("sample_id")]
+    values = [
+        one if isinstance(one, str) else spell(one).decode()
+        for one in rows.columns.values("sample_id")
+    ]
     return rows.texts("sample_id", values)
 
 
@@ -274,7 +301,10 @@ _NULL: Final = Raw(b"null")
 
 
 class _Line(msgspec.Struct, kw_only=True):
-    """The fields that columns of texts need, and `turns`, whose name depends on the version. Few are decoded."""
+    """The fields that columns of texts need, and `turns`, whose name depends on the version.
+
+    Few are decoded.
+    """
 
     input: Raw
     output: Raw = _NULL
@@ -291,11 +321,13 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
     """Decode inputs. An input is mostly that of the line before, and needs no decoding."""
-    before, found = b"", _Input("", "")
+    before = b""
+    found = _Input("", "")
     for line in lines:
         text = bytes(line.input)
         if text != before:
-            before, found = text, _decode_input(text)
+            before = text
+            found = _decode_input(text)
         yield found
 
 
@@ -309,7 +341,9 @@ def _said(line: Any) -> str:
     raw = output.raw if output else []
     said = [raw] if isinstance(raw, str) else raw
     turns = _decode_turns(line.turns) or ()
-    return "\n".join([*said, *(turn.content for turn in turns if turn.role == "assistant" and turn.content)])
+    return "\n".join(
+        [*said, *(turn.content for turn in turns if turn.role == "assistant" and turn.content)]
+    )
 
 
 def _metadata(line: Any) -> list[tuple[str, str]] | None:

@@ -1,12 +1,14 @@
 """The matrix of models × questions as CSV, for item response theory, made of the columns of a corpus.
 
-1. The cells of each evaluation and metric are written to a scratch file: the score of the first answer of a model to a
-   question, and whether it is right. Cells without an answer take no space there. If records name a metric, each
-   question has a column for each metric, so that no column mixes metrics. So has each sample_id of a split hash
-   (`keys.is_split`).
-2. The matrix is written row by row. `correct.csv` lacks columns of graded metrics, whose `is_correct` says little.
+1. The cells of each evaluation and metric are written to a scratch file: the score of the first
+   answer of a model to a question, and whether it is right. Cells without an answer take no space
+   there. If records name a metric, each question has a column for each metric, so that no column
+   mixes metrics. So has each sample_id of a split hash (`keys.is_split`).
+2. The matrix is written row by row. `correct.csv` lacks columns of graded metrics, whose
+   `is_correct` says little.
 
-Memory holds the names of questions and models, one row, and the records that `RecordsOfScopes` loads at a time.
+Memory holds the names of questions and models, one row, and the records that `RecordsOfScopes`
+loads at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 
-_LEAST_UNCLEAR: Final = float(1 << 53)  # an integer of this size may be spelled in another way than the double
+_LEAST_UNCLEAR: Final = float(
+    1 << 53
+)  # an integer of this size may be spelled in another way than the double
 _NO_ANSWER: Final = 0
 _WRONG: Final = 1
 _RIGHT: Final = 2
@@ -46,7 +50,9 @@ class _Block:
         self.start = start  # its first cell
         self.rows = {model: row for row, model in enumerate(table.models)}
         hashes = list(map(table.hash_of, range(table.questions)))
-        self.order = sorted(range(table.questions), key=lambda number: (hashes[number], table.names[number]))
+        self.order = sorted(
+            range(table.questions), key=lambda number: (hashes[number], table.names[number])
+        )
         self.hashes = [hashes[number] for number in self.order]
         self.sample_ids = [_sample_id(table, number) for number in self.order]
         scope = [self.evaluation] if self.metric is None else [self.evaluation, self.metric]
@@ -65,7 +71,9 @@ class _Matrix:
         self._selection = selection
         self._path = scratch / "cells"
         self._path.write_bytes(bytes(_CELL.itemsize))  # an empty file cannot be mapped
-        self._spelled: dict[int, str] = {}  # by cell: scores whose spelling does not follow from the double
+        self._spelled: dict[
+            int, str
+        ] = {}  # by cell: scores whose spelling does not follow from the double
         self._cells = 0
         self.blocks: list[_Block] = []
         self.failed = 0  # records with an error
@@ -76,7 +84,10 @@ class _Matrix:
         columns = np.empty(table.questions, dtype=np.int64)
         columns[block.order] = np.arange(table.questions)
         answers = np.flatnonzero(table.flag & ANSWERS)
-        places = (table.model[answers], len(block.rows)), (columns[table.question[answers]], table.questions)
+        places = (
+            (table.model[answers], len(block.rows)),
+            (columns[table.question[answers]], table.questions),
+        )
         cells, first = np.unique(joint_codes(*places), return_index=True)
         first = answers[first]
         scores = table.score[first]
@@ -104,7 +115,10 @@ class _Matrix:
         cells = np.memmap(self._path, _CELL, "r")
 
         def spell_scores(start: int, end: int) -> list[str]:
-            spelled = [spell(score).decode() if verdict else "" for score, verdict in cells[start:end].tolist()]
+            spelled = [
+                spell(score).decode() if verdict else ""
+                for score, verdict in cells[start:end].tolist()
+            ]
             for cell in self._spelled.keys() & range(start, end) if self._spelled else ():
                 spelled[cell - start] = self._spelled[cell]
             return spelled
@@ -117,7 +131,12 @@ class _Matrix:
         self._write(output / "correct.csv", judged, spell_verdicts, raw_cells=raw_cells)
 
     def _write(
-        self, path: Path, blocks: Sequence[_Block], spell_cells: Callable[[int, int], list[str]], *, raw_cells: bool
+        self,
+        path: Path,
+        blocks: Sequence[_Block],
+        spell_cells: Callable[[int, int], list[str]],
+        *,
+        raw_cells: bool,
     ) -> None:
         with naming(str(path)), path.open("w", encoding="utf-8", newline="") as file:
             writer = CsvWriter(file, raw_cells=raw_cells)
@@ -127,7 +146,9 @@ class _Matrix:
                 for block in blocks:
                     width = len(block.columns)
                     start = block.start + block.rows.get(model, 0) * width
-                    row += spell_cells(start, start + width) if model in block.rows else [""] * width
+                    row += (
+                        spell_cells(start, start + width) if model in block.rows else [""] * width
+                    )
                 writer.writerow(row)
 
 
@@ -149,7 +170,9 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def write_matrix(selection: Selection, scratch: Path, output: Path, *, raw_cells: bool) -> list[str]:
+def write_matrix(
+    selection: Selection, scratch: Path, output: Path, *, raw_cells: bool
+) -> list[str]:
     """Write the matrix, and return notices of what it lacks."""
     names_metrics = has_metrics(CORPUS_LABELS[selection.manifest.schema])
     records = RecordsOfScopes(selection)
@@ -163,13 +186,17 @@ def write_matrix(selection: Selection, scratch: Path, output: Path, *, raw_cells
         _write_samples(writer, matrix.blocks, names_metrics=names_metrics)
     notices = []
     if matrix.failed:
-        notices.append(f"{counted(matrix.failed, 'record')} with an error left out: their cells are empty")
+        notices.append(
+            f"{counted(matrix.failed, 'record')} with an error left out: their cells are empty"
+        )
     if matrix.repeated:
         reason = "only a model's first answer to a question is in the matrix"
         notices.append(f"{counted(matrix.repeated, 'answer')} left out: {reason}")
     if columns := sum(len(block.columns) for block in matrix.blocks if block.is_graded):
         reason = "scores other than 0 and 1 are neither right nor wrong"
-        notices.append(f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}")
+        notices.append(
+            f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}"
+        )
     return notices
 
 
@@ -180,5 +207,7 @@ def _write_samples(writer: CsvWriter, blocks: Iterable[_Block], *, names_metrics
     for block in blocks:
         if names_metrics:
             more = [block.metric or "", "true" if block.is_graded else "false"]
-        for column, sample_hash, sample_id in zip(block.columns, block.hashes, block.sample_ids, strict=True):
+        for column, sample_hash, sample_id in zip(
+            block.columns, block.hashes, block.sample_ids, strict=True
+        ):
             writer.writerow([column, block.evaluation, *more, sample_hash, sample_id])

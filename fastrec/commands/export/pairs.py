@@ -1,10 +1,13 @@
 """Write a corpus as pairs of the public data store: for each run an aggregate, and the samples file with its rows.
 
-    records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates ──▶ JSON Schema
+    records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates ──▶
+    JSON Schema
 
-1. Go through the corpus once. A run has an evaluation, a model and an `evaluation_id`; its rows are its records.
+1. Go through the corpus once. A run has an evaluation, a model and an `evaluation_id`; its rows are
+   its records.
 2. Build the aggregate of each run of what its records say, and of the details that the user gives.
-3. Validate all aggregates by their schema. What is required and unknown is one error that lists all of it.
+3. Validate all aggregates by their schema. What is required and unknown is one error that lists all
+   of it.
 """
 
 from __future__ import annotations
@@ -38,13 +41,20 @@ _MOST_PROBLEMS: Final = 40
 _LONGEST_NAME: Final = 60  # characters of a folder, at most 240 bytes
 _LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
 _NOT_PORTABLE: Final = re.compile(r'^\.|[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$')
-_RESERVED: Final = re.compile(r"^(?:(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|$)", re.IGNORECASE)
-_WRONG_LABELS: Final = LABELS - SCHEMA.labels  # records of 0.3.0 with these are refused by readers of the data store
+_RESERVED: Final = re.compile(
+    r"^(?:(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|$)", re.IGNORECASE
+)
+_WRONG_LABELS: Final = (
+    LABELS - SCHEMA.labels
+)  # records of 0.3.0 with these are refused by readers of the data store
 _LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
 class Details(msgspec.Struct, forbid_unknown_fields=True):
-    """What no record says: fields of aggregates. Models, evaluations and metrics are named by patterns."""
+    """What no record says: fields of aggregates.
+
+    Models, evaluations and metrics are named by patterns.
+    """
 
     source_metadata: dict[str, Any] = {}
     eval_library: dict[str, Any] = {}  # for records that do not name their harness or its version
@@ -87,7 +97,10 @@ class _Run:
         self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
         developer, slash, model = line.model_id.partition("/")
         known = _given(name=line.model_id, id=line.model_id, developer=developer if slash else "")
-        known["additional_details"] = {"deployment_type": "unknown", "model_availability": "unknown"}
+        known["additional_details"] = {
+            "deployment_type": "unknown",
+            "model_availability": "unknown",
+        }
         self.model_info = _deep(known, *_matching(details.models, line.model_id))
         model = model if slash else line.model_id
         folders = (line.evaluation_name, str(self.model_info.get("developer", "unknown")), model)
@@ -104,7 +117,11 @@ class _Run:
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
         if self.constant and line.metadata != self.constant:
-            self.constant = {name: value for name, value in self.constant.items() if line.metadata.get(name) == value}
+            self.constant = {
+                name: value
+                for name, value in self.constant.items()
+                if line.metadata.get(name) == value
+            }
         self.waiting.append(text)
         self.rows += 1
 
@@ -119,13 +136,22 @@ class _Run:
             file.write(text)
 
     def aggregate(self, details: Details, now: str) -> dict[str, Any]:
-        line, known = self.line, dict(self.constant)
+        line = self.line
+        known = dict(self.constant)
         library = {name: known.pop(key) for name, key in _LIBRARY if key in known}
         before = f"{line.evaluation_name}/{line.model_id}/"
-        started = line.evaluation_id.removeprefix(before) if line.evaluation_id.startswith(before) else ""
-        arguments = {name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None}
+        started = (
+            line.evaluation_id.removeprefix(before) if line.evaluation_id.startswith(before) else ""
+        )
+        arguments = {
+            name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None
+        }
         known = {name: value for name, value in known.items() if len(value) <= _LONGEST_SETTING}
-        others = {name: value for name, value in known.items() if name not in arguments and name != "graded"}
+        others = {
+            name: value
+            for name, value in known.items()
+            if name not in arguments and name != "graded"
+        }
         settings = _given(generation_args=arguments, additional_details=others)
         result = _given(generation_config=settings) | {
             "evaluation_name": line.evaluation_name,
@@ -140,7 +166,8 @@ class _Run:
             "eval_library": details.eval_library | library,
             "model_info": self.model_info,
             "evaluation_results": [
-                result | _scored(metric, scores, details) for metric, scores in sorted(self.metrics.items())
+                result | _scored(metric, scores, details)
+                for metric, scores in sorted(self.metrics.items())
             ],
             "detailed_evaluation_results": {
                 "format": "jsonl",
@@ -160,19 +187,25 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
     mean = math.fsum(score / size for score in counted_scores)
-    mean = min(max(mean, min(counted_scores)), max(counted_scores))  # rounding leads out of the bounds of a metric
+    mean = min(
+        max(mean, min(counted_scores)), max(counted_scores)
+    )  # rounding leads out of the bounds of a metric
     spread: dict[str, Any] = {"num_samples": size}
     if size > 1:
         deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
         spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
-    is_binary = all(score in (0, 1) for values in (scores.answered, scores.failed) for score in values)
+    is_binary = all(
+        score in (0, 1) for values in (scores.answered, scores.failed) for score in values
+    )
     config: dict[str, Any] = {"score_type": "binary"} if is_binary else {}
     if scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = False
     config |= _given(metric_id=metric, metric_name=metric)
     config = _deep(config, *_matching(details.metrics, metric))
-    if not is_binary and {"min_score", "max_score"} <= config.keys():  # without these, readers refuse the type
+    if (
+        not is_binary and {"min_score", "max_score"} <= config.keys()
+    ):  # without these, readers refuse the type
         config.setdefault("score_type", "continuous")
     return _given(evaluation_result_id=metric) | {
         "metric_config": config,
@@ -194,7 +227,9 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
     """Write the pairs of all tasks below a directory; return notices for the user."""
     runs: dict[tuple[str, str, str], _Run] = {}
     relabelled: Counter[str] = Counter()
-    decode, held, chunk_bytes = msgspec.json.Decoder(_Line).decode, 0, current_limits().chunk_bytes
+    decode = msgspec.json.Decoder(_Line).decode
+    held = 0
+    chunk_bytes = current_limits().chunk_bytes
     for task in tasks:
         for rows, size in task.rows(lambda text: (decode(text), text), chunk_bytes):
             for line, text in rows:
@@ -222,13 +257,21 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         return []
     labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
     changed = counted(relabelled.total(), "row")
-    return [f"{changed} with the schema_version of another version, {labels}: {SCHEMA.label} in the pairs"]
+    return [
+        (
+            f"{changed} with the schema_version of another version, {labels}: {SCHEMA.label} in the "
+            "pairs"
+        )
+    ]
 
 
 def _row(line: _Line, text: bytes) -> bytes:
     """The row of a record: with the label of its version, and without line ends in texts."""
     if line.schema_version in _WRONG_LABELS:
-        wrong, right = (b'"schema_version":"%s"' % label.encode() for label in (line.schema_version, SCHEMA.label))
+        wrong, right = (
+            b'"schema_version":"%s"' % label.encode()
+            for label in (line.schema_version, SCHEMA.label)
+        )
         text = text.replace(wrong, right, 1)  # it is the first field of the normal form
     return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n"
 
@@ -242,7 +285,11 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
     problems: Counter[str] = Counter()
     for document in documents:
         model = document["model_info"]
-        found = set() if "developer" in model else {f'model_info.{model["id"]}: "developer" is needed for a folder'}
+        found = (
+            set()
+            if "developer" in model
+            else {f'model_info.{model["id"]}: "developer" is needed for a folder'}
+        )
         for error in validator.iter_errors(document):
             path = list(error.instance_path)
             if path[:1] == ["evaluation_results"]:
@@ -253,8 +300,12 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
             found.add(f"{'.'.join(map(str, path))}: {error.message}")
         problems.update(found)
     if problems:
-        lines = [f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())]
-        more = [f"  and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []
+        lines = [
+            f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())
+        ]
+        more = (
+            [f"  and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []
+        )
         head = "the aggregates lack what no record says; give it in a file, --details details.toml:"
         raise UsageError("\n".join([head, *lines[:_MOST_PROBLEMS], *more]))
 
@@ -264,7 +315,10 @@ def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[
 
 
 def _deep(*tables: dict[str, Any]) -> dict[str, Any]:
-    """Merge objects; later ones come first, and objects in them are merged, too, unless their `source_type` differs."""
+    """Merge objects.
+
+    Later ones come first, and objects in them are merged, too, unless their `source_type` differs.
+    """
     merged: dict[str, Any] = {}
     for table in tables:
         for name, value in table.items():
@@ -289,4 +343,6 @@ def _number(text: str | None) -> float | None:
 
 def _portable(name: str) -> str:
     """A name of a folder that every system allows."""
-    return _RESERVED.sub(lambda found: f"{found[0]}_", _NOT_PORTABLE.sub("_", name[:_LONGEST_NAME]), count=1)
+    return _RESERVED.sub(
+        lambda found: f"{found[0]}_", _NOT_PORTABLE.sub("_", name[:_LONGEST_NAME]), count=1
+    )

@@ -1,16 +1,18 @@
 """Parquet: one file per part, all with the same columns, in row groups that a viewer can load one by one.
 
-1. Decode each line to a Struct (`Decoder`). A corpus has valid records in normal form, so nothing is validated again.
-   Free-form objects are not decoded: their column gets their text. Most lines have only known keys. A line with unknown
-   keys is decoded twice, once for its columns and once for its unknown keys, which go to `extra` under their paths:
+1. Decode each line to a Struct (`Decoder`). A corpus has valid records in normal form, so nothing
+   is validated again. Free-form objects are not decoded: their column gets their text. Most lines
+   have only known keys. A line with unknown keys is decoded twice, once for its columns and once
+   for its unknown keys, which go to `extra` under their paths:
 
        {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
 
-2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs of its records:
-   objects are structs, and `_SCALARS` has the types of other fields. A field of several types has a column NAME_type.
-   The sizes of the response (`MEASURES`) follow as int64 columns. If a column cannot hold a value exactly (an integer
-   beyond 64 bits, or beyond 2⁵³ in a double), the column is null and the value is in `extra`, the last column, under
-   its path. Columns and `extra` together are the record: nothing is lost.
+2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs
+   of its records: objects are structs, and `_SCALARS` has the types of other fields. A field of
+   several types has a column NAME_type. The sizes of the response (`MEASURES`) follow as int64
+   columns. If a column cannot hold a value exactly (an integer beyond 64 bits, or beyond 2⁵³ in a
+   double), the column is null and the value is in `extra`, the last column, under its path. Columns
+   and `extra` together are the record: nothing is lost.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ _DecodedRecord = tuple[Any, dict[str, Any]]
 
 
 class Decoder:
-    """Decodes lines; raises MsgspecError or UnicodeDecodeError for a line that is not a record in normal form."""
+    """Decodes lines.
+
+    Raises MsgspecError or UnicodeDecodeError for a line that is not a record in normal form.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -64,7 +69,9 @@ class Decoder:
         try:
             row = self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ()))
         except msgspec.ValidationError:
-            judged = judge_slowly(line, self._schema)  # if valid, it has an integer of more than 4,300 digits
+            judged = judge_slowly(
+                line, self._schema
+            )  # if valid, it has an integer of more than 4,300 digits
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
@@ -101,10 +108,16 @@ def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.S
 
     hints = get_type_hints(struct, include_extras=True)
     fields = [
-        (field.name, rewrite_hint(hints[field.name], replace), *(() if field.required else (field.default,)))
+        (
+            field.name,
+            rewrite_hint(hints[field.name], replace),
+            *(() if field.required else (field.default,)),
+        )
         for field in msgspec.structs.fields(struct)
     ]
-    return msgspec.defstruct(struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid)
+    return msgspec.defstruct(
+        struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid
+    )
 
 
 _TYPE_NAMES: Final = {
@@ -135,7 +148,9 @@ def _schema_of(columns: _Struct) -> pa.Schema:
     return pa.schema([*columns.inner, *measures, pa.field("extra", pa.string())])
 
 
-def batch_of(rows: Sequence[_DecodedRecord], schema: Schema, names: Sequence[str] | None = None) -> pa.RecordBatch:
+def batch_of(
+    rows: Sequence[_DecodedRecord], schema: Schema, names: Sequence[str] | None = None
+) -> pa.RecordBatch:
     """Convert records to columns: all of them, or only some."""
     records = [record for record, _ in rows]
     needs_all = names is None or "extra" in names  # which has what the columns cannot hold
@@ -148,7 +163,9 @@ def batch_of(rows: Sequence[_DecodedRecord], schema: Schema, names: Sequence[str
         arrays = columns.columns(records)
     turns_of = attrgetter(schema.turns_field)
     sizes = [measure(record.output, turns_of(record)) for record in records]
-    measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
+    measures = [
+        pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))
+    ]
     extras = pa.array([spell(extra) if extra else None for _, extra in rows], pa.string())
     batch = pa.RecordBatch.from_arrays([*arrays, *measures, extras], schema=_schema_of(columns))
     return batch if names is None else batch.select(list(names))
@@ -157,12 +174,15 @@ def batch_of(rows: Sequence[_DecodedRecord], schema: Schema, names: Sequence[str
 class _Scalar:
     """A field without known fields of its own: the value, and the name of its type if there are several."""
 
-    def __init__(self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False) -> None:
+    def __init__(
+        self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False
+    ) -> None:
         self.name = name
         self.fields: list[pa.Field] = [pa.field(name, type_)]
         if typed:
             self.fields.append(pa.field(f"{name}_type", pa.string()))
-        self._type, self._convert = type_, convert
+        self._type = type_
+        self._convert = convert
         self._bounds = _BOUNDS.get(type_)
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
@@ -176,17 +196,27 @@ class _Scalar:
         return [array, pa.array([_TYPE_NAMES[value.__class__] for value in values], pa.string())]
 
     def fits(self, value: Any) -> bool:
-        return self._bounds is None or not isinstance(value, int) or self._bounds[0] <= value <= self._bounds[1]
+        return (
+            self._bounds is None
+            or not isinstance(value, int)
+            or self._bounds[0] <= value <= self._bounds[1]
+        )
 
 
 class _Struct:
-    def __init__(self, name: str, struct: type[msgspec.Struct], names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, name: str, struct: type[msgspec.Struct], names: Sequence[str] | None = None
+    ) -> None:
         """Make the columns of all fields, or only those with some names."""
         hints = get_type_hints(struct)
         self.name = name
-        columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]
+        columns = [
+            _column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)
+        ]
         self._columns = [
-            column for column in columns if names is None or any(field.name in names for field in column.fields)
+            column
+            for column in columns
+            if names is None or any(field.name in names for field in column.fields)
         ]
         self.inner: list[pa.Field] = [field for column in self._columns for field in column.fields]
         self.fields: list[pa.Field] = [pa.field(name, pa.struct(self.inner))]
@@ -200,7 +230,9 @@ class _Struct:
             if whole:
                 arrays += column.arrays([getattr(value, name) for value in values])
             else:
-                arrays += column.arrays([getattr(value, name) if value else UNSET for value in values])
+                arrays += column.arrays(
+                    [getattr(value, name) if value else UNSET for value in values]
+                )
         return arrays
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
@@ -210,7 +242,8 @@ class _Struct:
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         """Replace what does not fit into its column with null, and yield it with its path."""
         for column in self._columns:
-            child, path = getattr(value, column.name), (*steps, column.name)
+            child = getattr(value, column.name)
+            path = (*steps, column.name)
             if isinstance(column, _Struct):
                 yield from column.take_out(child, path) if child else ()
             elif not column.fits(child):
@@ -224,7 +257,8 @@ class _List(_Struct):
         self.fields = [pa.field(name, pa.list_(pa.struct(self.inner)))]
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        ends, flat = [0], []
+        ends = [0]
+        flat = []
         for value in values:
             if value:
                 flat += value
@@ -243,11 +277,17 @@ def _with_nulls(values: list[Any]) -> list[Any]:
 
 
 def _json(values: list[Any]) -> list[bytes | None]:
-    return [None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value) for value in values]
+    return [
+        None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value)
+        for value in values
+    ]
 
 
 def _texts(values: list[Any]) -> list[bytes | str | None]:
-    return [one if one.__class__ is str else spell(one) if isinstance(one, int) else None for one in values]
+    return [
+        one if one.__class__ is str else spell(one) if isinstance(one, int) else None
+        for one in values
+    ]
 
 
 def _lists(values: list[Any]) -> list[Any]:
@@ -291,7 +331,8 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     schema = task.schema
-    decoder, most_bytes = Decoder(schema), current_limits().parquet_group_bytes
+    decoder = Decoder(schema)
+    most_bytes = current_limits().parquet_group_bytes
     with naming(task.output), open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
@@ -300,14 +341,16 @@ def write_parquet(task: ExportTask) -> None:
             size += text_bytes
             if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
-                group, size = [], 0
+                group = []
+                size = 0
         if group:
             writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
 
 
 def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:
     settings: dict[str, Any] = {"compression": "zstd", "write_page_index": True}
-    # Pages cut by content stay the same when other rows change, so deduplicating storage uploads only what is new.
+    # Pages cut by content stay the same when other rows change, so deduplicating storage uploads
+    # only what is new.
     if "use_content_defined_chunking" in inspect.signature(pq.ParquetWriter).parameters:
         settings["use_content_defined_chunking"] = True
     return pq.ParquetWriter(path, table_schema(schema), **settings)

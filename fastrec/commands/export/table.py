@@ -1,10 +1,11 @@
 """CSV: one flat table with one row per record.
 
-A reader guesses the type of a column from its first rows, so all cells of a column are spelled alike: scores and
-latencies always with a decimal point or an exponent, and the score `true` as 1.0. `score_type` tells them apart.
+A reader guesses the type of a column from its first rows, so all cells of a column are spelled
+alike: scores and latencies always with a decimal point or an exponent, and the score `true` as 1.0.
+`score_type` tells them apart.
 
-The sizes of a response (`MEASURES`) are the same in all formats. They are counted in the record itself; what the record
-claims is in `evaluation.num_turns` and `tool_calls_count`.
+The sizes of a response (`MEASURES`) are the same in all formats. They are counted in the record
+itself; what the record claims is in `evaluation.num_turns` and `tool_calls_count`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ _COLUMNS: Final = (
 
 
 def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
-    """Measure a response: characters of what the model said without reasoning, None if nothing; turns; tool calls."""
+    """Measure a response: characters of what the model said without reasoning, None if nothing.
+
+    Turns; tool calls.
+    """
     if turns.__class__ is not list:
         if not output:
             return None, 1, 0
@@ -69,7 +73,9 @@ class ExportTask(msgspec.Struct, frozen=True):
     def schema(self) -> Schema:
         return CORPUS_LABELS[self.label]
 
-    def rows(self, decode: Callable[[bytes], Row], chunk_bytes: int) -> Iterator[tuple[list[Row], int]]:
+    def rows(
+        self, decode: Callable[[bytes], Row], chunk_bytes: int
+    ) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
         return decode_lines(self.part, decode, chunk_bytes, self.sort_fields, self.chosen)
 
@@ -103,7 +109,10 @@ class Turn(msgspec.Struct):
 
 
 class _Line(msgspec.Struct, kw_only=True):
-    """The fields of a record that are in the table, or measured for it; numbers as they are spelled."""
+    """The fields of a record that are in the table, or measured for it.
+
+    Numbers as they are spelled.
+    """
 
     evaluation_name: str
     sample_hash: str
@@ -135,7 +144,9 @@ def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
     ]
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
         fields.append(("metric", str | None, msgspec.field(name=METRIC, default=None)))
-    return msgspec.json.Decoder(msgspec.defstruct("_VersionLine", fields, bases=(_Line,), kw_only=True)).decode
+    return msgspec.json.Decoder(
+        msgspec.defstruct("_VersionLine", fields, bases=(_Line,), kw_only=True)
+    ).decode
 
 
 def double_of(value: Raw) -> tuple[str, str]:
@@ -161,8 +172,11 @@ def write_table(task: ExportTask) -> None:
 
 
 def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:
-    usage, times = line.token_usage, line.performance
-    tokens = (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
+    usage = line.token_usage
+    times = line.performance
+    tokens = (
+        (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
+    )
     sample_id = bytes(line.sample_id)
     is_text = sample_id.startswith(b'"')
     return (

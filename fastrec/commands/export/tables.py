@@ -1,13 +1,15 @@
 """Tables of a corpus for SQL and data frames: `sql`, `table`, `batches` and `connect`.
 
-    corpus ──▶ Arrow data sets, which are read as a query needs them (`arrow`) ──▶ DuckDB, pandas, Polars
+    corpus ──▶ Arrow data sets, which are read as a query needs them (`arrow`) ──▶ DuckDB, pandas,
+    Polars
 
     answers     one row per record (`ANSWERS` has its columns)
     questions   one row per question and metric, computed from `answers`
     models      one row per evaluation, metric and model, computed from `answers`
     records     the lossless nested table of `export --format parquet`
 
-DuckDB sees Arrow data sets only. So a connection can be locked: it cannot read or write any file, nor load extensions.
+DuckDB sees Arrow data sets only. So a connection can be locked: it cannot read or write any file,
+nor load extensions.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ ANSWERS: Final = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id; null if the record has none",
     "model": "model_id",
-    "question": "sample_hash; of a hash that is several questions, also `/` and the sample_id in JSON",
+    "question": "sample_hash; of a hash that is several questions, also `/` and the sample_id in "
+    "JSON",
     "sample_id": "as text",
     "input": "input.raw",
     "reference": "the references, one per line",
@@ -61,7 +64,8 @@ ANSWERS: Final = {
     "tool_calls": "calls of tools in all turns",
     "metadata": "a map from names to texts; values that are no text are JSON",
     "trial": "1 for the first answer of a model to a question and metric, 2 for the next",
-    "source": "shard and line that the record comes from, as `shard:line`; null without `normalize --track-sources`",
+    "source": "shard and line that the record comes from, as `shard:line`; null without "
+    "`normalize --track-sources`",
 }
 """The columns of `answers`, and what they hold."""
 
@@ -89,9 +93,12 @@ _VIEWS: Final = {
 
 TABLES: Final = {
     "answers": "one row per record",
-    "questions": "one row per question and metric; accuracy and score over answers without an error",
-    "models": "one row per evaluation, metric and model; accuracy and score over questions, as in `fastrec stats`",
-    "records": "the records with all their fields, nested, as `export --format parquet` writes them",
+    "questions": "one row per question and metric; accuracy and score over answers without an "
+    "error",
+    "models": "one row per evaluation, metric and model; accuracy and score over questions, as in "
+    "`fastrec stats`",
+    "records": "the records with all their fields, nested, as `export --format parquet` writes "
+    "them",
 }
 """The tables, and what they hold."""
 
@@ -139,7 +146,10 @@ def table(
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> pa.Table:
-    """Read the table `answers` of a corpus as an Arrow table: `.to_pandas()` follows. See `batches`."""
+    """Read the table `answers` of a corpus as an Arrow table: `.to_pandas()` follows.
+
+    See `batches`.
+    """
     return batches(corpus, columns=columns, jobs=jobs, progress=progress, **filters).read_all()
 
 
@@ -160,7 +170,8 @@ def connect(*corpora: str | os.PathLike[str], locked: bool = False) -> DuckDBPyC
     """Open a DuckDB connection with the tables of one or several corpora: `TABLES`.
 
     Args:
-        *corpora: Directories or URLs that `normalize` published. Several add a column `corpus` with their names.
+        *corpora: Directories or URLs that `normalize` published. Several add a column `corpus` with
+            their names.
         locked: Let no query read or write files, load extensions or change these settings.
 
     Raises:
@@ -178,7 +189,9 @@ def open_tables(*corpora: str | os.PathLike[str], locked: bool = False) -> Table
     from fastrec.commands.export.arrow import AnswersDataset, RecordsDataset  # noqa: PLC0415 - needs pyarrow
 
     names = _names([os.fspath(corpus) for corpus in corpora])
-    selections = {name: Selection(corpus) for name, corpus in zip(names.values(), corpora, strict=True)}
+    selections = {
+        name: Selection(corpus) for name, corpus in zip(names.values(), corpora, strict=True)
+    }
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
     datasets: list[LazyDataset] = []
     kinds: dict[str, Callable[[Selection], LazyDataset]] = {
@@ -216,7 +229,10 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         if path in names:
             raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
-        same = sum(re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None for other in names.values())
+        same = sum(
+            re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None
+            for other in names.values()
+        )
         names[path] = f"{name} {same + 1}" if same else name
     return names
 
@@ -242,12 +258,14 @@ class Result(NamedTuple):
 def run_query(tables: Tables, query: str, *, as_text: bool = False) -> Iterator[Result | None]:
     """Run one or several statements, and yield the result of the last; None if it has none.
 
-    DuckDB runs in a thread. The main thread waits for it in Python, so a signal ends the wait at once.
+    DuckDB runs in a thread. The main thread waits for it in Python, so a signal ends the wait at
+    once.
 
     Args:
         tables: What it can read.
         query: The statements.
-        as_text: Whether dates, times and intervals are spelled by DuckDB: Python has only the years 1 to 9999.
+        as_text: Whether dates, times and intervals are spelled by DuckDB: Python has only the years
+            1 to 9999.
 
     Raises:
         QueryError: DuckDB refuses it, or fails while batches are read.
@@ -267,7 +285,9 @@ def run_query(tables: Tables, query: str, *, as_text: bool = False) -> Iterator[
             reader = wait_for(_start, connection, query, as_text)
             if reader is not None:
                 stack.callback(wait_for, reader.close)  # else the connection refuses the next query
-            yield reader and Result(reader.schema, iter(partial(wait_for, _next_batch, reader), None))
+            yield reader and Result(
+                reader.schema, iter(partial(wait_for, _next_batch, reader), None)
+            )
         except duckdb.OutOfMemoryException as exc:
             raise MemoryError(str(exc)) from exc
         except (duckdb.Error, QueryError) as exc:
@@ -279,7 +299,9 @@ def run_query(tables: Tables, query: str, *, as_text: bool = False) -> Iterator[
             raise
 
 
-def _start(connection: DuckDBPyConnection, query: str, as_text: bool) -> pa.RecordBatchReader | None:
+def _start(
+    connection: DuckDBPyConnection, query: str, as_text: bool
+) -> pa.RecordBatchReader | None:
     relation = connection.sql(query)
     if relation is None:
         return None
@@ -321,7 +343,8 @@ def _quoted(name: str) -> str:
 
 def _text_type(kind: DuckDBPyType) -> str:
     """A type with text in place of dates, times and intervals, also in lists, maps and structs."""
-    name, spelled = kind.id, str(kind)
+    name = kind.id
+    spelled = str(kind)
     if name.startswith(("date", "time", "interval")):
         return "VARCHAR"
     if name not in ("list", "array", "map", "struct", "tuple", "union"):
@@ -366,7 +389,10 @@ def write_result(result: Result, path: str) -> None:
             group: list[pa.RecordBatch] = []
             for batch in result.batches:
                 group.append(batch)
-                if len(group) * _RESULT_ROWS >= _GROUP_ROWS or sum(one.nbytes for one in group) >= _GROUP_BYTES:
+                if (
+                    len(group) * _RESULT_ROWS >= _GROUP_ROWS
+                    or sum(one.nbytes for one in group) >= _GROUP_BYTES
+                ):
                     writer.write_table(pa.Table.from_batches(group))
                     group = []
             if group:
@@ -379,7 +405,9 @@ def write_result(result: Result, path: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """Yield the name of a new file. It replaces a file when the block ends without an error; a pipe is written itself.
+    """Yield the name of a new file.
+
+    It replaces a file when the block ends without an error; a pipe is written itself.
 
     Raises:
         FastrecError: It cannot be written.

@@ -1,14 +1,16 @@
 """Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
 
-    tasks, text ─▶ evaluation (questions, answers) ─▶ records (valid) ─▶ invalid ─▶ lines ─▶ shards on disk
-    producers (models, spellings) ──────────────────▶
+    tasks, text ─▶ evaluation (questions, answers) ─▶ records (valid) ─▶ invalid ─▶ lines ─▶ shards
+    on disk producers (models, spellings) ──────────────────▶
 
-For each line: draw its kind; compose a record of the next model and question, or take a written one for duplicates and
-conflicts; vary it or make it invalid; write it in the spelling of its producer. `labelled_lines` names the kind of each
-line, so a test knows what a run must find. Memory is constant.
+For each line: draw its kind; compose a record of the next model and question, or take a written one
+for duplicates and conflicts; vary it or make it invalid; write it in the spelling of its producer.
+`labelled_lines` names the kind of each line, so a test knows what a run must find. Memory is
+constant.
 
-The lines depend on the recipe alone, not on the number of shards. The same recipe gives the same text on every platform
-and Python version. Compressed bytes may change with the version of zstd or zlib.
+The lines depend on the recipe alone, not on the number of shards. The same recipe gives the same
+text on every platform and Python version. Compressed bytes may change with the version of zstd or
+zlib.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ import zstandard
 from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words, Writer
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.records import VERSIONS, WARNINGS, Answer, add_unknown_keys, new_answer
+from fastrec.commands.generate.records import (
+    VERSIONS,
+    WARNINGS,
+    Answer,
+    add_unknown_keys,
+    new_answer,
+)
 from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError, check_choice, naming
 from fastrec.notebook import Framed
@@ -41,8 +49,8 @@ _TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationTex
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """What to generate. Shares are between 0 and 1.
 
-    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of them. The remaining
-    lines are new records; `unknown_keys` and `warnings` are shares of those.
+    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of
+    them. The remaining lines are new records; `unknown_keys` and `warnings` are shares of those.
     """
 
     records: int = 10_000
@@ -66,7 +74,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
             raise UsageError("a share must be between 0 and 1")
         if sum(kinds) > 1 + 1e-9:
-            raise UsageError("the shares of duplicates, conflicts, rejects and blanks add up to more than 1")
+            raise UsageError(
+                "the shares of duplicates, conflicts, rejects and blanks add up to more than 1"
+            )
 
 
 def lines(recipe: Recipe) -> Iterator[bytes]:
@@ -76,8 +86,8 @@ def lines(recipe: Recipe) -> Iterator[bytes]:
 def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     """Yield each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
 
-    A duplicate repeats an earlier record, half of the time byte for byte and half of the time in another spelling. A
-    conflict has the identity of an earlier record and another answer.
+    A duplicate repeats an earlier record, half of the time byte for byte and half of the time in
+    another spelling. A conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
     kinds = (
@@ -112,19 +122,25 @@ class _Source:
         self.waiting: deque[Answer] = deque()
         """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
-        self.warnings = cycle([row for row in WARNINGS.values() if any(kind in MIXES[recipe.mix] for kind in row[0])])
+        self.warnings = cycle(
+            [row for row in WARNINGS.values() if any(kind in MIXES[recipe.mix] for kind in row[0])]
+        )
         self.invalid_lines = cycle(INVALID_LINES)
         self.mistakes = cycle(MISTAKES)
 
     def compose(self, kind: str) -> Answer:
         number, question = self.bank.next(kind)
-        return new_answer(self.rng, self.writer, self.producer(number), question, self.recipe.schema)
+        return new_answer(
+            self.rng, self.writer, self.producer(number), question, self.recipe.schema
+        )
 
     def record(self) -> tuple[str, bytes]:
-        rng, recipe = self.rng, self.recipe
+        rng = self.rng
+        recipe = self.recipe
         answer = self.waiting.popleft() if self.waiting else self.new()
         line = answer.line()
-        # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
+        # Keep the first records, then let one in eight replace a random one, so that the pool has
+        # old and new.
         if recipe.duplicates or recipe.conflicts:
             if len(self.pool) < _POOL:
                 self.pool.append((answer, line))
@@ -134,7 +150,8 @@ class _Source:
 
     def new(self) -> Answer:
         """Compose the next answer; if it has several records, the others wait."""
-        rng, recipe = self.rng, self.recipe
+        rng = self.rng
+        recipe = self.recipe
         types, change = next(self.warnings) if rng.chance(recipe.warnings) else (None, None)
         kind = rng.choice(self.bank.weighted_types)
         while types and kind not in types:
@@ -163,10 +180,14 @@ class _Source:
         if self.is_later:
             answer = self.compose(self.rng.choice(self.bank.weighted_types))
             kind = answer.question.evaluation.interaction_type
-            row = next(row for row in self.mistakes if kind in row.types and row.fits(answer.schema))
+            row = next(
+                row for row in self.mistakes if kind in row.types and row.fits(answer.schema)
+            )
         else:
             row = next(self.invalid_lines)
-            answer = self.compose(row.types[0] if len(row.types) == 1 else self.rng.choice(self.bank.weighted_types))
+            answer = self.compose(
+                row.types[0] if len(row.types) == 1 else self.rng.choice(self.bank.weighted_types)
+            )
         code = row.code.format(turns=answer.schema.turns_field)
         return code, row.line(answer.written(), answer.schema, answer.author.spelling)
 
@@ -177,8 +198,16 @@ class _Source:
 FRAME_BYTES: Final = 4 << 20
 """Text per compressed frame. A frame declares its size, so its text must fit in memory."""
 _COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
-    "zst": (".zst", lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(text)),
-    "gz": (".gz", lambda text: gzip.compress(text, 1, mtime=0)),  # level 1 is three times as fast as 6
+    "zst": (
+        ".zst",
+        lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(
+            text
+        ),
+    ),
+    "gz": (
+        ".gz",
+        lambda text: gzip.compress(text, 1, mtime=0),
+    ),  # level 1 is three times as fast as 6
     "none": ("", bytes),
 }
 
@@ -212,28 +241,32 @@ def generate(
 ) -> Generated:
     """Write synthetic shards into the directory `output`, which must be empty or not exist.
 
-    The lines are those of `labelled_lines` for the same recipe, spread evenly over the shards. The second shard has
-    CRLF line ends, the third begins with a byte order mark, and the fourth lacks its last newline.
+    The lines are those of `labelled_lines` for the same recipe, spread evenly over the shards. The
+    second shard has CRLF line ends, the third begins with a byte order mark, and the fourth lacks
+    its last newline.
 
     Args:
-        output: The directory; shards are named `shard-00000.jsonl`, with `.zst` or `.gz` added as needed.
+        output: The directory; shards are named `shard-00000.jsonl`, with `.zst` or `.gz` added as
+            needed.
         records: Number of lines, of all kinds.
         seed: Seed of the random numbers.
         shards: Number of files.
         compression: `zst`, `gz`, `none`, or `mixed` for all three in turn.
         duplicates: Share of lines that repeat a record, in the same bytes or in another spelling.
-        conflicts: Share of lines with the identity of another record and other content: another answer or, in versions
-            after the oldest one, the same answer with another verdict in half of them.
+        conflicts: Share of lines with the identity of another record and other content: another
+            answer or, in versions after the oldest one, the same answer with another verdict in
+            half of them.
         unknown_keys: Share of records with keys that the schema does not name.
         rejects: Share of invalid lines, of all codes in turn.
         blanks: Share of blank lines.
         warnings: Share of records with a warning, of all codes in turn.
         mix: `mixed` interaction types, or only `single_turn`, or only `agentic`.
-        schema: The version of the records, or `mixed`: each producer has one of the versions, so that most shards have
-            records of several. Versions after the oldest one have several metrics and epochs, labels of other versions,
-            and hashes of all recipes; their invalid lines are mistakes of known producers.
-        text: `evaluation` for questions and answers that can be read, or `words` for random words, which give longer
-            lines, as in benchmarks.
+        schema: The version of the records, or `mixed`: each producer has one of the versions, so
+            that most shards have records of several. Versions after the oldest one have several
+            metrics and epochs, labels of other versions, and hashes of all recipes; their invalid
+            lines are mistakes of known producers.
+        text: `evaluation` for questions and answers that can be read, or `words` for random words,
+            which give longer lines, as in benchmarks.
 
     Raises:
         UsageError: An argument is wrong, or the directory is not empty.
@@ -246,16 +279,23 @@ def generate(
         raise UsageError("the number of shards must be at least 1")
     formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)
     if not _COMPRESSORS.keys() >= set(formats):
-        raise UsageError(f"compression must be one of {', '.join(_COMPRESSORS)}, mixed, not {compression!r}")
+        raise UsageError(
+            f"compression must be one of {', '.join(_COMPRESSORS)}, mixed, not {compression!r}"
+        )
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty, and its files would mix with the new shards; choose another output")
+        raise UsageError(
+            f"{folder} is not empty, and its files would mix with the new shards; choose another "
+            "output"
+        )
     kinds: Counter[str] = Counter()
     stream = labelled_lines(recipe)
-    paths, text_bytes, file_bytes = [], 0, 0
+    paths = []
+    text_bytes = 0
+    file_bytes = 0
     for number in range(shards):
         count = records * (number + 1) // shards - records * number // shards
         suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
@@ -268,8 +308,13 @@ def generate(
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 
 
-def _frames(shard: Iterator[tuple[str, bytes]], number: int, kinds: Counter[str]) -> Iterator[bytes]:
-    """Yield the text of one shard in frames of whole lines; at least one, so that an empty shard is a valid file."""
+def _frames(
+    shard: Iterator[tuple[str, bytes]], number: int, kinds: Counter[str]
+) -> Iterator[bytes]:
+    """Yield the text of one shard in frames of whole lines.
+
+    At least one, so that an empty shard is a valid file.
+    """
     end = b"\r\n" if number == 1 else b"\n"
     frame = bytearray(b"\xef\xbb\xbf" if number == 2 else b"")
     for kind, line in shard:

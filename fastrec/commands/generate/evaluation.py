@@ -1,9 +1,10 @@
 """Evaluations, their questions, and the two writers of questions and answers.
 
-`Words` writes random words at high speed, with lengths and scripts as in real data, for benchmarks. Nothing in them
-means anything. `EvaluationText` writes questions with references, and answers that are right or wrong for a reason.
-Every model has an ability, every question a difficulty. Together they give the probability of a right answer, so
-models differ as in real results, and some questions are hard for all of them.
+`Words` writes random words at high speed, with lengths and scripts as in real data, for benchmarks.
+Nothing in them means anything. `EvaluationText` writes questions with references, and answers that
+are right or wrong for a reason. Every model has an ability, every question a difficulty. Together
+they give the probability of a right answer, so models differ as in real results, and some questions
+are hard for all of them.
 """
 
 from __future__ import annotations
@@ -27,12 +28,19 @@ class Words:
 
     def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
         table = rng.choice(self.tables.world if evaluation.world else self.tables.latin)
-        raw = table.write(rng, rng.long_tail(evaluation.question_size, 8 * evaluation.question_size)) + "?"
-        choices = [table.write(rng, rng.between(1, 5)) for _ in range(4)] if evaluation.choices else None
+        raw = (
+            table.write(rng, rng.long_tail(evaluation.question_size, 8 * evaluation.question_size))
+            + "?"
+        )
+        choices = (
+            [table.write(rng, rng.between(1, 5)) for _ in range(4)] if evaluation.choices else None
+        )
         if choices:
             reference = rng.choice("ABCD")
         elif evaluation.graded:
-            reference = table.write(rng, rng.long_tail(evaluation.answer_size, 4 * evaluation.answer_size))
+            reference = table.write(
+                rng, rng.long_tail(evaluation.answer_size, 4 * evaluation.answer_size)
+            )
         else:
             reference = f"{table.write(rng, rng.between(4, 30))} #### {rng.below(1000)}"
         metadata = {  # nested, and its keys are not sorted
@@ -40,7 +48,11 @@ class Words:
             "row": number,
             "difficulty": rng.choice((1, 2.5, "hard", None)),
             "tags": [table.write(rng, 1) for _ in range(rng.below(4))],
-            "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
+            "Source": {
+                "split": rng.choice(("test", "dev")),
+                "licence": None,
+                "checked": rng.chance(0.5),
+            },
         }
         also = reference.partition(" ")[0] if evaluation.graded else ""
         return evaluation.question(number, raw, reference, choices, metadata, table, also)
@@ -66,10 +78,15 @@ class Words:
         size = question.evaluation.answer_size
         turns: list[Record] = [{"role": "system", "content": question.reference}]
         for number in range(rng.long_tail(4, 24)):
-            turns.append({"role": "user", "content": table.write(rng, rng.long_tail(size // 2, 200))})
+            turns.append(
+                {"role": "user", "content": table.write(rng, rng.long_tail(size // 2, 200))}
+            )
             if number == 0 and question.evaluation.interaction_type == "agentic":
                 _use_tools(rng, self.tables, producer, table, turns)
-            turn: Record = {"role": "assistant", "content": table.write(rng, rng.long_tail(size, 20 * size))}
+            turn: Record = {
+                "role": "assistant",
+                "content": table.write(rng, rng.long_tail(size, 20 * size)),
+            }
             if "reasoning" in producer.habits:
                 turn["reasoning_trace"] = table.write(rng, rng.long_tail(size, 400))
             elif "nulls" in producer.habits:
@@ -83,7 +100,11 @@ def _answer(rng: Rng, producer: Producer, question: Question) -> Reply:
     table: PhraseTable = question.source
     size = question.evaluation.answer_size
     raw = table.write(rng, rng.long_tail(size, 12 * size))
-    reasoning = table.write(rng, rng.long_tail(2 * size, 20 * size)) if "reasoning" in producer.habits else None
+    reasoning = (
+        table.write(rng, rng.long_tail(2 * size, 20 * size))
+        if "reasoning" in producer.habits
+        else None
+    )
     if question.choices:
         extracted = rng.choice("ABCD")
     elif question.evaluation.graded:
@@ -93,7 +114,9 @@ def _answer(rng: Rng, producer: Producer, question: Question) -> Reply:
     return Reply(raw, extracted, 0, reasoning)
 
 
-def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, table: PhraseTable, turns: list[Record]) -> None:
+def _use_tools(
+    rng: Rng, tables: PhraseTables, producer: Producer, table: PhraseTable, turns: list[Record]
+) -> None:
     """Add turns that call one or two tools and turns with their output."""
     for _ in range(rng.long_tail(7, 90)):
         calls = [_call(rng, tables) for _ in range(2 if rng.chance(0.15) else 1)]
@@ -105,7 +128,9 @@ def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, table: Phrase
         turns.append(turn)
         ids = [call["id"] for call in calls]
         content = tables.log.write(rng, rng.long_tail(50, 900))
-        turns.append({"role": "tool", "content": content, "tool_call_id": ids[0] if len(ids) == 1 else ids})
+        turns.append(
+            {"role": "tool", "content": content, "tool_call_id": ids[0] if len(ids) == 1 else ids}
+        )
 
 
 def _call(rng: Rng, tables: PhraseTables) -> Record:
@@ -114,19 +139,53 @@ def _call(rng: Rng, tables: PhraseTables) -> Record:
         call["arguments"] = {
             "query": tables.log.write(rng, rng.between(1, 12)),
             "limit": rng.between(1, 50),
-            "options": {"strict": rng.chance(0.5), "after": None, "Weights": [round(rng.random(), 3), 1, 1.0]},
+            "options": {
+                "strict": rng.chance(0.5),
+                "after": None,
+                "Weights": [round(rng.random(), 3), 1, 1.0],
+            },
         }
     return call
 
 
 _EVALUATIONS: Final = (
-    Evaluation("trivia_choice", "single_turn", "regex", 25, 60, choices=True, metrics={"acc": 0, "acc_norm": 0}),
+    Evaluation(
+        "trivia_choice",
+        "single_turn",
+        "regex",
+        25,
+        60,
+        choices=True,
+        metrics={"acc": 0, "acc_norm": 0},
+    ),
     Evaluation("word_problems", "single_turn", "exact_match", 30, 70, integer_ids=True, epochs=2),
     Evaluation(
-        "open_answers", "single_turn", "llm_judge", 20, 130, graded=True, metrics={"judge": 1, "bleu": 100, "rouge": 1}
+        "open_answers",
+        "single_turn",
+        "llm_judge",
+        20,
+        130,
+        graded=True,
+        metrics={"judge": 1, "bleu": 100, "rouge": 1},
     ),
-    Evaluation("world_tongues", "single_turn", "custom", 20, 50, world=True, metrics={"exact_match:strict": 0}),
-    Evaluation("help_desk", "multi_turn", "llm_judge", 30, 40, graded=True, metrics={"helpful": 1, "polite": 0}),
+    Evaluation(
+        "world_tongues",
+        "single_turn",
+        "custom",
+        20,
+        50,
+        world=True,
+        metrics={"exact_match:strict": 0},
+    ),
+    Evaluation(
+        "help_desk",
+        "multi_turn",
+        "llm_judge",
+        30,
+        40,
+        graded=True,
+        metrics={"helpful": 1, "polite": 0},
+    ),
     Evaluation("small_talk_world", "multi_turn", "llm_judge", 20, 25, world=True, integer_ids=True),
     Evaluation("booking_agent", "agentic", "custom", 50, 35, integer_ids=True),
     Evaluation("shell_agent", "agentic", "exact_match", 60, 30),
@@ -143,10 +202,12 @@ _RECORDS_PER_QUESTION: Final = 16
 
 
 class QuestionBank:
-    """The questions by interaction type. The first model answers all of them, then the second, and so on.
+    """The questions by interaction type.
 
-    The number of questions is bounded: more records mean more models, not more questions. So memory stays flat, and
-    each question occurs many times in a corpus, as in real data.
+    The first model answers all of them, then the second, and so on.
+
+    The number of questions is bounded: more records mean more models, not more questions. So memory
+    stays flat, and each question occurs many times in a corpus, as in real data.
     """
 
     def __init__(self, rng: Rng, writer: Writer, records: int, mix: str) -> None:
@@ -158,7 +219,9 @@ class QuestionBank:
             count = max(2, total * MIXES[mix].get(kind, 1) // 25)
             evaluations = [row for row in _EVALUATIONS if row.interaction_type == kind]
             self._questions[kind] = [
-                writer.question(rng, evaluations[number % len(evaluations)], number // len(evaluations))
+                writer.question(
+                    rng, evaluations[number % len(evaluations)], number // len(evaluations)
+                )
                 for number in range(count)
             ]
         self.weighted_types = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
@@ -171,7 +234,8 @@ class QuestionBank:
         return model, questions[place]
 
 
-# Each makes the task with a number, random in everything else. Neighbouring numbers give different kinds of tasks.
+# Each makes the task with a number, random in everything else. Neighbouring numbers give different
+# kinds of tasks.
 TASKS: Final[Mapping[str, Callable[[Rng, int], Task]]] = {
     "trivia_choice": tasks.trivia,
     "word_problems": tasks.problem,
@@ -211,16 +275,24 @@ class EvaluationText:
             "row": number,
             "difficulty": (1, 2.5, "hard", None)[int(difficulty * 3) if rng.chance(0.8) else 3],
             "tags": list(task.tags),
-            "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
+            "Source": {
+                "split": rng.choice(("test", "dev")),
+                "licence": None,
+                "checked": rng.chance(0.5),
+            },
         }
         source = task, difficulty
-        return evaluation.question(number, task.raw, task.reference, task.choices, metadata, source, task.also)
+        return evaluation.question(
+            number, task.raw, task.reference, task.choices, metadata, source, task.also
+        )
 
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
         """Give an answer that is right with a probability, or nothing because of an error."""
         task, difficulty = question.source
         lead = 7 * (producer.ability - difficulty)
-        chance = 0.5 + 0.5 * lead / (1 + abs(lead))  # plain arithmetic is the same on every platform
+        chance = 0.5 + 0.5 * lead / (
+            1 + abs(lead)
+        )  # plain arithmetic is the same on every platform
         if task.choices:
             chance += _GUESSED * (1 - chance)
         given: Reply = task.answer(Trial(rng, chance, producer.number % STYLES))
@@ -239,7 +311,10 @@ class EvaluationText:
         return given.text, {"metadata": {**question.metadata, "trial": trial}}
 
     def further_score(self, rng: Rng, first: float, highest: float) -> float:
-        """Choose the score by a further metric, given the first score; `highest` is 0 if scores are 0 and 1."""
+        """Choose the score by a further metric, given the first score.
+
+        `highest` is 0 if scores are 0 and 1.
+        """
         if highest:
             return round(highest * (0.2 + 0.6 * first + 0.2 * rng.random()), 4)
         return int((first >= 0.5) != rng.chance(0.1))
@@ -248,7 +323,9 @@ class EvaluationText:
 def _usage(rng: Rng, producer: Producer, raw: str, given: Reply) -> tuple[int, int, float]:
     """Make token counts and a time that fit the lengths of the texts."""
     texts = [turn.get("content") or "" for turn in given.turns]
-    own = [text for turn, text in zip(given.turns, texts, strict=True) if turn["role"] == "assistant"]
+    own = [
+        text for turn, text in zip(given.turns, texts, strict=True) if turn["role"] == "assistant"
+    ]
     read = 20 + sum(len(text.encode()) for text in texts or [raw]) // _BYTES_PER_TOKEN
     own += [given.text, given.reasoning or ""]
     written = 1 + sum(len(text.encode()) for text in own) // _BYTES_PER_TOKEN

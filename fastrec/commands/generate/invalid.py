@@ -1,9 +1,10 @@
 """Invalid lines: one row for every reason why a line can be rejected.
 
-A row turns a valid record into a line with exactly one error; `invalid.toml` has the rows. Errors that no JSON encoder
-writes use a placeholder: a string that is replaced after encoding. `line.too_long` and `hash.mismatch` are missing,
-because they depend on the options of the reader. `INVALID_LINES` are for the oldest schema version, `MISTAKES` for
-later ones: what known producers get wrong, and contradictions.
+A row turns a valid record into a line with exactly one error; `invalid.toml` has the rows. Errors
+that no JSON encoder writes use a placeholder: a string that is replaced after encoding.
+`line.too_long` and `hash.mismatch` are missing, because they depend on the options of the reader.
+`INVALID_LINES` are for the oldest schema version, `MISTAKES` for later ones: what known producers
+get wrong, and contradictions.
 """
 
 from __future__ import annotations
@@ -22,16 +23,27 @@ from fastrec.schemas.schema import MANY, ONE, Schema
 
 _PLACEHOLDER: Final = "@@hole@@"
 _DEEP: Final = 300
-_TYPES: Final = {"": ONE + MANY, "one": ONE, "many": MANY, "chat": ("multi_turn",), "agent": ("agentic",)}
+_TYPES: Final = {
+    "": ONE + MANY,
+    "one": ONE,
+    "many": MANY,
+    "chat": ("multi_turn",),
+    "agent": ("agentic",),
+}
 _FITS: Final[dict[str, Callable[[Schema], bool]]] = {
     "": lambda _: True,
     "closed": lambda schema: schema.closed,
     "open": lambda schema: not schema.closed,
     "metrics": lambda schema: "evaluation_result_id" in schema.shape.fields,
 }
-_BYTES: Final = {"@list": b"[" * _DEEP + b"]" * _DEEP, "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP}
+_BYTES: Final = {
+    "@list": b"[" * _DEEP + b"]" * _DEEP,
+    "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
+}
 _CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),  # between characters
+    "@cut": lambda line: (
+        line[: len(line) // 3].decode(errors="ignore").encode()
+    ),  # between characters
     "@twice": lambda line: line + b" " + line,
     "@comma": lambda line: line.rstrip()[:-1] + b",}",
     "@open": lambda line: line.rstrip()[:-1],
@@ -105,10 +117,14 @@ def _with_nulls(row: InvalidLine) -> InvalidLine:
 
 
 _TABLES: Final = tomllib.loads(Path(__file__).with_name("invalid.toml").read_text(encoding="utf-8"))
-_BY_CODE: Final = [list(group) for _, group in groupby(_rows(_TABLES["oldest"]), key=lambda row: row.code)]
+_BY_CODE: Final = [
+    list(group) for _, group in groupby(_rows(_TABLES["oldest"]), key=lambda row: row.code)
+]
 # The first row of every code, then the second of every code, and so on.
 INVALID_LINES: Final = tuple(row for turn in zip_longest(*_BY_CODE) for row in turn if row)
-REPAIRABLE: Final = tuple(map(_with_nulls, _rows(_TABLES["repairable"])))  # what `--repair all` fixes
+REPAIRABLE: Final = tuple(
+    map(_with_nulls, _rows(_TABLES["repairable"]))
+)  # what `--repair all` fixes
 MISTAKES: Final = (
     *REPAIRABLE,
     *map(_with_nulls, _rows(_TABLES["contradictions"])),

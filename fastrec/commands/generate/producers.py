@@ -1,7 +1,7 @@
 """Producers: one per model, each with its own choice of optional fields and its own JSON spelling.
 
-These habits belong to the model, not to the line, as in real data: one harness writes sorted keys in ASCII, another
-puts spaces after commas, a third writes `null` for every unknown value.
+These habits belong to the model, not to the line, as in real data: one harness writes sorted keys
+in ASCII, another puts spaces after commas, a third writes `null` for every unknown value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _ORGANISATIONS: Final = 13
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """How a record is written as JSON; `order` ranks the keys, None keeps the order of the record."""
+    """How a record is written as JSON.
+
+    `order` ranks the keys, None keeps the order of the record.
+    """
 
     ascii_only: bool
     spaced: bool
@@ -51,19 +54,22 @@ class Spelling(msgspec.Struct, frozen=True):
 
 @cache
 def _encoder(ascii_only: bool, spaced: bool, sort_keys: bool) -> Callable[[Record], bytes]:
-    # msgspec is four times as fast as json, but cannot write ASCII only. Both write floats alike unless they need an
-    # exponent, and the generator makes no such floats.
+    # msgspec is four times as fast as json, but cannot write ASCII only. Both write floats alike
+    # unless they need an exponent, and the generator makes no such floats.
     if ascii_only:
         separators = (", ", ": ") if spaced else (",", ":")
         # Records are trees, so they need no check for circles, which takes a tenth of the time.
-        to_text = JSONEncoder(separators=separators, sort_keys=sort_keys, check_circular=False).encode
+        to_text = JSONEncoder(
+            separators=separators, sort_keys=sort_keys, check_circular=False
+        ).encode
         return lambda record: to_text(record).encode()
     encode = msgspec.json.Encoder(order="deterministic" if sort_keys else None).encode
     return (lambda record: msgspec.json.format(encode(record), indent=0)) if spaced else encode
 
 
-# Each habit with two numbers: of any eleven consecutive producers, `elevenths` have it, so that small corpora show all
-# habits; `stride` decides which. The order matters, because each habit draws a random number.
+# Each habit with two numbers: of any eleven consecutive producers, `elevenths` have it, so that
+# small corpora show all habits; `stride` decides which. The order matters, because each habit draws
+# a random number.
 _HABITS: Final = {
     "ascii": (1, 4),  # (stride, elevenths)
     "spaces": (2, 6),
@@ -104,7 +110,9 @@ def producer(seed: int, number: int) -> Producer:
     model = f"model-{_SIZES[place % len(_SIZES)]}b" + (f"-v{version + 1}" if version else "")
     shifts = Rng(seed)  # the same shifts for every number
     habits = frozenset(
-        name for name, (stride, elevenths) in _HABITS.items() if (stride * number + shifts.below(11)) % 11 < elevenths
+        name
+        for name, (stride, elevenths) in _HABITS.items()
+        if (stride * number + shifts.below(11)) % 11 < elevenths
     )
     return Producer(
         number=number,
@@ -119,7 +127,10 @@ def producer(seed: int, number: int) -> Producer:
         ),
         score=(bool, int, float)[number % 3],
         habits=habits,
-        ability=(place % len(_SIZES)) * 0.11 + (place * 7 % _ORGANISATIONS) * 0.02 + min(version, 5) * 0.03 + 0.12,
+        ability=(place % len(_SIZES)) * 0.11
+        + (place * 7 % _ORGANISATIONS) * 0.02
+        + min(version, 5) * 0.03
+        + 0.12,
     )
 
 
@@ -142,13 +153,17 @@ def _ranks(rng: Rng) -> dict[str, int]:
 def _arranged(value: Any, order: Mapping[str, int]) -> Any:
     """Sort the known keys of every object by rank; unknown keys come first, in their order."""
     if isinstance(value, dict):
-        return {key: _arranged(value[key], order) for key in sorted(value, key=lambda key: order.get(key, -1))}
+        return {
+            key: _arranged(value[key], order)
+            for key in sorted(value, key=lambda key: order.get(key, -1))
+        }
     if isinstance(value, list):
         return [_arranged(item, order) for item in value]
     return value
 
 
-# What the two writers, `Words` and `EvaluationText`, provide. Everything else about a record is the same for both.
+# What the two writers, `Words` and `EvaluationText`, provide. Everything else about a record is the
+# same for both.
 
 
 class Evaluation(NamedTuple):
@@ -171,7 +186,9 @@ class Evaluation(NamedTuple):
     def question(self, number: int, raw: str, reference: str, *others: Any) -> Question:
         """Make a question; `others` are its choices, metadata, source and second reference."""
         sample_id = number if self.integer_ids else f"{self.name}_{number:05d}"
-        return Question(self, sample_id, sha256((raw + reference).encode()).hexdigest(), raw, reference, *others)
+        return Question(
+            self, sample_id, sha256((raw + reference).encode()).hexdigest(), raw, reference, *others
+        )
 
 
 class Question(NamedTuple):

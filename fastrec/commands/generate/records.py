@@ -1,8 +1,8 @@
 """Valid records: a model's answer to a question, as an output, a conversation or an agent that uses tools.
 
-1. `compose` builds a record of the oldest schema version, with its fields in the order of the schema. The only possible
-   warning is a wrong `sample_hash` now and then. Callers may change a record, except for `input.choices` and the values
-   in `metadata`, which records share.
+1. `compose` builds a record of the oldest schema version, with its fields in the order of the
+   schema. The only possible warning is a wrong `sample_hash` now and then. Callers may change a
+   record, except for `input.choices` and the values in `metadata`, which records share.
 2. Variations are still valid: unknown keys, warnings, duplicates, conflicts.
 3. An `Answer` writes a record, in a later version too, or variations of it.
 """
@@ -27,8 +27,15 @@ from fastrec.schemas.schema import MANY, ONE, Schema, Shape
 from fastrec.schemas.upgrade import without_nulls
 
 _WRONG_HASH: Final = "0123456789abcdef" * 4
-_HALF: Final = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
-_ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
+_HALF: Final = re.compile(
+    rb'("score": ?)0\.5(?=[,}])'
+)  # never matches inside a string, where quotes are escaped
+_ERRORS: Final = (
+    "timeout after 60 s",
+    "refusal",
+    "API error 503: “overloaded”",
+    "context length exceeded",
+)
 
 
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
@@ -64,16 +71,26 @@ def _input(producer: Producer, question: Question) -> Record:
 
 
 def _answer(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    """Add `output`, or `interactions`, the last of which is the answer; the attribution of the answer; the score."""
-    nulls, single = "nulls" in producer.habits, record["interaction_type"] == "single_turn"
+    """Add `output`, or `interactions`, the last of which is the answer.
+
+    The attribution of the answer; the score.
+    """
+    nulls = "nulls" in producer.habits
+    single = record["interaction_type"] == "single_turn"
     given: Record = {"raw": reply.text} if single else {"role": "assistant", "content": reply.text}
     if reply.reasoning is not None:
         given["reasoning_trace"] = reply.reasoning
     elif nulls:
-        given |= {"reasoning_trace": None} if single else {"reasoning_trace": None, "tool_calls": None}
+        given |= (
+            {"reasoning_trace": None} if single else {"reasoning_trace": None, "tool_calls": None}
+        )
     if single or nulls:
         record["output"] = given if single else None
-    turns = [] if single else [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, given])]
+    turns = (
+        []
+        if single
+        else [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, given])]
+    )
     if turns or nulls:
         record["interactions"] = turns or None
     turn_idx = max(len(turns) - 1, 0)
@@ -100,16 +117,26 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
         # Some harnesses store counts as floats; draft-07 accepts 1.0 as an integer.
         number = float if rng.chance(0.005) else int
         read, written, _ = reply.usage or (rng.between(50, 4000), rng.between(1, 3000), 0)
-        usage = {"input_tokens": number(read), "output_tokens": number(written), "total_tokens": number(read + written)}
+        usage = {
+            "input_tokens": number(read),
+            "output_tokens": number(written),
+            "total_tokens": number(read + written),
+        }
         if "cached tokens" in producer.habits:
             usage["input_tokens_cache_write"] = rng.below(read) if rng.chance(0.7) else None
             usage["input_tokens_cache_read"] = 0
-            usage["reasoning_tokens"] = rng.below(written) if "reasoning" in producer.habits else None
+            usage["reasoning_tokens"] = (
+                rng.below(written) if "reasoning" in producer.habits else None
+            )
     performance: Any = None
     if "latency" in producer.habits and not rng.chance(0.02):
         latency = reply.usage[2] if reply.usage else round(rng.random() * 20_000, 3)
         first_token = None if "nulls" in producer.habits else round(latency / 16, 2)
-        performance = {"latency_ms": latency, "time_to_first_token_ms": first_token, "generation_time_ms": int(latency)}
+        performance = {
+            "latency_ms": latency,
+            "time_to_first_token_ms": first_token,
+            "generation_time_ms": int(latency),
+        }
     error = reply.error
     if reply.usage is None:
         error = rng.choice(_ERRORS) if rng.chance(0.02) else None
@@ -118,11 +145,21 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
             record[key] = value
 
 
-# Variations. `add_unknown_keys` and the rows of `WARNINGS` change a record in place. The others return a second record
-# and leave the first one unchanged.
+# Variations. `add_unknown_keys` and the rows of `WARNINGS` change a record in place. The others
+# return a second record and leave the first one unchanged.
 
 # The last two sort differently by code point and by UTF-16 unit.
-_UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
+_UNKNOWN_KEYS: Final = (
+    "harness",
+    "Zone",
+    "_private",
+    "a b",
+    "",
+    "ключ",
+    "raw_score",
+    "\uff5a",
+    "😀",
+)
 _NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
 _USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
 
@@ -134,17 +171,27 @@ def _count_one_more_call(record: Record) -> None:
 # The interaction types that can have a warning, and the change of a record that causes it.
 WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
     "warn.num_turns_missing": (MANY, lambda record: record["evaluation"].pop("num_turns")),
-    "warn.num_turns": (MANY, lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3)),
+    "warn.num_turns": (
+        MANY,
+        lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
+    ),
     "warn.tool_calls_count": (MANY, _count_one_more_call),
     "warn.turn_idx": (
         MANY,
-        lambda record: [turn.update(turn_idx=turn["turn_idx"] + 1) for turn in record["interactions"]],
+        lambda record: [
+            turn.update(turn_idx=turn["turn_idx"] + 1) for turn in record["interactions"]
+        ],
     ),
     "warn.attribution_turn": (
         MANY,
-        lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
+        lambda record: record["answer_attribution"][0].update(
+            turn_idx=len(record["interactions"]) + 5
+        ),
     ),
-    "warn.tool_call_id": (("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")),
+    "warn.tool_call_id": (
+        ("agentic",),
+        lambda record: record["interactions"][3].update(tool_call_id="call_nobody"),
+    ),
     "warn.total_tokens": (ONE + MANY, lambda record: record.update(token_usage=dict(_USAGE))),
     "warn.sample_hash": (ONE + MANY, lambda record: record.update(sample_hash=_WRONG_HASH)),
     "version.unknown": (ONE + MANY, lambda record: record.update(schema_version="v2")),
@@ -164,7 +211,9 @@ def add_unknown_keys(rng: Rng, record: Record) -> None:
     if rng.chance(0.02):
         record['quote"d'] = _any_value(rng, 1)
     if rng.chance(0.2):  # the one unknown key that the schema has a rule for
-        record["metrics"] = rng.choice(({"num_turns": 1}, {"num_turns": "many", "b": 1, "a": 2}, [], None, 0.25))
+        record["metrics"] = rng.choice(
+            ({"num_turns": 1}, {"num_turns": "many", "b": 1, "a": 2}, [], None, 0.25)
+        )
 
 
 def _any_value(rng: Rng, depth: int) -> Any:
@@ -172,13 +221,25 @@ def _any_value(rng: Rng, depth: int) -> Any:
     if kind == 7:
         return [_any_value(rng, depth - 1) for _ in range(rng.below(4))]
     if kind == 8:
-        return {rng.choice(_UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(rng.between(1, 4))}
-    return (None, True, rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0, f"“{rng.bits(32):x}”")[kind]
+        return {
+            rng.choice(_UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(rng.between(1, 4))
+        }
+    return (
+        None,
+        True,
+        rng.bits(80),
+        -rng.below(100),
+        round(rng.random(), 4),
+        1.0,
+        f"“{rng.bits(32):x}”",
+    )[kind]
 
 
 def _respelled(record: Record, question: Question) -> Record:
     """Make a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
-    copy = {key: value for key, value in record.items() if value is not None or key not in _NULLABLE}
+    copy = {
+        key: value for key, value in record.items() if value is not None or key not in _NULLABLE
+    }
     if len(copy) == len(record):
         copy.update((key, None) for key in _NULLABLE if key not in record)
     if copy.get("sample_hash") == question.sample_hash:
@@ -190,7 +251,10 @@ def _respelled(record: Record, question: Question) -> Record:
 
 def _with_float(record: Record) -> Record:
     first, *others = record["answer_attribution"]
-    return {**record, "answer_attribution": [{**first, "turn_idx": float(first["turn_idx"])}, *others]}
+    return {
+        **record,
+        "answer_attribution": [{**first, "turn_idx": float(first["turn_idx"])}, *others],
+    }
 
 
 def _answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
@@ -209,16 +273,21 @@ def _answered_again(rng: Rng, writer: Writer, record: Record, question: Question
 def _contradicted(record: Record, score: Callable[[bool], float] = int) -> Record:
     """Make a record with the same answer and another verdict."""
     correct = not record["evaluation"]["is_correct"]
-    return {**record, "evaluation": {**record["evaluation"], "score": score(correct), "is_correct": correct}}
+    return {
+        **record,
+        "evaluation": {**record["evaluation"], "score": score(correct), "is_correct": correct},
+    }
 
 
-# Records of later schema versions. What a version expects is read from its `Schema`: whether references
-# are arrays, whether unknown keys are allowed at the root, which fields may be null, what turns are called, and whether
-# one answer can have several metrics. So this module names no version.
+# Records of later schema versions. What a version expects is read from its `Schema`: whether
+# references are arrays, whether unknown keys are allowed at the root, which fields may be null,
+# what turns are called, and whether one answer can have several metrics. So this module names no
+# version.
 #
-# Later versions differ from the oldest one in content, too, as real data does: producers label records with other
-# versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored
-# by several metrics, one record each, and some evaluations ask every question more than once.
+# Later versions differ from the oldest one in content, too, as real data does: producers label
+# records with other versions, compute `sample_hash` by different recipes, and ask the same question
+# in other words. One answer is scored by several metrics, one record each, and some evaluations ask
+# every question more than once.
 
 VERSIONS: Final = (*SCHEMAS, "mixed")
 """What `generate` can be asked for: one version, or all of them."""
@@ -240,7 +309,11 @@ class Answer(msgspec.Struct, frozen=True):
         return self.schema is not DEFAULT_SCHEMA
 
     def written(self) -> Record:
-        return _rewritten(self.record, self.question, self.author, self.schema) if self.is_later else self.record
+        return (
+            _rewritten(self.record, self.question, self.author, self.schema)
+            if self.is_later
+            else self.record
+        )
 
     def line(self) -> bytes:
         return self.author.spelling.line(self.written())
@@ -248,7 +321,11 @@ class Answer(msgspec.Struct, frozen=True):
     def respelled(self, rng: Rng) -> bytes:
         """Another line with the same normal form."""
         is_later = self.is_later
-        record = _toggled(self.written(), self.schema) if is_later else _respelled(self.record, self.question)
+        record = (
+            _toggled(self.written(), self.schema)
+            if is_later
+            else _respelled(self.record, self.question)
+        )
         return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
 
     def conflict(self, rng: Rng, writer: Writer) -> Answer:
@@ -275,14 +352,27 @@ class Answer(msgspec.Struct, frozen=True):
                 yield replace(self, record={**record, _METRIC: metric, "evaluation": verdict})
 
 
-def new_answer(rng: Rng, writer: Writer, producer: Producer, question: Question, version: str) -> Answer:
-    """Compose an answer in the version that a producer writes. If versions are mixed, each producer has one of them."""
+def new_answer(
+    rng: Rng, writer: Writer, producer: Producer, question: Question, version: str
+) -> Answer:
+    """Compose an answer in the version that a producer writes.
+
+    If versions are mixed, each producer has one of them.
+    """
     schemas = list(SCHEMAS.values()) if version == "mixed" else [SCHEMAS[version]]
-    return Answer(compose(rng, writer, producer, question), question, producer, schemas[producer.number % len(schemas)])
+    return Answer(
+        compose(rng, writer, producer, question),
+        question,
+        producer,
+        schemas[producer.number % len(schemas)],
+    )
 
 
 def _rewritten(record: Record, question: Question, producer: Producer, schema: Schema) -> Record:
-    """Rewrite a record in another version, as this producer would; the result may share values with the record."""
+    """Rewrite a record in another version, as this producer would.
+
+    The result may share values with the record.
+    """
     result: Record = dict(record)
     result["schema_version"] = _label(record, producer, schema)
     result["input"] = _later_input(record["input"], question, producer)
@@ -319,7 +409,9 @@ def _label(record: Record, producer: Producer, schema: Schema) -> str:
         return str(record["schema_version"])  # it is wrong on purpose
     labels = sorted(schema.labels)
     if "wrong labels" in producer.habits:
-        labels = sorted({label for other in SCHEMAS.values() for label in other.labels} - schema.labels)
+        labels = sorted(
+            {label for other in SCHEMAS.values() for label in other.labels} - schema.labels
+        )
     return labels[producer.number % len(labels)]
 
 
@@ -358,18 +450,26 @@ def _close(record: Record, schema: Schema) -> None:
     """Make a record fit a version that allows no unknown keys at the root, and only text in `metadata`."""
     record["sample_id"] = str(record["sample_id"])
     if isinstance(record["evaluation"]["score"], bool):
-        record["evaluation"] = {**record["evaluation"], "score": float(record["evaluation"]["score"])}
+        record["evaluation"] = {
+            **record["evaluation"],
+            "score": float(record["evaluation"]["score"]),
+        }
     unknown = {key: record.pop(key) for key in list(record) if key not in schema.shape.fields}
     if unknown or record.get("metadata"):
         record["metadata"] = _texts({**unknown, **record.get("metadata", {})})
 
 
 def _texts(values: Record) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
+    }
 
 
 def arranged(value: Record, shape: Shape, *, nulls: bool) -> Record:
-    """Put known keys into the order of the schema, unknown ones after them; `nulls` writes absent fields as null."""
+    """Put known keys into the order of the schema, unknown ones after them.
+
+    `nulls` writes absent fields as null.
+    """
     result: Record = {}
     for key, field in shape.fields.items():
         if key in value:

@@ -1,8 +1,9 @@
 """Random numbers that are the same on every platform, and random text at high speed.
 
-Text comes from tables of a few thousand short phrases, built once from the word lists of `words.toml`. Two random bytes
-choose each phrase, so a text costs one `getrandbits`, one `unpack`, one `map` and one `join`. About twelve random bits
-per twelve characters make the text as compressible as real corpora: about four times at zstd level 3.
+Text comes from tables of a few thousand short phrases, built once from the word lists of
+`words.toml`. Two random bytes choose each phrase, so a text costs one `getrandbits`, one `unpack`,
+one `map` and one `join`. About twelve random bits per twelve characters make the text as
+compressible as real corpora: about four times at zstd level 3.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ T = TypeVar("T")
 class Rng:
     """A seeded generator built on `random()` and `getrandbits()`, whose algorithm (Mersenne Twister) never changed.
 
-    `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss` depends on the
-    platform's libm. The helpers here use plain IEEE arithmetic, which is the same everywhere.
+    `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss`
+    depends on the platform's libm. The helpers here use plain IEEE arithmetic, which is the same
+    everywhere.
     """
 
     __slots__ = ("bits", "random")
@@ -97,19 +99,26 @@ class PhraseTables(NamedTuple):
 def phrase_tables(seed: int) -> PhraseTables:
     """The tables of a seed; cached, because building them takes a tenth of a second."""
     lists = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-    latin, log, *world = (_WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values())
+    latin, log, *world = (
+        _WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values()
+    )
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
     def table(words: _WordList, count: int) -> PhraseTable:
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
-        return PhraseTable([_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue)
+        return PhraseTable(
+            [_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue
+        )
 
     topics = [table(latin, 16384) for _ in range(2)]
     return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
 
 
 def _phrase(rng: Rng, script: _WordList) -> str:
-    words = [rng.skewed_choice(script.words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))]
+    words = [
+        rng.skewed_choice(script.words) + rng.choice(script.endings)
+        for _ in range(rng.between(1, 2))
+    ]
     number = rng.random()
     if number < 0.10:
         words[-1] += script.stop

@@ -1,13 +1,15 @@
 """`import`: turn logs of evaluation harnesses into shards of records, one shard per log.
 
-    find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with its aggregates
+    find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with
+    its aggregates
 
-Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with damage anywhere has no
-shard. `import.json` accounts for each log.
+Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with
+damage anywhere has no shard. `import.json` accounts for each log.
 
-Planning, converting and writing are tasks. A slice becomes a work file of bundles: only when all slices of a log are
-converted is it known which metrics are graded. Then the bundles become lines, which say so. A shard is one frame of
-zstd, because simple readers stop after the first. So the shard of a large log is compressed by the threads of zstd.
+Planning, converting and writing are tasks. A slice becomes a work file of bundles: only when all
+slices of a log are converted is it known which metrics are graded. Then the bundles become lines,
+which say so. A shard is one frame of zstd, because simple readers stop after the first. So the
+shard of a large log is compressed by the threads of zstd.
 """
 
 from __future__ import annotations
@@ -37,9 +39,26 @@ from fastrec.commands.import_logs.document import (
 )
 from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine, collector_off
-from fastrec.errors import LogError, ShardError, UsageError, is_out_of_memory, listed, out_of_memory, shown, utf8
+from fastrec.errors import (
+    LogError,
+    ShardError,
+    UsageError,
+    is_out_of_memory,
+    listed,
+    out_of_memory,
+    shown,
+    utf8,
+)
 from fastrec.filters import Strings, as_tuple
-from fastrec.harnesses.convert import Bundle, Converted, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
+from fastrec.harnesses.convert import (
+    Bundle,
+    Converted,
+    Converter,
+    LineMaker,
+    MetricTotals,
+    read_bundles,
+    write_bundles,
+)
 from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
@@ -51,7 +70,9 @@ from fastrec.storage import join, storage_of, without_file_protocol
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
 _LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
-_JOB_BYTES: Final = 4 << 20  # text that a thread compresses at a time: the bytes depend on it, not on the threads
+_JOB_BYTES: Final = (
+    4 << 20
+)  # text that a thread compresses at a time: the bytes depend on it, not on the threads
 
 
 class PlannedLog(msgspec.Struct):
@@ -114,14 +135,19 @@ def _reason(exc: Exception, log: Log) -> str:
 
 @collector_off()
 def convert_slice(task: ConvertTask) -> Converted:
-    converter = Converter(task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample)
+    converter = Converter(
+        task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample
+    )
     result = converter.result
-    result.number, result.path = task.number, task.path
+    result.number = task.number
+    result.path = task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
             waiting: list[Bundle | bytes] = []
             size = 0
-            for sample in harness_named(task.log.harness).samples(task.log, task.run, task.log_slice):
+            for sample in harness_named(task.log.harness).samples(
+                task.log, task.run, task.log_slice
+            ):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
                 elif isinstance(sample, list):
@@ -133,7 +159,8 @@ def convert_slice(task: ConvertTask) -> Converted:
                     size += bundle.line_size
                 if size >= _BLOCK:
                     file.write(write_bundles(waiting))
-                    waiting, size = [], 0
+                    waiting = []
+                    size = 0
             if waiting:
                 file.write(write_bundles(waiting))
     except (LogError, ShardError, OSError, MemoryError) as exc:
@@ -165,10 +192,15 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in read_bundles(file.read):
             for bundle in bundles:
                 parts += maker.lines(bundle)
-                size += len(bundle) if isinstance(bundle, bytes) else bundle.line_size * len(bundle.scores)
+                size += (
+                    len(bundle)
+                    if isinstance(bundle, bytes)
+                    else bundle.line_size * len(bundle.scores)
+                )
                 if size >= _BLOCK:
                     yield b"".join(parts)
-                    parts, size = [], 0
+                    parts = []
+                    size = 0
     yield b"".join(parts)
 
 
@@ -176,7 +208,9 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
     plan = planned.plan
     assert plan is not None
     totals: dict[str, MetricTotals] = {}
-    left_out, metrics_left_out, fields = Counter(plan.left_out), Counter[str](), FieldCounts()
+    left_out = Counter(plan.left_out)
+    metrics_left_out = Counter[str]()
+    fields = FieldCounts()
     for one in slices:
         for name, metric in one.metrics.items():
             total = totals.setdefault(name, MetricTotals())
@@ -216,28 +250,57 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
 def _compare(
     plan: LogPlan, totals: Mapping[str, MetricTotals], samples: int, left_out: Mapping[str, int]
 ) -> list[Comparison]:
-    """Compare what a log states with its records; metrics that the user left out are not compared."""
+    """Compare what a log states with its records.
+
+    Metrics that the user left out are not compared.
+    """
     found = []
     if plan.expected_samples is not None:
         expected = plan.expected_samples
-        found.append(Comparison("number of samples", "", expected, samples, agrees=expected == samples))
+        found.append(
+            Comparison("number of samples", "", expected, samples, agrees=expected == samples)
+        )
     for stated in plan.aggregates:
         if stated.metric in left_out:
             continue
         total = totals.get(stated.metric)
-        mean = None if not total else total.reduced_mean(stated.reducer) if stated.reducer else total.mean
-        is_equal = mean is not None and isclose(stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+        mean = (
+            None
+            if not total
+            else total.reduced_mean(stated.reducer)
+            if stated.reducer
+            else total.mean
+        )
+        is_equal = mean is not None and isclose(
+            stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
+        )
         found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
         if total and stated.samples is not None:
             name = f"{stated.name}: number of scores"
-            found.append(Comparison(name, stated.metric, stated.samples, total.scored, stated.samples == total.scored))
+            found.append(
+                Comparison(
+                    name,
+                    stated.metric,
+                    stated.samples,
+                    total.scored,
+                    stated.samples == total.scored,
+                )
+            )
     return found
 
 
 def _run(
-    logs: Sequence[Log], result: Import, engine: Engine, made: ImportOutput, progress: Progress, **choices: Any
+    logs: Sequence[Log],
+    result: Import,
+    engine: Engine,
+    made: ImportOutput,
+    progress: Progress,
+    **choices: Any,
 ) -> None:
-    """Import all logs; `choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
+    """Import all logs.
+
+    `choices` are the patterns of metrics and the names of metadata of each `ConvertTask`.
+    """
     progress.start("import", sum(log.size for log in logs))
     planned = [plan for _, plan in sorted(engine.run(plan_log, logs))]
     wanted = _distinct(logs, planned, result)
@@ -261,12 +324,17 @@ def _run(
         shards.append(ShardTask(join(made.shards, accounts[number].file), files, notes))
 
     def tasks() -> Iterator[ConvertTask | ShardTask]:
-        """Yield the slices of all logs; meanwhile, write shards, so that no worker waits for the largest log."""
+        """Yield the slices of all logs.
+
+        Meanwhile, write shards, so that no worker waits for the largest log.
+        """
         for number, plan in plans.items():
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
                 path = f"{made.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(wanted[number], plan.run, log_slice, path, number, by_sample, **choices)
+                yield ConvertTask(
+                    wanted[number], plan.run, log_slice, path, number, by_sample, **choices
+                )
                 while shards:
                     yield shards.pop()
 
@@ -280,7 +348,9 @@ def _run(
         progress.advance(wanted[one.number].size // count, one.records, 0)
         if len(converted[one.number]) == count:
             end(one.number)
-    threads = max(engine.jobs // max(len(shards), 1), 1)  # all cores are busy, even with one large shard
+    threads = max(
+        engine.jobs // max(len(shards), 1), 1
+    )  # all cores are busy, even with one large shard
     for _ in engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
         pass
     progress.finish()
@@ -322,7 +392,8 @@ def import_logs(
     Args:
         paths: Logs, directories, globs or URLs.
         output: A directory for the shards. It replaces an earlier import there.
-        from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
+        from_: The harness whose logs are imported; `auto` recognises it by the content of each
+            file.
         metric: Patterns of metrics; the scores of others are left out.
         metadata: The metadata of samples to keep: `all`, `none`, or names separated by commas.
         columns: A TOML file with the keyword arguments of a table.
@@ -337,14 +408,18 @@ def import_logs(
     check_jobs(jobs)
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
-    patterns, chosen = as_tuple("metric", metric), chosen_names(metadata)
-    names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    patterns = as_tuple("metric", metric)
+    chosen = chosen_names(metadata)
+    names = [
+        os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)
+    ]
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
     meaning = _columns(columns, table)
     if meaning and chosen is not None:  # then the table itself knows whether it has these columns
-        meaning, chosen = msgspec.structs.replace(meaning, metadata=metadata), None
+        meaning = msgspec.structs.replace(meaning, metadata=metadata)
+        chosen = None
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
     processes = 1 if is_small(sum(file.size for file in files)) else jobs
@@ -355,7 +430,15 @@ def import_logs(
             result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
             result.other_files = sum(map(len, skipped.values()))
             made = outputs.enter_context(open_output(directory))
-            _run(found.logs, result, engine, made, progress or Progress(), patterns=patterns, chosen=chosen)
+            _run(
+                found.logs,
+                result,
+                engine,
+                made,
+                progress or Progress(),
+                patterns=patterns,
+                chosen=chosen,
+            )
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
@@ -364,11 +447,16 @@ def import_logs(
 
 
 def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:
-    """What the columns of tables mean, by a file and by arguments, which come first; None if there are only logs."""
+    """What the columns of tables mean, by a file and by arguments, which come first.
+
+    None if there are only logs.
+    """
     given = TableColumns(**table)
     if path is not None:
         read = columns_from(storage_of(os.fspath(path)).read_all(os.fspath(path)), os.fspath(path))
-        given = msgspec.structs.replace(read, **{name: value for name, value in table.items() if value})
+        given = msgspec.structs.replace(
+            read, **{name: value for name, value in table.items() if value}
+        )
     if given == TableColumns():
         return None
     given.check()
@@ -396,5 +484,9 @@ def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: I
     have = {name for log in result.logs for name in log.metadata}
     unknown = [name for name in sorted(chosen) if have.isdisjoint(names_of(name))]
     if unknown and result.logs:
-        others = f"the logs have {listed(sorted(have), 30)}" if have else "no sample of these logs has metadata"
+        others = (
+            f"the logs have {listed(sorted(have), 30)}"
+            if have
+            else "no sample of these logs has metadata"
+        )
         raise UsageError(f"no sample has the metadata {listed([*map(repr, unknown)])}; {others}")

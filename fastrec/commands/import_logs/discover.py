@@ -1,10 +1,10 @@
 """Find logs: tell what each file is, and group the files of each harness into logs.
 
-Workers do both: only pyarrow tells details of lighteval from other Parquet files. It starts threads, and a process with
-threads must not fork.
+Workers do both: only pyarrow tells details of lighteval from other Parquet files. It starts
+threads, and a process with threads must not fork.
 
-A log of lm-eval or HELM has several files. If the user names only some of them, the others are looked for in the same
-directory. Only logs of which a file was named are imported.
+A log of lm-eval or HELM has several files. If the user names only some of them, the others are
+looked for in the same directory. Only logs of which a file was named are imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from fastrec.storage import join, parent_and_name, storage_of
 _LOG_NAMES: Final = {
     "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
     "inspect": re.compile(r"\.eval(?:\.(?:gz|zst|bz2|xz))?$"),
-    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json(?:\.(?:gz|zst|bz2|xz))?$"),
+    "helm": re.compile(
+        r"(?:^|/)(?:scenario_state|per_instance_stats)\.json(?:\.(?:gz|zst|bz2|xz))?$"
+    ),
     "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
 }
 """Names that only logs have. Such a file without the content of a log is damaged, and reported."""
@@ -48,18 +50,27 @@ class Found(msgspec.Struct):
             self.skipped.setdefault(kind, []).extend(paths)
 
 
-def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str) -> Found:
-    """Find the logs of one harness, or of all (`auto`), among the files of some paths; UsageError if there are none."""
+def find_logs(
+    engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str
+) -> Found:
+    """Find the logs of one harness, or of all (`auto`), among the files of some paths.
+
+    UsageError if there are none.
+    """
     names = HARNESS_NAMES if harness == "auto" else (harness,)
     kind = "a known harness" if harness == "auto" else harness
     found = Found()
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
-    for number, (role, is_of_records, problem) in sorted(engine.run(partial(_tell, names), [f.path for f in files])):
+    for number, (role, is_of_records, problem) in sorted(
+        engine.run(partial(_tell, names), [f.path for f in files])
+    ):
         file = files[number]
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
             continue
-        has_name = any(name in names and pattern.search(file.path) for name, pattern in _LOG_NAMES.items())
+        has_name = any(
+            name in names and pattern.search(file.path) for name, pattern in _LOG_NAMES.items()
+        )
         if (file.is_named or has_name) and not problem and not is_of_records:
             problem = f"it is no log of {kind}" if file.size else "it is empty"
             if has_name and file.size:
@@ -73,13 +84,19 @@ def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], ha
         found.bad += grouped.bad
         found.skip(_NOT_NEEDED, *grouped.others)
     order = {file.path: number for number, file in enumerate(files)}
-    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
+    found.logs.sort(
+        key=lambda log: min(order[file.path] for file in log.files if file.path in order)
+    )
     if not found.logs and not found.bad:
         named = listed([*map(shown, paths)])
         if RECORDS in found.skipped:
             step = f"fastrec normalize {arguments(paths)} -o corpus"
-            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: {step}")
-        raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
+            raise UsageError(
+                f"these are records already, and no logs: {named}\nThe next step is: {step}"
+            )
+        raise UsageError(
+            f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
+        )
     return found
 
 
@@ -93,20 +110,28 @@ def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool
     return role, b'"schema_version"' in head and b'"evaluation_name"' in head, ""
 
 
-def _group_files(by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str) -> Grouped:
-    """Group the files of a harness into logs; `names` are the harnesses that further files may belong to."""
+def _group_files(
+    by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str
+) -> Grouped:
+    """Group the files of a harness into logs.
+
+    `names` are the harnesses that further files may belong to.
+    """
     files = by_harness[harness]
     grouped: Grouped = harness_named(harness).logs_of(files)
     if not grouped.bad:
         return grouped
-    incomplete = {file.path for file in files} - {file.path for log in grouped.logs for file in log.files}
+    incomplete = {file.path for file in files} - {
+        file.path for log in grouped.logs for file in log.files
+    }
     beside = _files_beside(harness, files, incomplete, names)
     if not beside:
         return grouped
     again = harness_named(harness).logs_of([*files, *beside])
     bad = {one.path for one in grouped.bad}
     return Grouped(
-        grouped.logs + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
+        grouped.logs
+        + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
         [one for one in again.bad if one.path in bad],
         grouped.others,
     )
@@ -118,7 +143,9 @@ def _files_beside(
     """Find further files of a harness in the directories of files that are not part of a complete log."""
     known = {file.path for file in files}
     found = []
-    for directory in dict.fromkeys(parent_and_name(file.path)[0] for file in files if file.path in incomplete):
+    for directory in dict.fromkeys(
+        parent_and_name(file.path)[0] for file in files if file.path in incomplete
+    ):
         for path in _listed(directory):
             if path in known:
                 continue
@@ -138,5 +165,9 @@ def _listed(directory: str) -> list[str]:
     except OSError:
         return []
     here = (directory or ".").rstrip("/")
-    paths = [join(directory, name) for parent, name in entries if parent in (here, directory) and name[:1] != "."]
+    paths = [
+        join(directory, name)
+        for parent, name in entries
+        if parent in (here, directory) and name[:1] != "."
+    ]
     return [path for path in paths if not storage.is_directory(path)]

@@ -1,7 +1,8 @@
 """`import.json`, the account of an import, and the output directory: it appears with the shards when all logs are done.
 
-On this machine, shards are written into a hidden directory inside it and renamed at the end. In an object store, where
-renaming is copying, they are written under their names: each appears when it is complete.
+On this machine, shards are written into a hidden directory inside it and renamed at the end. In an
+object store, where renaming is copying, they are written under their names: each appears when it is
+complete.
 """
 
 from __future__ import annotations
@@ -167,9 +168,13 @@ def _check(directory: str) -> None:
         try:
             msgspec.json.decode(storage.read_all(account), type=Import)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            raise UsageError(f"{shown(account)} is not the account of an import: name a new directory") from exc
+            raise UsageError(
+                f"{shown(account)} is not the account of an import: name a new directory"
+            ) from exc
     elif any(not _OWN.fullmatch(parent_and_name(path)[1]) for path in storage.files_in(directory)):
-        raise UsageError(f"{shown(directory)} has files that no import has written: name a new directory")
+        raise UsageError(
+            f"{shown(directory)} has files that no import has written: name a new directory"
+        )
 
 
 class ImportOutput:

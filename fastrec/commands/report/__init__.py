@@ -1,10 +1,12 @@
 """`report`: one self-contained HTML page about a corpus.
 
-1. Read the manifest, the summary, a few examples of rejected lines for each code, and some questions with answers.
-2. Make the sections (`sections`, `charts`, `evaluations`): HTML that works without a script and is escaped by
-   construction (`html`).
-3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches and switches the
-   theme. The page's content security policy allows only this script and this style, by their hashes, and no network.
+1. Read the manifest, the summary, a few examples of rejected lines for each code, and some
+   questions with answers.
+2. Make the sections (`sections`, `charts`, `evaluations`): HTML that works without a script and is
+   escaped by construction (`html`).
+3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches
+   and switches the theme. The page's content security policy allows only this script and this
+   style, by their hashes, and no network.
 4. Write the file atomically.
 """
 
@@ -27,12 +29,32 @@ from fastrec.answers.leaderboard import choose_primary, make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
-from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens
+from fastrec.commands.report.charts import (
+    dot_plots,
+    heat_maps,
+    reliability_plots,
+    scatter_plots,
+    trend_plots,
+)
+from fastrec.commands.report.evaluations import (
+    costs_table,
+    evaluation_tables,
+    histograms,
+    question_cards,
+    tokens,
+)
 from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import FilterArguments, Filters, Paths, Strings, as_tuple, make_filters, several_paths
+from fastrec.filters import (
+    FilterArguments,
+    Filters,
+    Paths,
+    Strings,
+    as_tuple,
+    make_filters,
+    several_paths,
+)
 from fastrec.html import Html, fill, joined, soft, tag
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -41,7 +63,14 @@ from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import MIN_COVERAGE, add_groups, choose_groups, facts_of, largest, rank
+from fastrec.summary.present_ranking import (
+    MIN_COVERAGE,
+    add_groups,
+    choose_groups,
+    facts_of,
+    largest,
+    rank,
+)
 
 _ABOUT_LINES: Final = (
     "Line counts",
@@ -83,15 +112,18 @@ def report(
         overwrite: Replace an existing file.
         accuracy: Show the accuracy even where scores are other than 0 and 1.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
-        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
-            `first`. The questions and the trend show means.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
+            `pass^K`, `majority` or `first`. The questions and the trend show means.
         confidence: Draw how often answers are right against this field or metric, their confidence.
         prices: Show what answers cost, at the prices of this file, as `stats` does.
         questions: How many of the hardest and most disputed questions to show, together.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
-        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
-        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may
+            be patterns.
+        min_coverage: Models with answers to less than this percentage of the questions come last,
+            without a rank.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         group_by: Also compare the models on groups of records, as in `stats`.
         jobs: Processes to use if the text of records has to be read.
@@ -99,19 +131,24 @@ def report(
         **filters: The report is about the matching records alone (`FilterArguments`).
 
     Raises:
-        UsageError: The directory is not a corpus, no record matches, or the file exists or is inside the corpus.
+        UsageError: The directory is not a corpus, no record matches, or the file exists or is
+            inside the corpus.
         CorpusError: A file of a corpus is damaged.
         ShardError: A file of a corpus could not be read completely.
         FastrecError: The file cannot be written.
     """
     # Long, because every section needs a few of the values that are read or computed here.
-    path, lower, limits = os.fspath(corpus), as_tuple("lower_is_better", lower_is_better), current_limits()
+    path = os.fspath(corpus)
+    lower = as_tuple("lower_is_better", lower_is_better)
+    limits = current_limits()
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
     check_jobs(jobs)
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
-    paths, wanted, groups = several_paths("trend", trend), make_filters(**filters), parse_groups(group_by)
+    paths = several_paths("trend", trend)
+    wanted = make_filters(**filters)
+    groups = parse_groups(group_by)
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
@@ -138,11 +175,16 @@ def report(
         add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
     notes: list[Html] = []
     if groups:
-        group_index = open_index(index.selection.reader, wanted, groups, jobs=jobs, progress=progress)
+        group_index = open_index(
+            index.selection.reader, wanted, groups, jobs=jobs, progress=progress
+        )
         if repeats.kind != "mean":
             group_index.evaluations = reduce_repeats(group_index, repeats)
         shown_groups = choose_groups(
-            found, choice(group_index.evaluations, metrics="all"), groups, lambda text: notes.append(soft(text))
+            found,
+            choice(group_index.evaluations, metrics="all"),
+            groups,
+            lambda text: notes.append(soft(text)),
         )
         add_groups(found, ranked(shown_groups), groups)
     drawn = largest(found, limits.report_scopes)
@@ -156,7 +198,10 @@ def report(
     costs = []
     if priced is not None:
         scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
-        metric_of = {one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))}
+        metric_of = {
+            one.evaluation_name: one.metric
+            for one in choose_primary(scopes, as_tuple("primary", primary))
+        }
         models = {model.model_id for one in chosen for model in one.models}
         costs = find_costs(index, priced, metric_of, models)
     calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
@@ -183,7 +228,9 @@ def report(
     if wanted:  # what is about all lines of the corpus does not belong here
         for title in _ABOUT_LINES:
             bodies[title] = Html("")
-    page = _fill_template(name, _about(summary, manifest), sections.banners(wanted, found, manifest), bodies)
+    page = _fill_template(
+        name, _about(summary, manifest), sections.banners(wanted, found, manifest), bodies
+    )
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
     try:
@@ -196,17 +243,24 @@ def report(
 
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
-        raise UsageError(f"{shown(str(target))} is not a file; choose a file, or - for standard output")
+        raise UsageError(
+            f"{shown(str(target))} is not a file; choose a file, or - for standard output"
+        )
     if target.exists() and not overwrite:
-        raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
+        raise UsageError(
+            f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it"
+        )
     if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
 
 
 def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Html]) -> bytes:
-    numbered = [(title, f"s{number}", body) for number, (title, body) in enumerate(bodies.items()) if body]
+    numbered = [
+        (title, f"s{number}", body) for number, (title, body) in enumerate(bodies.items()) if body
+    ]
     template, style, script = (
-        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
+        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
+        for kind in ("html", "css", "js")
     )
     return fill(
         template,
@@ -217,13 +271,17 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
         about=about,
         banner=banner,
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in numbered)),
-        sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in numbered)),
+        sections=joined(
+            *(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in numbered)
+        ),
         version=__version__,
     ).encode()
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
+    models = len(
+        {model.model_id for evaluation in summary.evaluations for model in evaluation.by_model}
+    )
     evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
     metrics = len({one.metric for one in summary.evaluations} - {None})
     with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
@@ -231,7 +289,8 @@ def _about(summary: Summary, manifest: Manifest) -> str:
     return (
         f"{records:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
-        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
+        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
+        f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
 

@@ -16,9 +16,29 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.report.charts import are_shares, gallery, histogram, is_large, left_out, result_of, short
+from fastrec.commands.report.charts import (
+    are_shares,
+    gallery,
+    histogram,
+    is_large,
+    left_out,
+    result_of,
+    short,
+)
 from fastrec.errors import counted
-from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
+from fastrec.html import (
+    Html,
+    joined,
+    lazy,
+    multiline,
+    num,
+    row,
+    short_cell,
+    short_row,
+    soft,
+    table,
+    tag,
+)
 from fastrec.limits import current_limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
@@ -38,11 +58,17 @@ _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
 
 def evaluation_tables(stats: Stats, everything: Stats) -> Html:
-    """Show all models of each evaluation, the best first; the evaluations without a table share one."""
+    """Show all models of each evaluation, the best first.
+
+    The evaluations without a table share one.
+    """
     most = max(current_limits().report_rows // max(len(stats.evaluations), 1), 10)
     lines = soft(" ".join(legend(stats))) if stats.evaluations else Html("")
     large = is_large(stats)
-    tables = [_evaluation(one, most, accuracy=stats.shows_accuracy(one), drawn=not large) for one in stats.evaluations]
+    tables = [
+        _evaluation(one, most, accuracy=stats.shows_accuracy(one), drawn=not large)
+        for one in stats.evaluations
+    ]
     others = Html("") if stats is everything else _other_evaluations(stats, everything)
     return joined(lines, *map(lazy, tables) if large else tables, others)
 
@@ -58,19 +84,25 @@ def _other_evaluations(stats: Stats, everything: Stats) -> Html:
         rows.append(short_row(one.title, *counts, short_cell(best.model_id), _number(value, spec)))
     title = f"{counted(len(others), 'other evaluation')}, with fewer records"
     heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
-    return joined(lazy(table(title, heads, rows)), left_out(len(rows), len(others), "other evaluations"))
+    return joined(
+        lazy(table(title, heads, rows)), left_out(len(rows), len(others), "other evaluations")
+    )
 
 
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
     models = evaluation.by_model[:most]
     columns = dict(_columns(evaluation, models, accuracy=accuracy, drawn=drawn))
-    rows = [short_row(model.model_id, *(cell(model) for cell in columns.values())) for model in models]
+    rows = [
+        short_row(model.model_id, *(cell(model) for cell in columns.values())) for model in models
+    ]
     best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
     title = f"{evaluation.title}: {about(evaluation)}"
     all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
     notes = [*([_PLUS_MINUS] if explained else []), *unranked_in_words(evaluation)]
-    return joined(all_of_them, *map(soft, notes), left_out(len(models), len(evaluation.by_model), best))
+    return joined(
+        all_of_them, *map(soft, notes), left_out(len(models), len(evaluation.by_model), best)
+    )
 
 
 def _columns(
@@ -98,7 +130,9 @@ def _columns(
     yield "coverage", lambda model: _number(model.coverage, ".1%")
     if any(model.tokens.records for model in models):
         yield "tokens/record", lambda model: _number(model.tokens_per_record, ",.0f")
-    latencies = [value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99) if value]
+    latencies = [
+        value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99) if value
+    ]
     if latencies:
         scale = math.log(min(latencies)), math.log(max(latencies))
         yield "latency p50 · p90 · p99, ms", partial(_latency, scale=scale, drawn=drawn)
@@ -106,7 +140,9 @@ def _columns(
 
 def _plain_score(model: ModelStats) -> Html:
     error = model.score_standard_error
-    return _number(model.mean_score, ".4g", None if error is None else tag("small", f" ± {error:.2g}"))
+    return _number(
+        model.mean_score, ".4g", None if error is None else tag("small", f" ± {error:.2g}")
+    )
 
 
 def _latency(model: ModelStats, *, scale: tuple[float, float], drawn: bool) -> Html:
@@ -122,7 +158,12 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
     if low is None or high is None:
         return _number(value, spec)
     interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:{spec}} to {high:{spec}}"
-    return _number(value, spec, tag("small", interval), _bar(value, max(low, 0), min(high, 1)) if drawn else None)
+    return _number(
+        value,
+        spec,
+        tag("small", interval),
+        _bar(value, max(low, 0), min(high, 1)) if drawn else None,
+    )
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
@@ -161,7 +202,9 @@ def _latency_range(quantiles: Sequence[float | None], scale: tuple[float, float]
 
 def _small(*parts: Html) -> Html:
     box = f"0 0 {_WIDTH} {_HEIGHT}"
-    return tag("svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=box, aria_hidden="true")
+    return tag(
+        "svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=box, aria_hidden="true"
+    )
 
 
 def histograms(stats: Stats, everything: Stats) -> Html:
@@ -171,7 +214,9 @@ def histograms(stats: Stats, everything: Stats) -> Html:
 
 def _histograms(evaluation: EvaluationStats) -> Html:
     scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
-    latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
+    latencies = [
+        model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None
+    ]
     by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
     charts = joined(histogram("Mean score", scores), by_latency)
     return tag("article", tag("h3", evaluation.title), charts) if charts else charts
@@ -181,10 +226,16 @@ def tokens(summary: Summary) -> Html:
     found: dict[tuple[str, str], tuple[int, ...]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
-            used, key = model.tokens, (model.model_id, evaluation.evaluation_name)
+            used = model.tokens
+            key = (model.model_id, evaluation.evaluation_name)
             if used.records:
-                counts = (model.records, used.records, *map(from_portable, (used.input, used.output, used.total)))
-                # All metrics of an evaluation are about the same answers, so their tokens are not added up.
+                counts = (
+                    model.records,
+                    used.records,
+                    *map(from_portable, (used.input, used.output, used.total)),
+                )
+                # All metrics of an evaluation are about the same answers, so their tokens are not
+                # added up.
                 found[key] = max(found.get(key, counts), counts, key=itemgetter(1))
     sums: dict[str, list[int]] = {}
     for (name, _), counts in found.items():
@@ -192,19 +243,26 @@ def tokens(summary: Summary) -> Html:
         sums[name] = [sum(pair) for pair in zip(total, counts, strict=True)]
     if not sums:
         return tag("p", "No record has token counts.")
-    rows = [row(name, *map(_big, counts)) for name, counts in sorted(sums.items(), key=lambda item: -item[1][-1])]
+    rows = [
+        row(name, *map(_big, counts))
+        for name, counts in sorted(sums.items(), key=lambda item: -item[1][-1])
+    ]
     heads = ("model", "records", "with token counts", "input", "output", "total")
     title = "Tokens by model, over the evaluations that have token counts for it"
     if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
         title += "; of an evaluation with several metrics, the metric with the most token counts"
     some = rows[: current_limits().report_rows]
-    return joined(table(title, heads, some), left_out(len(some), len(rows), "models with the most tokens"))
+    return joined(
+        table(title, heads, some), left_out(len(some), len(rows), "models with the most tokens")
+    )
 
 
 def costs_table(costs: Sequence[ModelCost]) -> Html:
     names, found, notes = total_costs(costs)
     most = current_limits().report_rows
-    rows = [row(model, *(tag("td", cell, class_="num") for cell in cells)) for model, *cells in found]
+    rows = [
+        row(model, *(tag("td", cell, class_="num") for cell in cells)) for model, *cells in found
+    ]
     made = table("Cost by model, over evaluations", names, rows[:most])
     return joined(made, left_out(most, len(rows), "models"), *map(soft, notes)) if rows else made
 
@@ -217,9 +275,9 @@ def _big(count: int) -> Html:
         return tag("td", "huge", class_="num", data_v="Infinity")
 
 
-# The hardest and the most disputed questions, with answers that differ. Half of them are the hardest and half the most
-# disputed. Of each kind, the first question of every evaluation and metric comes before the second of any, so that one
-# evaluation does not take all the places.
+# The hardest and the most disputed questions, with answers that differ. Half of them are the
+# hardest and half the most disputed. Of each kind, the first question of every evaluation and
+# metric comes before the second of any, so that one evaluation does not take all the places.
 
 _Kind = Literal["hardest", "disagreement"]
 _Chosen = tuple[Scope, QuestionRow]
@@ -229,11 +287,16 @@ _REFERENCE_CHARS: Final = 200
 _REFERENCES: Final = 5
 _ANSWERS: Final = 2  # shown of each side: the best models, and the worst
 _READ: Final = 8  # answers of each side to choose from: those shown should differ
-_CANDIDATES: Final = 50  # questions of a scope to choose from: of equally hard ones, those that most models answered
+_CANDIDATES: Final = (
+    50  # questions of a scope to choose from: of equally hard ones, those that most models answered
+)
 
 
 def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html:
-    """Show some questions of evaluations; `corpus` is the name of the corpus in the command that shows all of them."""
+    """Show some questions of evaluations.
+
+    `corpus` is the name of the corpus in the command that shows all of them.
+    """
     names = {(one.evaluation_name, one.metric) for one in stats.evaluations}
     scopes = [scope for scope in index.scopes if (scope.evaluation_name, scope.metric) in names]
     hardest = _choose(index, scopes, "hardest", (number + 1) // 2)
@@ -250,7 +313,8 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
         return Html("")
     command = tag("code", f"fastrec questions {shlex.quote(corpus)}")
     about = (
-        "Hardest: the smallest share of models is right. Most disputed: about half of them are, or scores differ most. "
+        "Hardest: the smallest share of models is right. Most disputed: about half of them are, "
+        "or scores differ most. "
         "Each evaluation has one before any has two. All questions: "
     )
     return joined(soft(about, command), *groups)
@@ -259,13 +323,20 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
 def _choose(
     index: Index, scopes: Sequence[Scope], kind: _Kind, number: int, others: Sequence[_Chosen] = ()
 ) -> list[_Chosen]:
-    """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
+    """Choose questions besides others: the first of each scope, then the second, and so on.
+
+    Each time by `_rank`.
+    """
     known = {(scope, row.name) for scope, row in others}
     ranked: list[tuple[Any, _Chosen]] = []
     for scope in scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
-        found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.name) not in known]
+        found = [
+            (scope, row)
+            for row in rows
+            if _is_of(kind, scope, row) and (scope, row.name) not in known
+        ]
         best = sorted(((_rank(kind, one), one) for one in found), key=itemgetter(0))[:number]
         ranked += (((place, rank), one) for place, (rank, one) in enumerate(best))
     return [one for _, one in sorted(ranked, key=itemgetter(0))[:number]]
@@ -293,7 +364,11 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     asked = found[0][1]
     long = [len(asked.question) > _QUESTION_CHARS, len(asked.references) > _REFERENCES]
     long += [len(text) > _REFERENCE_CHARS for text in asked.references]
-    long += [len(text) > _ANSWER_CHARS for _, told in found for text in (told.final_text, ", ".join(told.extracted))]
+    long += [
+        len(text) > _ANSWER_CHARS
+        for _, told in found
+        for text in (told.final_text, ", ".join(told.extracted))
+    ]
     command = f"fastrec show {shlex.quote(corpus)} {shlex.quote(row.sample_hash[:16])}"
     if row.name != row.sample_hash:
         command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
@@ -313,7 +388,9 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
 def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]:
     """Read the answers of a few of the best and of the worst models; if all are alike, only of some."""
     scope, row = chosen
-    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,))
+    query = Query(
+        evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
+    )
     values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
     sign = 1 if scope.lower_is_better else -1
     ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
@@ -338,14 +415,23 @@ def _different(answers: Sequence[Answer], models: Sequence[str], number: int) ->
 
 
 def _answer(answer: Answer, told: Transcript, *, graded: bool) -> Html:
-    verdict = score_text(answer.score) if graded else "right" if answer.outcome == "right" else "wrong"
+    verdict = (
+        score_text(answer.score) if graded else "right" if answer.outcome == "right" else "wrong"
+    )
     kind = "score" if graded else verdict
     turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else ""
     text = told.final_text
     taken = ", ".join(told.extracted)
     differs = taken and taken != text
     extracted = soft(f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}") if differs else None
-    name = tag("dt", tag("b", verdict, class_=f"verdict {kind}"), " ", answer.model_id, " ", tag("small", turns))
+    name = tag(
+        "dt",
+        tag("b", verdict, class_=f"verdict {kind}"),
+        " ",
+        answer.model_id,
+        " ",
+        tag("small", turns),
+    )
     said = tag("div", multiline(_cut(text, _ANSWER_CHARS)) if text else "(nothing)", class_="text")
     return joined(name, tag("dd", said, extracted))
 

@@ -28,12 +28,17 @@ def repaired_lines(summary: Summary) -> Html:
     if not found.lines:
         return Html("")
     changes = [
-        row(one.code, one.evaluation_name, one.model_id, one.sample_id, one.path, one.message) for one in found.examples
+        row(one.code, one.evaluation_name, one.model_id, one.sample_id, one.path, one.message)
+        for one in found.examples
     ]
     return joined(
         tiles(("repaired lines", found.lines)),
         _codes("Repairs by code", found.by_code),
-        table("Examples of repairs", ("code", "evaluation", "model", "sample_id", "path", "message"), changes),
+        table(
+            "Examples of repairs",
+            ("code", "evaluation", "model", "sample_id", "path", "message"),
+            changes,
+        ),
     )
 
 
@@ -46,14 +51,22 @@ def rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
     rows = [row(name, _meaning(name), num(n), num(n / lines, ".1%")) for name, n in counts]
     heads = ("location", "path", "message", "beginning of the line")
     details = [
-        tag("details", tag("summary", f"{name}: examples"), table(f"Examples of {name}", heads, examples[name]))
+        tag(
+            "details",
+            tag("summary", f"{name}: examples"),
+            table(f"Examples of {name}", heads, examples[name]),
+        )
         for name, _ in counts
         if name in examples
     ]
     by_code = table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows)
-    repairs, found = [], summary.repairable
+    repairs = []
+    found = summary.repairable
     if found.lines:
-        kept = f", normalize would keep {found.lines:,} of {counted(summary.line_counts.rejected, 'rejected line')}."
+        kept = (
+            f", normalize would keep {found.lines:,} of "
+            f"{counted(summary.line_counts.rejected, 'rejected line')}."
+        )
         repairs.append(tag("p", "With ", tag("code", "--repair all"), kept))
         repairs.append(_codes("Repairs that would keep rejected lines", found.by_code))
     return joined(by_code, *details, *repairs)
@@ -80,7 +93,9 @@ def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
         error = (rejected.path, rejected.message)
         if error not in some and len(some) < _EXAMPLES:
             raw = rejected.exact_bytes()
-            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace") + "…" * (len(raw) > _EXCERPT_BYTES)
+            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace") + "…" * (
+                len(raw) > _EXCERPT_BYTES
+            )
             some[error] = row(f"{rejected.source}:{rejected.line}", *error, code(excerpt))
     return {name: list(some.values()) for name, some in found.items()}
 
@@ -101,28 +116,40 @@ def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
         found.append((f"accuracy and score are {stats.repeats_as}", [], about))
     if skipped := skipped_lines(manifest.skipped):
         shards = [line.strip() for line in skipped[1:]]
-        found.append((skipped[0], shards, "The numbers on this page are those of the other shards."))
+        found.append(
+            (skipped[0], shards, "The numbers on this page are those of the other shards.")
+        )
     not_judged = {
-        one.title: names for one in stats.evaluations if (names := [m.model_id for m in one.by_model if not m.answers])
+        one.title: names
+        for one in stats.evaluations
+        if (names := [m.model_id for m in one.by_model if not m.answers])
     }
     if not_judged:
-        first = [f"{title}: {listed(names)}" for title, names in list(not_judged.items())[:_MOST_TITLES]]
+        first = [
+            f"{title}: {listed(names)}" for title, names in list(not_judged.items())[:_MOST_TITLES]
+        ]
         if len(not_judged) > _MOST_TITLES:
             first.append(f"… and on {counted(len(not_judged) - _MOST_TITLES, 'more evaluation')}")
         models = counted(len({name for names in not_judged.values() for name in names}), "model")
         about = "All their records have an error, so they have no accuracy and no score there."
-        found.append((f"not judged: {models}, on {counted(len(not_judged), 'evaluation')}", first, about))
+        found.append(
+            (f"not judged: {models}, on {counted(len(not_judged), 'evaluation')}", first, about)
+        )
     made = []
     for title, lines, about in found:
         items = tag("ul", *(tag("li", line) for line in lines)) if lines else None
-        made.append(tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note"))
+        made.append(
+            tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note")
+        )
     return joined(*made)
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     whose = " of the shards that were read" if manifest.skipped else ""
-    types = counts_table("Kept records by interaction type", "type", "records", summary.interaction_types)
+    types = counts_table(
+        "Kept records by interaction type", "type", "records", summary.interaction_types
+    )
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
         stacked(counts),
@@ -133,8 +160,13 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
 
 def versions(summary: Summary) -> Html:
     # Repairs have a section of their own.
-    notes = {name: count for name, count in summary.notes.items() if name not in summary.repaired.by_code}
-    about = f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count."
+    notes = {
+        name: count for name, count in summary.notes.items() if name not in summary.repaired.by_code
+    }
+    about = (
+        f"The corpus has schema {summary.schema}. The version of a line is told by its shape; "
+        "duplicates count."
+    )
     return joined(
         tiles(
             ("valid lines", sum(summary.versions.values())),
@@ -145,7 +177,12 @@ def versions(summary: Summary) -> Html:
         tag(
             "div",
             counts_table("Valid lines by schema version", "version", "lines", summary.versions),
-            counts_table("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
+            counts_table(
+                "Kept records by schema_version",
+                "schema_version",
+                "records",
+                summary.schema_versions,
+            ),
             class_="pair",
         ),
         _codes("Notes on valid lines", notes),
@@ -153,7 +190,8 @@ def versions(summary: Summary) -> Html:
 
 
 def repeats(summary: Summary) -> Html:
-    repeated, contradicting = summary.repeats, summary.contradictions
+    repeated = summary.repeats
+    contradicting = summary.contradictions
     numbers = tiles(
         ("duplicates dropped", summary.line_counts.duplicates),
         ("identities with repeats", repeated.identities),
@@ -167,8 +205,14 @@ def repeats(summary: Summary) -> Html:
     )
     identities = _identities("Contradictions", contradicting), _identities("Repeats", repeated)
     same = summary.same_run
-    rows = [row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records)) for one in same.runs]
-    title = f"{counted(same.records, 'duplicate')} from runs that are equal but for evaluation_id and schema_version"
+    rows = [
+        row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records))
+        for one in same.runs
+    ]
+    title = (
+        f"{counted(same.records, 'duplicate')} from runs that are equal but for evaluation_id "
+        "and schema_version"
+    )
     runs = table(title, ("evaluation", "model", "kept run", "dropped run", "records"), rows)
     return joined(numbers, about, *identities, runs)
 
@@ -187,7 +231,15 @@ def _identities(kind: str, found: Identities) -> Html:
         )
         for one in found.examples
     ]
-    heads = ("evaluation", *["metric"] * has_metrics, "model", "evaluation_id", "sample_id", "records", "sample_hash")
+    heads = (
+        "evaluation",
+        *["metric"] * has_metrics,
+        "model",
+        "evaluation_id",
+        "sample_id",
+        "records",
+        "sample_hash",
+    )
     return table(f"{kind}: the first {len(rows):,} of {found.identities:,}", heads, rows)
 
 
@@ -209,18 +261,32 @@ def hashes(summary: Summary) -> Html:
         for title, one in zip(titles(summary.evaluations), summary.evaluations, strict=True)
         if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
-    mismatches = [row(title, *(num(getattr(one, name)) for name in counts)) for title, one in differing[:_MOST_ROWS]]
-    cut = f": the first {_MOST_ROWS:,} of {len(differing):,} evaluations" if len(differing) > _MOST_ROWS else ""
+    mismatches = [
+        row(title, *(num(getattr(one, name)) for name in counts))
+        for title, one in differing[:_MOST_ROWS]
+    ]
+    cut = (
+        f": the first {_MOST_ROWS:,} of {len(differing):,} evaluations"
+        if len(differing) > _MOST_ROWS
+        else ""
+    )
     wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
     return joined(
-        tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
+        tiles(
+            ("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)
+        ),
         soft(
-            f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A given hash is "
+            f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A "
+            "given hash is "
             "verified if any known recipe gives it. The numbers count lines, duplicates too."
         ),
         _recipes(found),
         table(wrong_title, ("evaluation", "model", "sample_id", "given", "computed"), wrong),
-        table(f"Ids and hashes that do not match one to one{cut}", ("evaluation", *counts.values()), mismatches)
+        table(
+            f"Ids and hashes that do not match one to one{cut}",
+            ("evaluation", *counts.values()),
+            mismatches,
+        )
         or tag("p", "Every id has one hash, and every hash has one id."),
     )
 
@@ -234,8 +300,12 @@ def _recipes(found: SampleHashes) -> Html:
         row(one.evaluation_name, one.model_id, *(num(one.recipes.get(name)) for name in names))
         for one in found.by_model[:_MOST_ROWS]
     ]
-    title = "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
-    about = "by evaluation and model" + f"; the first {len(rows):,}" * (len(rows) < len(found.by_model))
+    title = (
+        "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
+    )
+    about = "by evaluation and model" + f"; the first {len(rows):,}" * (
+        len(rows) < len(found.by_model)
+    )
     by_model = table(f"Recipes {about}", ("evaluation", "model", *names), rows)
     counts = {name: found.by_recipe[name] for name in names}
     return joined(

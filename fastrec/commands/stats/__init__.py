@@ -1,8 +1,10 @@
 """`stats`: compare the models of each evaluation and metric.
 
-1. The input is either one published corpus or any shards. Shards go through both passes of `normalize` in a temporary
-   directory, so that duplicates count once and every number is the one that their corpus would have.
-2. Select the matching records (`answers.selection`), and count them. Those of all records are in the summary.
+1. The input is either one published corpus or any shards. Shards go through both passes of
+   `normalize` in a temporary directory, so that duplicates count once and every number is the one
+   that their corpus would have.
+2. Select the matching records (`answers.selection`), and count them. Those of all records are in
+   the summary.
 3. Choose evaluations, metrics and models (`summary.present_choice`).
 4. With `common`, recount the chosen models on the questions that all of them answered.
 5. Rank the models (`summary.present_ranking`), and test which of them differ (`answers.ranks`).
@@ -23,7 +25,12 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.counts import count_run
-from fastrec.answers.further_tables import compare_similar, find_calibration, find_costs, read_prices
+from fastrec.answers.further_tables import (
+    compare_similar,
+    find_calibration,
+    find_costs,
+    read_prices,
+)
 from fastrec.answers.index import Index, open_index, reduce_repeats
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.records import ANSWERS
@@ -84,26 +91,31 @@ def stats(
 
     Args:
         paths: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
-        by: What to rank by, one of `RANKINGS`; by default accuracy, or score where scores are other than 0 and 1.
+        by: What to rank by, one of `RANKINGS`; by default accuracy, or score where scores are other
+            than 0 and 1.
         accuracy: Tables show the accuracy even where scores are other than 0 and 1.
         common: Count only questions that all of the chosen models of an evaluation have answered.
-        hashes: Also list the recipes of the hashes that the lines of each chosen model had (`Stats.hashes`).
-        joins: Also find out which questions the chosen models have in common, and what keeps others apart
-            (`Stats.joins`).
+        hashes: Also list the recipes of the hashes that the lines of each chosen model had
+            (`Stats.hashes`).
+        joins: Also find out which questions the chosen models have in common, and what keeps others
+            apart (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
-        names: Also compare the answers of models whose names differ only in spelling (`Stats.names`).
+        names: Also compare the answers of models whose names differ only in spelling
+            (`Stats.names`).
         prices: Also compute what answers cost, at the prices of this file (`Stats.costs`).
-        confidence: Also compare this field or metric, the confidence of answers, with how often they are right
-            (`Stats.calibration`).
+        confidence: Also compare this field or metric, the confidence of answers, with how often
+            they are right (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
-        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
-            `first`.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
+            `pass^K`, `majority` or `first`.
         jobs: Processes to use.
-        group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
-            FIELD:N for N bins of its numbers.
+        group_by: Also compare the models on groups of records: those with the same value of a
+            field, as in `where`, or FIELD:N for N bins of its numbers.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
-        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
+        min_coverage: Models with answers to less than this percentage of the questions come last,
+            without a rank.
         no_ranks: Do not test which models differ (`rank_best`, `rank_worst`).
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
@@ -122,7 +134,9 @@ def stats(
     if by is not None:
         check_choice("by", by, RANKINGS)
     if hashes and by_record:
-        raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
+        raise UsageError(
+            f"the hashes of producers are counted for all records of a model: leave out {by_record}"
+        )
     if groups and (common or joins or hashes):
         raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
@@ -132,7 +146,9 @@ def stats(
     note = notice or (lambda _message: None)
     names_given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     with contextlib.ExitStack() as stack:
-        corpus = _corpus_of(names_given, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note)
+        corpus = _corpus_of(
+            names_given, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
+        )
         index = open_index(corpus, by_record, jobs=jobs, progress=progress)
         summary = index.selection.summary
         if repeats.kind != "mean":
@@ -155,15 +171,26 @@ def stats(
         found = ranked(chosen)
         found.calibration = calibration
         about_questions = hashes or joins or overlap or names or prices
-        tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
+        tests = not (
+            no_ranks
+            or about_questions
+            or by not in (None, "accuracy", "score")
+            or repeats.kind != "mean"
+        )
         group_index: Index | None = None
         if groups:  # first, because there may be too many of them
-            group_index = open_index(index.selection.reader, wanted, groups, jobs=jobs, progress=progress)
+            group_index = open_index(
+                index.selection.reader, wanted, groups, jobs=jobs, progress=progress
+            )
         if tests and not common:
             _add_ranks(found.evaluations, index, errors_as_wrong=errors_as_wrong)
         found.others = len(choice(index.evaluations, wanted, metrics="all")) - len(chosen)
         if hashes:
-            known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+            known = {
+                (one.evaluation.evaluation_name, model.model_id)
+                for one in chosen
+                for model in one.models
+            }
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in known]
         if priced is not None:
@@ -180,7 +207,9 @@ def stats(
         if group_index:
             if repeats.kind != "mean":
                 group_index.evaluations = reduce_repeats(group_index, repeats)
-            parts = ranked(choose_groups(found, choice(group_index.evaluations, metrics="all"), groups, note))
+            parts = ranked(
+                choose_groups(found, choice(group_index.evaluations, metrics="all"), groups, note)
+            )
             if tests:
                 _add_ranks(parts.evaluations, group_index, errors_as_wrong=errors_as_wrong)
             add_groups(found, parts, groups)
@@ -189,7 +218,9 @@ def stats(
         if joins:
             found.joins = find_joins(chosen, index)
         if common:
-            recounted = [_only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen]
+            recounted = [
+                _only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen
+            ]
             found.evaluations = ranked(recounted).evaluations
             if tests:
                 _add_ranks(found.evaluations, index, errors_as_wrong=errors_as_wrong, common=True)
@@ -197,10 +228,19 @@ def stats(
 
 
 def _add_ranks(
-    evaluations: Sequence[EvaluationStats], index: Index, *, errors_as_wrong: bool, common: bool = False
+    evaluations: Sequence[EvaluationStats],
+    index: Index,
+    *,
+    errors_as_wrong: bool,
+    common: bool = False,
 ) -> None:
-    """Test which models differ. The scores of errors do not count, so errors cannot count as wrong."""
-    tested = [one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)]
+    """Test which models differ.
+
+    The scores of errors do not count, so errors cannot count as wrong.
+    """
+    tested = [
+        one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)
+    ]
     add_ranks(tested, index, common=common)
 
 
@@ -223,9 +263,16 @@ def _corpus_of(
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, allow_empty=True)
     try:
-        made = stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
+        made = stack.enter_context(
+            scratch_corpus(shards, options, progress=progress, notice=notice)
+        )
     except BadShardsError as exc:
-        lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
+        lines = [
+            (
+                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
+                "statistics:"
+            )
+        ]
         lines += [f"  {error}" for error in exc.errors]
         raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
     counts = made.summary.line_counts
@@ -239,16 +286,21 @@ def _corpus_of(
 def _only_common(chosen: Chosen, index: Index, *, errors_as_wrong: bool) -> Chosen:
     """Recount the chosen models of an evaluation on the questions that all of them have answered.
 
-    An answer is a record without an error. A model without any answer has no say in what is common; of such a model,
-    only the errors on common questions count. If errors count as wrong, every record is an answer.
+    An answer is a record without an error. A model without any answer has no say in what is common;
+    of such a model, only the errors on common questions count. If errors count as wrong, every
+    record is an answer.
     """
     names = {model.model_id for model in chosen.models}
-    answering = {model.model_id for model in chosen.models if errors_as_wrong or model.answers} or names
+    answering = {
+        model.model_id for model in chosen.models if errors_as_wrong or model.answers
+    } or names
     evaluation = chosen.evaluation
     table = index.table(Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric))
     cells = table.cells
     has_say = np.array([model in answering for model in table.models], dtype=np.bool_)[cells.model]
-    is_answered = np.ones(len(cells.flags), dtype=np.bool_) if errors_as_wrong else cells.flags & ANSWERS > 0
+    is_answered = (
+        np.ones(len(cells.flags), dtype=np.bool_) if errors_as_wrong else cells.flags & ANSWERS > 0
+    )
     answers = np.bincount(cells.question[has_say & is_answered], minlength=table.questions)
     is_common = answers == len(answering)
     is_chosen = np.array([model in names for model in table.models], dtype=np.bool_)
@@ -257,5 +309,7 @@ def _only_common(chosen: Chosen, index: Index, *, errors_as_wrong: bool) -> Chos
     models: list[ModelSummary] = []
     for counted_scope in count_run(table.records, wanted):
         for (_, name), tally in sorted(counted_scope.models.items()):
-            models.append(model_summary(text_of(name), tally, counted_scope.questions.repeats[name]))
+            models.append(
+                model_summary(text_of(name), tally, counted_scope.questions.repeats[name])
+            )
     return msgspec.structs.replace(chosen, models=models, common_questions=int(is_common.sum()))

@@ -1,24 +1,28 @@
 """Questions that models (`stats --joins`) or evaluations (`--overlap`) have in common, and what keeps others apart.
 
-    columns ──▶ for each evaluation and metric: which model was asked what, under which id ──▶ counts of pairs of models
+    columns ──▶ for each evaluation and metric: which model was asked what, under which id ──▶
+    counts of pairs of models
 
-Two models were asked the same question if the `sample_hash` is the same, whatever the metric, and the `sample_id`, too,
-if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
-prompt and references tell what differs; texts are never kept.
+Two models were asked the same question if the `sample_hash` is the same, whatever the metric, and
+the `sample_id`, too, if a metric has the hash split (`keys.is_split`). If hashes differ, but the
+`sample_id` is the same, the digests of prompt and references tell what differs; texts are never
+kept.
 
-Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation
-that is being counted. A model adds one bit to each.
+Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of
+the evaluation that is being counted. A model adds one bit to each.
 
-Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt
-at one id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
-integers have bits in common. That takes microseconds for a pair of models, however many questions there are.
+Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or
+that have one prompt at one id. Transposed, every model has an integer with one bit per row, and two
+models agree in as many rows as the two integers have bits in common. That takes microseconds for a
+pair of models, however many questions there are.
 
-At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
-its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
-questions, as those of many subjects in one evaluation, are looked at for each model.
+At an id where each model has one question, what differs follows from five agreements: in the id, in
+the question, in its exact texts, in its texts but for white space, and in prompt or references
+alone. Ids where a model has several questions, as those of many subjects in one evaluation, are
+looked at for each model.
 
-Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Of each question, one
-line is read.
+Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Of
+each question, one line is read.
 """
 
 from __future__ import annotations
@@ -41,7 +45,14 @@ from fastrec.answers.table import Query
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.judge.parse import parse, spell
 from fastrec.summary.present_choice import Chosen
-from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
+from fastrec.summary.present_ranking import (
+    REASONS,
+    EvaluationJoins,
+    Overlap,
+    OverlapExample,
+    PairJoins,
+    QuestionGroup,
+)
 
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
@@ -64,9 +75,9 @@ class _Line(msgspec.Struct, gc=False):
 
 _EXAMPLES: Final = 3
 _PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
-# For each reason, what two questions still agree in: a slice of their facts (four digests: prompt, references, both
-# without white space). The closest come first, as in REASONS. With the last reason, `prompt_and_reference`, nothing
-# agrees.
+# For each reason, what two questions still agree in: a slice of their facts (four digests: prompt,
+# references, both without white space). The closest come first, as in REASONS. With the last
+# reason, `prompt_and_reference`, nothing agrees.
 _AGREEMENTS: Final = (slice(16), slice(16, 32), slice(16, 24), slice(24, 32))
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
@@ -84,7 +95,9 @@ def find_joins(chosen: Sequence[Chosen], index: Index) -> list[EvaluationJoins]:
         everyone = sorted({model.model_id for one in some for model in one.models})
         numbers = {model_id: number for number, model_id in enumerate(everyone)}
         tables = {
-            one.evaluation.metric: index.table(Query(evaluation_name=name, metric=one.evaluation.metric))
+            one.evaluation.metric: index.table(
+                Query(evaluation_name=name, metric=one.evaluation.metric)
+            )
             for one in some
         }
         split = {sample_hash for table in tables.values() for sample_hash in table.split_hashes()}
@@ -92,21 +105,33 @@ def find_joins(chosen: Sequence[Chosen], index: Index) -> list[EvaluationJoins]:
         by_metric = {}
         for one in some:
             models = {model.model_id: numbers[model.model_id] for model in one.models}
-            by_metric[one.evaluation.metric] = _asked(index, tables[one.evaluation.metric], models, split, facts)
+            by_metric[one.evaluation.metric] = _asked(
+                index, tables[one.evaluation.metric], models, split, facts
+            )
         joins.append(count_joins(name, everyone, by_metric, facts))
     return joins
 
 
 def _asked(
-    index: Index, table: ScopeRecords, models: Mapping[str, int], split: set[str], facts: dict[bytes, bytes]
+    index: Index,
+    table: ScopeRecords,
+    models: Mapping[str, int],
+    split: set[str],
+    facts: dict[bytes, bytes],
 ) -> Asked:
     """What the chosen models were asked; add the facts of each question to `facts`."""
     records = table.records
-    chosen = np.flatnonzero(np.array([model in models for model in table.models], dtype=np.bool_)[table.model])
+    chosen = np.flatnonzero(
+        np.array([model in models for model in table.models], dtype=np.bool_)[table.model]
+    )
     hashes = records.hash[table.place][chosen]
     ids = records.sample_id[table.place][chosen]
     own_models = table.model[chosen]
-    codes = joint_codes((hashes, len(records.hashes)), (ids, len(records.sample_ids)), (own_models, len(table.models)))
+    codes = joint_codes(
+        (hashes, len(records.hashes)),
+        (ids, len(records.sample_ids)),
+        (own_models, len(table.models)),
+    )
     _, first = np.unique(codes, return_index=True)
     asked: Asked = {}
     questions: dict[bytes, int] = {}  # the number of the first record of each
@@ -136,12 +161,20 @@ def _facts(asked: _Input) -> bytes:
     texts = [references] if isinstance(references, str) else references
     bare = ["".join(text.split()) for text in texts]
     bare_prompt = "".join(prompt.split())
-    digested = (prompt.encode(), msgspec.json.encode(texts), bare_prompt.encode(), msgspec.json.encode(bare))
+    digested = (
+        prompt.encode(),
+        msgspec.json.encode(texts),
+        bare_prompt.encode(),
+        msgspec.json.encode(bare),
+    )
     return b"".join([xxh3_64_digest(text) for text in digested])
 
 
 def count_joins(
-    evaluation: str, models: Sequence[str], by_metric: Mapping[str | None, Asked], facts: dict[bytes, bytes]
+    evaluation: str,
+    models: Sequence[str],
+    by_metric: Mapping[str | None, Asked],
+    facts: dict[bytes, bytes],
 ) -> EvaluationJoins:
     """Count the joins of all pairs of models of an evaluation, whose records are given by metric."""
     asked: Asked = defaultdict(int)
@@ -153,13 +186,19 @@ def count_joins(
     for (question, sample_id), mask in asked.items():
         by_id[sample_id].append((question, mask))
         by_question[question] |= mask
-    ids = {sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()}
+    ids = {
+        sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()
+    }
     questions_of = _columns(by_question.values(), len(models))
     ids_of = _columns(ids.values(), len(models))
     scored = _scored(by_metric, by_question, len(models))
     groups = _groups(models, _columns(asked.values(), len(models)), *scored)
     first_of = [models.index(group[0]) for group in groups]
-    split = {id_: _agreeing(questions, facts) for id_, questions in sorted(by_id.items()) if len(questions) > 1}
+    split = {
+        id_: _agreeing(questions, facts)
+        for id_, questions in sorted(by_id.items())
+        if len(questions) > 1
+    }
     reasons = _reasons(split.values(), len(models), first_of)
     pairs = [
         PairJoins(
@@ -195,7 +234,9 @@ def count_joins(
     )
 
 
-def _scored(by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], models: int) -> list[list[int]]:
+def _scored(
+    by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], models: int
+) -> list[list[int]]:
     """Make for each metric a column per model: the questions for which it has a record of this metric."""
     columns = []
     for asked in by_metric.values():
@@ -216,7 +257,10 @@ def _columns(rows: Iterable[int], models: int) -> list[int]:
     matrix = b"".join([row.to_bytes(width, "little") for row in rows])
     if not matrix:
         return [0] * models
-    return [int(matrix[number // 8 :: width].translate(_DIGITS[number % 8]), 2) for number in range(models)]
+    return [
+        int(matrix[number // 8 :: width].translate(_DIGITS[number % 8]), 2)
+        for number in range(models)
+    ]
 
 
 # For each bit, a table from a byte to the digit that `int` reads it as.
@@ -228,7 +272,9 @@ def _groups(models: Sequence[str], *columns: Sequence[int]) -> list[list[str]]:
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for model, *key in zip(models, *columns, strict=True):
         groups[tuple(key)].append(model)
-    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
+    return sorted(
+        (sorted(group) for group in groups.values()), key=lambda group: (-len(group), group)
+    )
 
 
 def _agreeing(questions: Sequence[Question], facts: dict[bytes, bytes]) -> list[list[int]]:
@@ -258,7 +304,9 @@ def _reasons(
     columns = [_columns(some, models) for some in rows]
     found: dict[tuple[int, int], Counter[str]] = {}
     for (one, a), (other, b) in combinations(enumerate(first_of), 2):
-        same_id, same, exact, texts, prompt, references = ((column[a] & column[b]).bit_count() for column in columns)
+        same_id, same, exact, texts, prompt, references = (
+            (column[a] & column[b]).bit_count() for column in columns
+        )
         counts = {
             "hash": exact - same,
             "white_space": texts - exact,
@@ -278,7 +326,10 @@ def _reasons(
 
 
 def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
-    """Find for each reason the models that it keeps apart from one model at an id; the closest questions count."""
+    """Find for each reason the models that it keeps apart from one model at an id.
+
+    The closest questions count.
+    """
     bit = 1 << model
     others = _union(agreeing[0])
     if not others & bit:
@@ -306,7 +357,9 @@ def _examples(
 
 def find_overlap(index: Index) -> list[Overlap]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question
+    by_hash: dict[
+        str, dict[str, tuple[str, bytes]]
+    ] = {}  # by evaluation, hash and id of the first such question
     by_text: dict[bytes, dict[str, tuple[str, bytes]]] = {}
     for evaluation, sample_hash, sample_id, text in _questions(index):
         by_hash.setdefault(sample_hash, {}).setdefault(evaluation, (sample_hash, sample_id))
@@ -318,9 +371,15 @@ def find_overlap(index: Index) -> list[Overlap]:
                 pair = found.setdefault((first, second), Overlap(first=first, second=second))
                 setattr(pair, kind, getattr(pair, kind) + 1)
                 if kind == "inputs" and len(pair.examples) < _EXAMPLES:
-                    (one, id_), (other, other_id) = group[first], group[second]
-                    ids = {"sample_id": decode_sample_id(id_), "other_sample_id": decode_sample_id(other_id)}
-                    pair.examples.append(OverlapExample(sample_hash=one, other_sample_hash=other, **ids))
+                    (one, id_) = group[first]
+                    (other, other_id) = group[second]
+                    ids = {
+                        "sample_id": decode_sample_id(id_),
+                        "other_sample_id": decode_sample_id(other_id),
+                    }
+                    pair.examples.append(
+                        OverlapExample(sample_hash=one, other_sample_hash=other, **ids)
+                    )
     return sorted(found.values(), key=lambda one: (-one.inputs, -one.hashes, one.first, one.second))
 
 

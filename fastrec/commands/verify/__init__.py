@@ -1,11 +1,14 @@
-"""`verify`: check a published corpus against its manifest, its summary and the rules of a corpus; report every problem.
+"""`verify`: check a published corpus against its manifest, its summary and the rules of a corpus.
+
+Report every problem.
 
 1. Read the manifest. Check that exactly the files that it lists are there.
-2. One task per part (`part`) checks the normal form of every line and their order, counts the records, and
-   compares all of it with the manifest.
+2. One task per part (`part`) checks the normal form of every line and their order, counts the
+   records, and compares all of it with the manifest.
 3. Compare each part with the previous one.
 4. Compare the sources of records, if they are tracked, with the inputs in the manifest.
-5. Check the documents: the totals, the summary against one computed from the parts, the rejects file.
+5. Check the documents: the totals, the summary against one computed from the parts, the rejects
+   file.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.verify.part import CheckedPart, CheckTask, Problem, Problems, check_inputs, check_part
+from fastrec.commands.verify.part import (
+    CheckedPart,
+    CheckTask,
+    Problem,
+    Problems,
+    check_inputs,
+    check_part,
+)
 from fastrec.corpus.manifest import (
     MANIFEST,
     SUMMARY,
@@ -56,29 +66,50 @@ _SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
-    problems, parts = Problems(MANIFEST), manifest.parts
+    problems = Problems(MANIFEST)
+    parts = manifest.parts
     totals: dict[str, int | str | None]
-    totals = {name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")}
+    totals = {
+        name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")
+    }
     try:
         totals["text_xxh3_128"] = tree_hash(part.text_xxh3_128 for part in parts)
     except ValueError:  # a digest is not hexadecimal; its part is reported
         totals["text_xxh3_128"] = None
     for name, found in totals.items():
-        problems.compare("manifest.total", name, getattr(manifest, name), found, other="its entries of parts give")
+        problems.compare(
+            "manifest.total",
+            name,
+            getattr(manifest, name),
+            found,
+            other="its entries of parts give",
+        )
     for entry in manifest.inputs:
         _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
     yield from problems
     tracked = has_sources(manifest)
     for part in parts:
         if bool(part.sources) is not tracked:
-            expected, some = ("sources", "none") if tracked else ("no sources, by its options", "some")
-            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {some}")
+            expected, some = (
+                ("sources", "none") if tracked else ("no sources, by its options", "some")
+            )
+            yield Problem(
+                MANIFEST,
+                None,
+                "manifest.sources",
+                f"{part.file}: expected {expected}, found {some}",
+            )
 
 
-def _check_line_counts(problems: Problems, kind: str, by: str, counts: LineCounts | InputEntry) -> None:
+def _check_line_counts(
+    problems: Problems, kind: str, by: str, counts: LineCounts | InputEntry
+) -> None:
     found = counts.kept + counts.duplicates + counts.rejected + counts.blank
     if counts.lines != found:
-        message = f"{by} says {counts.lines:,} lines, but its kept + duplicates + rejected + blank are {found:,}"
+        message = (
+            f"{by} says {counts.lines:,} lines, but its kept + duplicates + rejected + "
+            f"blank are {found:,}"
+        )
         problems.add(kind, message)
 
 
@@ -87,14 +118,20 @@ def _check_summary(
 ) -> tuple[Summary | None, list[Problem]]:
     """Check `summary.json`, and return it if it can be read.
 
-    `statistics` are path prefixes of the census and the counts of all parts; None if a part is missing or invalid.
+    `statistics` are path prefixes of the census and the counts of all parts; None if a part is
+    missing or invalid.
     """
     problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
-        problems.compare("file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest())
+        problems.compare(
+            "file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest()
+        )
         summary = Summary.from_json(data)
-    except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
+    except (
+        FileNotFoundError,
+        CorpusError,
+    ):  # reported as a missing file, or as a bad name in the manifest
         return None, []
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
@@ -110,8 +147,10 @@ def _check_summary(
 
 def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
     """Check that the line counts of a summary add up, and agree with everything else that counts the same lines."""
-    kind, counts = "summary.line_counts", summary.line_counts
-    codes, hashes = summary.rejected_by_code, summary.sample_hash
+    kind = "summary.line_counts"
+    counts = summary.line_counts
+    codes = summary.rejected_by_code
+    hashes = summary.sample_hash
     _check_line_counts(problems, kind, SUMMARY, counts)
     listed = manifest.rejects.records if manifest.rejects else 0
     inputs_say = f"the inputs in {MANIFEST} add up to"
@@ -126,17 +165,25 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     ]
     for name, by, found in others:
         problems.compare(kind, name, getattr(counts, name), found, _SUMMARY_SAYS, by)
-    left_out = sum(count for code, count in codes.items() if code.startswith(("conflict.", "repeat.")))
-    valid, hashed = counts.kept + counts.duplicates + left_out, hashes.verified + hashes.filled + hashes.replaced
-    problems.compare(kind, "valid lines", valid, hashed, _SUMMARY_SAYS, "its sample_hash adds up to")
-    repaired, notes = Counter(summary.repaired.by_code), Counter(summary.notes)
+    left_out = sum(
+        count for code, count in codes.items() if code.startswith(("conflict.", "repeat."))
+    )
+    valid = counts.kept + counts.duplicates + left_out
+    hashed = hashes.verified + hashes.filled + hashes.replaced
+    problems.compare(
+        kind, "valid lines", valid, hashed, _SUMMARY_SAYS, "its sample_hash adds up to"
+    )
+    repaired = Counter(summary.repaired.by_code)
+    notes = Counter(summary.notes)
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
     for code in sorted(repaired.keys() | inputs.keys() | (notes.keys() & REPAIRS.keys())):
         for by, found in ((inputs_say, inputs[code]), ("its notes have", notes[code])):
             problems.compare(kind, f"lines with {code}", repaired[code], found, _SUMMARY_SAYS, by)
 
 
-def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
+def _check_statistics(
+    summary: Summary, options: Options, statistics: Sequence[str], problems: Problems
+) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
@@ -158,10 +205,13 @@ def _check_statistics(summary: Summary, options: Options, statistics: Sequence[s
         if (choice := getattr(options, option)) != "keep":
             for one in identities.examples:
                 where = f"{one.evaluation_name!r}, {one.model_id!r}, {one.sample_id!r}"
-                message = f"the parts have {counted(one.records, option[:-1])} of {where}, although "
+                message = (
+                    f"the parts have {counted(one.records, option[:-1])} of {where}, although "
+                )
                 problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
     if options.leaves_out:  # the summary also counts the records that were left out
-        found.repeats, found.contradictions = summary.repeats, summary.contradictions
+        found.repeats = summary.repeats
+        found.contradictions = summary.contradictions
     both = _plain(summary, options), _plain(found, options)
     problems.compare_documents("summary.statistics", "", *both, _SUMMARY_SAYS, "the parts give")
 
@@ -174,7 +224,8 @@ def _plain(summary: Summary, options: Options) -> Any:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
         if options.leaves_out:
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
-        name, metric = evaluation["evaluation_name"], evaluation["metric"]
+        name = evaluation["evaluation_name"]
+        metric = evaluation["metric"]
         evaluations[name if metric is None else f"{name} · {metric}"] = evaluation
     return plain | {"evaluations": evaluations}
 
@@ -185,7 +236,10 @@ def _check_rejects(
     """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
-    codes, sources, repairs, rejected = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    codes = Counter[str]()
+    sources = Counter[str]()
+    repairs = Counter[str]()
+    rejected = Counter[str]()
     previous = ("", 0)
     with problems.reading():
         problems.compare_file(path, listed)
@@ -201,7 +255,10 @@ def _check_rejects(
                 repairs.update([_ANY, *found.repairs])
             location = (found.source, found.line)
             if location <= previous:
-                message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
+                message = (
+                    f"expected a line after {previous[0]}:{previous[1]}, found "
+                    f"{location[0]}:{location[1]}"
+                )
                 problems.add("rejects.order", message, number)
             previous = location
         problems.compare("rejects.count", "rejected lines", listed.records, codes.total())
@@ -214,7 +271,9 @@ def _check_rejects(
             counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
         for what, by, said, read in counts:
             for name in sorted({*said, *read}):
-                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], read[name], by)
+                problems.compare(
+                    "rejects.count", f"rejected lines {what} {name}", said[name], read[name], by
+                )
     yield from problems
 
 
@@ -247,7 +306,9 @@ class Verification(Tabular, kw_only=True):
         return not self.problems
 
 
-def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress | None = None) -> Verification:
+def verify(
+    corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress | None = None
+) -> Verification:
     """Check a published corpus.
 
     Args:
@@ -295,7 +356,13 @@ def _options_of(manifest: Manifest) -> Options | str:
 
 
 def _check(
-    corpus: str, manifest: Manifest, options: Options, result: Verification, *, jobs: int, progress: Progress | None
+    corpus: str,
+    manifest: Manifest,
+    options: Options,
+    result: Verification,
+    *,
+    jobs: int,
+    progress: Progress | None,
 ) -> None:
     problems = result.problems
     result.skipped = manifest.skipped
@@ -306,12 +373,17 @@ def _check(
         for path in storage.files_in(corpus)
     }
     # In a store, runs write their files in place.
-    left = [name for name in is_file if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)]
+    left = [
+        name
+        for name in is_file
+        if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)
+    ]
     if left:
         for name in left:
             del is_file[name]
         result.notices.append(
-            f"{counted(len(left), 'file')} of runs that have not published anything are beside the corpus: the next "
+            f"{counted(len(left), 'file')} of runs that have not published anything are beside "
+            "the corpus: the next "
             "`normalize --overwrite` that succeeds removes those of runs that have ended"
         )
     problems += _check_files(manifest, is_file)
@@ -325,7 +397,9 @@ def _check(
         tasks = []
         for number, part in enumerate(parts):
             names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
-            beside = [join(corpus, name) if is_plain(name) and is_file.get(name) else "" for name in names]
+            beside = [
+                join(corpus, name) if is_plain(name) and is_file.get(name) else "" for name in names
+            ]
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         checked = list(with_progress(results, parts, progress, "check"))
@@ -339,11 +413,16 @@ def _check(
             statistics = [task.statistics for task in tasks]
         else:
             result.notices.append(
-                f"the statistics in {SUMMARY} were not checked, because a part is missing or has invalid lines"
+                f"the statistics in {SUMMARY} were not checked, because a part is missing or has "
+                "invalid lines"
             )
         summary, found = _check_summary(corpus, manifest, options, statistics)
     problems += found
-    if manifest.rejects is not None and is_plain(manifest.rejects.file) and is_file.get(manifest.rejects.file):
+    if (
+        manifest.rejects is not None
+        and is_plain(manifest.rejects.file)
+        and is_file.get(manifest.rejects.file)
+    ):
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
 
 
@@ -355,15 +434,23 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
     bad = [name for name in names + others if not is_plain(name)]
     bad += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
     for name in bad:
-        message = f"expected names of files in the corpus, those of parts in ascending order, found {name!r}"
+        message = (
+            "expected names of files in the corpus, those of parts in ascending order, "
+            f"found {name!r}"
+        )
         yield Problem(MANIFEST, None, "manifest.files", message)
     listed = {MANIFEST, *files_of(manifest)}
     for name in sorted(listed):
         if is_plain(name) and name in is_file and not is_file[name]:
-            message = "expected a regular file; this is a directory, a FIFO, a device, or a link that leaves the corpus"
+            message = (
+                "expected a regular file; this is a directory, a FIFO, a device, or a link "
+                "that leaves the corpus"
+            )
             yield Problem(name, None, "file.unreadable", message)
         elif is_plain(name) and name not in is_file:
-            yield Problem(name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist")
+            yield Problem(
+                name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist"
+            )
     for name in sorted(is_file.keys() - listed):
         yield Problem(name, None, "file.stray", f"this is here, but {MANIFEST} does not list it")
 

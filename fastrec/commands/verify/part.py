@@ -1,10 +1,11 @@
 """Checking one part: its checksum, every line, their order, and the statistics of its records.
 
-    checksum of the file · judge every line, which must be its own normal form ──▶ order ──▶ tally · census
+    checksum of the file · judge every line, which must be its own normal form ──▶ order ──▶ tally ·
+    census
 
-The task also reads the sources of the part: one line per record, each with an input of the corpus and one of its lines.
-The results are compared with the manifest. The census and the counts of the part go to files, as in pass 2. Memory
-holds a chunk of text, and the keys and rows of one part.
+The task also reads the sources of the part: one line per record, each with an input of the corpus
+and one of its lines. The results are compared with the manifest. The census and the counts of the
+part go to files, as in pass 2. Memory holds a chunk of text, and the keys and rows of one part.
 """
 
 from __future__ import annotations
@@ -48,15 +49,19 @@ from fastrec.summary.tally import Tally
 MOST_PROBLEMS: Final = 20  # problems that are listed per file; further ones are only counted
 
 _ABSENT: Final = object()
-_SAYS, _HAS = f"{MANIFEST} says", "the file has"
+_SAYS = f"{MANIFEST} says"
+_HAS = "the file has"
 
 KINDS: Final = {
-    "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of fastrec",
+    "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of "
+    "fastrec",
     "manifest.options": "the options or the schema in the manifest are invalid",
-    "manifest.files": "the part names in the manifest are not unique, not ascending, or outside the corpus",
+    "manifest.files": "the part names in the manifest are not unique, not ascending, or outside "
+    "the corpus",
     "manifest.total": "a total in the manifest is not the sum over its parts",
     "manifest.line_counts": "the line counts of an input do not add up",
-    "manifest.sources": "a part lists its sources although the corpus does not track them, or the other way round",
+    "manifest.sources": "a part lists its sources although the corpus does not track them, or the "
+    "other way round",
     "file.missing": "a file that the manifest lists is missing",
     "file.stray": "a file or directory is not listed in the manifest",
     "file.unreadable": "a file cannot be read completely",
@@ -73,9 +78,11 @@ KINDS: Final = {
     "line.form": "a record is not in normal form",
     "line.order": "a record belongs before the previous one",
     "line.duplicate": "a record is an exact copy of the previous one",
-    "corpus.conflict": "an identity has several records, although the options of the corpus allow only one",
+    "corpus.conflict": "an identity has several records, although the options of the corpus allow "
+    "only one",
     "summary.unreadable": "the summary is damaged",
-    "summary.line_counts": "the line counts in the summary do not add up, or differ from those of the inputs",
+    "summary.line_counts": "the line counts in the summary do not add up, or differ from those of "
+    "the inputs",
     "summary.statistics": "a value in the summary differs from the value computed from the records",
     "columns.unreadable": "a file of columns is damaged, or belongs to another part",
     "columns.names": "a file of columns lacks a column, or has one that it should not have",
@@ -84,7 +91,8 @@ KINDS: Final = {
     "sources.records": "a file of sources has more or fewer lines than its part has records",
     "sources.shard": "a source names a shard that is not an input of the corpus",
     "sources.line": "a source names a line that its shard does not have",
-    "sources.kept": "the number of records that come from an input is not the one in its line counts",
+    "sources.kept": "the number of records that come from an input is not the one in its line "
+    "counts",
     "rejects.entry": "a line of the rejects file is not a rejected line",
     "rejects.order": "the rejects file is not sorted by source and line",
     "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
@@ -139,7 +147,14 @@ class Problems(msgspec.Struct):
         self.compare("file.sha256", "SHA-256", listed.sha256, digest)
 
     def compare_documents(  # noqa: PLR0917
-        self, kind: str, what: str, said: Any, found: Any, by: str, other: str, steps: tuple[str | int, ...] = ()
+        self,
+        kind: str,
+        what: str,
+        said: Any,
+        found: Any,
+        by: str,
+        other: str,
+        steps: tuple[str | int, ...] = (),
     ) -> None:
         """Add a problem for each difference between two documents of plain values, with its path."""
         if isinstance(said, dict) and isinstance(found, dict):
@@ -158,7 +173,9 @@ class Problems(msgspec.Struct):
         try:
             yield
         except ShardError as exc:
-            self.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
+            self.add(
+                "file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": ")
+            )
         except OSError as exc:
             self.add("file.unreadable", f"cannot be read: {exc.strerror}")
 
@@ -182,7 +199,8 @@ def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
     checked = _CheckedSources(problems, {}, valid=False)
     with problems.reading():
         problems.compare_file(path, part.sources)
-        valid, records = True, 0
+        valid = True
+        records = 0
         for records, line in source_lines(path):
             try:
                 source = decode_source(path, records, line)
@@ -211,17 +229,24 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         for shard, (count, lowest, highest) in sources.shards.items():
             found[shard] += count
             if shard not in lines:
-                problems.add("sources.shard", f"expected an input of the corpus, found {shard!r}", lowest[1])
+                problems.add(
+                    "sources.shard", f"expected an input of the corpus, found {shard!r}", lowest[1]
+                )
                 continue
             for line, number in {lowest, highest}:
                 if not 1 <= line <= lines[shard]:
-                    message = f"expected a line of {shard}, which has {lines[shard]:,}, found line {line:,}"
+                    message = (
+                        f"expected a line of {shard}, which has {lines[shard]:,}, found "
+                        f"line {line:,}"
+                    )
                     problems.add("sources.line", message, number)
         yield from problems
     if len(checked) == len(manifest.parts) and all(sources.valid for sources in checked):
         problems = Problems(MANIFEST)
         for path, count in kept.items():
-            problems.compare("sources.kept", f"{path}: records", count, found[path], other="the sources have")
+            problems.compare(
+                "sources.kept", f"{path}: records", count, found[path], other="the sources have"
+            )
         yield from problems
 
 
@@ -247,35 +272,53 @@ class CheckedPart(msgspec.Struct):
 
 def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
-    path, entry, options = task.part.path, task.part.entry, task.options
+    path = task.part.path
+    entry = task.part.entry
+    options = task.options
     checked = CheckedPart(Problems(entry.file), Problems(entry.file))
-    lines, problems = _LineChecker(options, checked.in_lines), checked.problems
+    lines = _LineChecker(options, checked.in_lines)
+    problems = checked.problems
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
     mode: SampleHashMode = "fill" if options.sample_hash == "fill" else "verify"
-    rules = JudgeSettings(schema=options.schema, algorithm=options.hash_algorithm, sample_hash=mode, any_recipe=False)
+    rules = JudgeSettings(
+        schema=options.schema, algorithm=options.hash_algorithm, sample_hash=mode, any_recipe=False
+    )
     longest = max(entry.text_bytes, options.max_line_bytes)
-    stats, text_digest, is_read = ReadStats(), xxh3_128(), False
+    stats = ReadStats()
+    text_digest = xxh3_128()
+    is_read = False
     with checked.in_lines.reading():
         problems.compare_file(path, entry)
-        for chunk in judge_slice(judge_of(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
+        for chunk in judge_slice(
+            judge_of(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats
+        ):
             text_digest.update(chunk.data)
             lines.check(chunk)
         is_read = True
     if stats.bom:
-        checked.in_lines.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
+        checked.in_lines.add(
+            "line.form", "expected a record at the start of the file, found a byte order mark", 1
+        )
     tally = Tally()
     tally.add(lines.keys, lines.rows)
     outcomes = list(map(outcome_of, lines.rows))
-    write_statistics(task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions())
+    write_statistics(
+        task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions()
+    )
     checked.text_bytes, checked.records = stats.text_bytes, len(lines.rows)
     checked.first, checked.last = lines.first, lines.last
     checked.valid = is_read and lines.valid
     if is_read:
         problems.compare("part.records", "records", entry.records, checked.records)
         problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, checked.text_bytes)
-        problems.compare("part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_digest.hexdigest())
+        problems.compare(
+            "part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_digest.hexdigest()
+        )
     if is_read and checked.records:
-        for name, key, found in (("first", entry.first, checked.first), ("last", entry.last, checked.last)):
+        for name, key, found in (
+            ("first", entry.first, checked.first),
+            ("last", entry.last, checked.last),
+        ):
             listed, read = map(msgspec.to_builtins, (key, key_entry(found, options.sort_fields)))
             problems.compare_documents(f"part.{name}", f"{name} key, ", listed, read, _SAYS, _HAS)
     if task.columns and checked.valid and text_digest.hexdigest() == entry.text_xxh3_128:
@@ -301,16 +344,24 @@ def _compare_columns(columns: PartColumns, builder: ColumnsBuilder, problems: Pr
     expected = {name: (kind, content) for name, kind, content in builder.contents()}
     for name in expected.keys() ^ columns.frames.keys():
         missing = name in expected
-        message = f"expected a column {name}, found none" if missing else f"found a column {name}, expected none"
+        message = (
+            f"expected a column {name}, found none"
+            if missing
+            else f"found a column {name}, expected none"
+        )
         problems.add("columns.names", message)
     for name, (kind, content) in expected.items():
         found = columns.content(name) if name in columns.frames else content
         if found != content:
             width = 1 if kind == "json" else int(kind[1:])
             shortest = min(len(found), len(content))
-            at = bisect_left(range(shortest), True, key=lambda size: found[: size + 1] != content[: size + 1])
+            at = bisect_left(
+                range(shortest), True, key=lambda size: found[: size + 1] != content[: size + 1]
+            )
             line = None if kind == "json" else at // width + 1
-            problems.add("columns.values", f"the column {name} does not have the values of the records", line)
+            problems.add(
+                "columns.values", f"the column {name} does not have the values of the records", line
+            )
 
 
 class _LineChecker:
@@ -339,7 +390,8 @@ class _LineChecker:
         keys = [self._key_of(record) for record in batch.records]
         if not keys:
             return
-        # Usually every key is greater than the one before. Only repeats have equal keys; then the texts are compared.
+        # Usually every key is greater than the one before. Only repeats have equal keys; then the
+        # texts are compared.
         before = [self.last, *keys[:-1]]
         if not all(map(lt, before, keys)):
             self._check_order(before, keys, chunk)
@@ -348,7 +400,10 @@ class _LineChecker:
         self._last_text = _text(chunk, len(keys) - 1)
         fields = self._split_all(keys)
         row_of = self._row_of
-        rows = [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+        rows = [
+            row_of(record, 0, line)
+            for record, line in zip(batch.records, batch.numbers, strict=True)
+        ]
         texts = [_text(chunk, index) for index in range(len(keys))]
         self.columns.add(fields, rows, map(len, texts), map(fingerprint, texts))
         self.columns.add_metadata(map(memoryview, texts))
@@ -360,18 +415,29 @@ class _LineChecker:
         for index, (low, high) in enumerate(zip(before, keys, strict=True)):
             number = chunk.batch.numbers[index]
             if low > high:
-                message = "expected a key greater than that of the previous record, found a smaller one"
+                message = (
+                    "expected a key greater than that of the previous record, found a smaller one"
+                )
                 add("line.order", message, number)
             elif low == high:
-                text, previous = _text(chunk, index), _text(chunk, index - 1) if index else self._last_text
+                text = _text(chunk, index)
+                previous = _text(chunk, index - 1) if index else self._last_text
                 if high != self._repeated:
                     self._compare_repeats()
-                    self._repeated, self._texts = high, [previous]
+                    self._repeated = high
+                    self._texts = [previous]
                 self._texts.append(text)
                 if text == previous:
-                    add("line.duplicate", "expected a new record, found a copy of the previous one", number)
+                    add(
+                        "line.duplicate",
+                        "expected a new record, found a copy of the previous one",
+                        number,
+                    )
                 elif text < previous:
-                    message = "expected text greater than that of the previous record with this key, found smaller text"
+                    message = (
+                        "expected text greater than that of the previous record with this "
+                        "key, found smaller text"
+                    )
                     add("line.order", message, number)
 
     def _compare_repeats(self) -> None:
@@ -385,22 +451,36 @@ class _LineChecker:
 
     def _find_bad_lines(self, chunk: JudgedChunk) -> None:
         """Report the lines of a chunk that are not their own normal form."""
-        batch, add = chunk.batch, self._problems.add
+        batch = chunk.batch
+        add = self._problems.add
         for invalid in batch.rejected:
             self.valid = False
             finding = invalid.findings[0]
             add("line.invalid", f"{finding.path}: {finding.message} [{finding.code}]", invalid.line)
-        lines = BytesIO(chunk.data).readlines()  # unlike splitlines, it does not split at a carriage return
+        lines = BytesIO(
+            chunk.data
+        ).readlines()  # unlike splitlines, it does not split at a carriage return
         seen = {invalid.line for invalid in batch.rejected} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
-                add("line.blank", f"expected a record, found {len(line):,} bytes of white space", number)
+                add(
+                    "line.blank",
+                    f"expected a record, found {len(line):,} bytes of white space",
+                    number,
+                )
         for index, number in enumerate(batch.numbers):
-            line, normal = lines[number - chunk.line], _text(chunk, index)
+            line = lines[number - chunk.line]
+            normal = _text(chunk, index)
             if line != normal:
                 # Where they begin to differ is found by halving: comparing slices runs in C.
-                offset = bisect_left(range(1, len(line) + 1), True, key=lambda size: line[:size] != normal[:size])
-                add("line.form", f"expected the normal form, found other text from byte {offset:,} of the line", number)
+                offset = bisect_left(
+                    range(1, len(line) + 1), True, key=lambda size: line[:size] != normal[:size]
+                )
+                add(
+                    "line.form",
+                    f"expected the normal form, found other text from byte {offset:,} of the line",
+                    number,
+                )
 
 
 def _text(chunk: JudgedChunk, index: int) -> bytes:

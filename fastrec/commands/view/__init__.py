@@ -1,7 +1,8 @@
 """`view`: look at the questions and answers of a corpus in a browser.
 
-Pages are rendered here and work without a script. The script adds keys, the theme, and search within a transcript.
-The server listens on the loopback interface only, and writes nothing but labels, if it has a file for them.
+Pages are rendered here and work without a script. The script adds keys, the theme, and search
+within a transcript. The server listens on the loopback interface only, and writes nothing but
+labels, if it has a file for them.
 """
 
 from __future__ import annotations
@@ -42,24 +43,32 @@ def view(
     Args:
         corpus: A directory or URL that `normalize` published.
         port: The port to listen on; by default a free one.
-        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
-        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
-        labels: A file for labels: with it, a button on each answer appends one, as `normalize --labels` reads it.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may
+            be patterns.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
+            scores are better.
+        labels: A file for labels: with it, a button on each answer appends one, as `normalize
+            --labels` reads it.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
 
     Raises:
-        UsageError: The directory is not a corpus, the port cannot be used, or a package is not installed.
+        UsageError: The directory is not a corpus, the port cannot be used, or a package is not
+            installed.
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
     missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
     if missing:
-        raise UsageError(f"view needs packages that are not installed: pip install {' '.join(missing)}")
+        raise UsageError(
+            f"view needs packages that are not installed: pip install {' '.join(missing)}"
+        )
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
     index = open_index(corpus, jobs=jobs, progress=progress)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     make: type[View] = import_module("fastrec.commands.view.server").View
-    return make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))
+    return make(
+        index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels)
+    )

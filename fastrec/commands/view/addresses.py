@@ -7,9 +7,9 @@ r"""The addresses of pages: each has all the state of its page, so it can be sha
     /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
 
-Names come from records and may have any characters, and a form changes some of them: line breaks, NUL. So names are
-spelled with printable characters only; others become escapes, as in Python. The second answer of a model is `MODEL\2`:
-a backslash in the name itself is always doubled.
+Names come from records and may have any characters, and a form changes some of them: line breaks,
+NUL. So names are spelled with printable characters only; others become escapes, as in Python. The
+second answer of a model is `MODEL\2`: a backslash in the name itself is always doubled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,13 @@ def _spelled(char: str) -> str:
     if char.isprintable():
         return char.replace("\\", "\\\\")
     code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def name_of(text: str) -> str:
@@ -58,13 +64,17 @@ def name_of(text: str) -> str:
 
 
 def answer_name_text(name: AnswerName) -> str:
-    """Spell an answer; the ordinal cannot be confused with the name, where a backslash is always escaped."""
+    """Spell an answer.
+
+    The ordinal cannot be confused with the name, where a backslash is always escaped.
+    """
     return name_text(name.model) + (f"\\{name.ordinal}" if name.ordinal > 1 else "")
 
 
 def _answer_name_of(text: str) -> AnswerName:
     found = _ORDINAL.search(text)
-    # After an even number of backslashes it is an ordinal; after an odd number, a backslash that belongs to the name.
+    # After an even number of backslashes it is an ordinal; after an odd number, a backslash that
+    # belongs to the name.
     if found and (found.start() - len(text[: found.start()].rstrip("\\"))) % 2 == 0:
         return AnswerName(name_of(text[: found.start()]), int(found[1]))
     return AnswerName(name_of(text))
@@ -93,7 +103,9 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     page: int = 1
     size: int = PAGE_SIZE
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
-    differences: bool = False  # whether the differences between the first two of them are highlighted
+    differences: bool = (
+        False  # whether the differences between the first two of them are highlighted
+    )
     whole: bool = False  # whether long texts are shown whole
     plain: bool = False  # whether Markdown is shown as it is
 
@@ -152,9 +164,15 @@ def number_text(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def all_questions(scope: Scope | Query | QuestionRow | BoardEvaluation, models: tuple[str, ...] = ()) -> PageState:
+def all_questions(
+    scope: Scope | Query | QuestionRow | BoardEvaluation, models: tuple[str, ...] = ()
+) -> PageState:
     """The table of a scope, without filters."""
-    return PageState(query=replace(_ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models))
+    return PageState(
+        query=replace(
+            _ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models
+        )
+    )
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:
@@ -168,7 +186,10 @@ def query_pairs(query: Query) -> list[tuple[str, str]]:
 
 
 def state_pairs(state: PageState) -> list[tuple[str, str]]:
-    """Spell the state of a page as parameters; `state_of` is the inverse. What is as by default is left out."""
+    """Spell the state of a page as parameters; `state_of` is the inverse.
+
+    What is as by default is left out.
+    """
     pairs = query_pairs(state.query)
     pairs += [("page", str(state.page))] if state.page != 1 else []
     pairs += [("size", str(state.size))] if state.size != PAGE_SIZE else []
@@ -211,7 +232,16 @@ class QuestionAddresses(Addresses):
 
     def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
         """A page about this question, or about another one, with changes of its state."""
-        return self._of(f"{page}/{quote(name or self.name, safe='')}", replace(self.state, **changes))
+        return self._of(
+            f"{page}/{quote(name or self.name, safe='')}", replace(self.state, **changes)
+        )
 
-    def answer(self, chosen: AnswerName, page: str = "answer", *, name: str | None = None, whole: bool = False) -> str:
+    def answer(
+        self,
+        chosen: AnswerName,
+        page: str = "answer",
+        *,
+        name: str | None = None,
+        whole: bool = False,
+    ) -> str:
         return self.to(page, name, show=(chosen,), differences=False, whole=whole)

@@ -1,8 +1,8 @@
 """One answer: its verdict and figures, the conversation, where the record comes from, and the record itself.
 
-The button "judged wrongly" appends a label to a file, as `normalize --labels` reads it. The file is read again for
-every page, so lines that somebody else adds count, too. A label is written at once, at the end of the file. So two
-servers may share a file.
+The button "judged wrongly" appends a label to a file, as `normalize --labels` reads it. The file is
+read again for every page, so lines that somebody else adds count, too. A label is written at once,
+at the end of the file. So two servers may share a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
 from fastrec.commands.view.layout import Frame, answer_text, block, facts, folded, key_link, verdict
-from fastrec.commands.view.question_page import NumberedAnswer, label_text, markdown_switch, question_card, repeat_text
+from fastrec.commands.view.question_page import (
+    NumberedAnswer,
+    label_text,
+    markdown_switch,
+    question_card,
+    repeat_text,
+)
 from fastrec.errors import UsageError, counted, shown
 from fastrec.html import Html, joined, soft, tag
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
@@ -41,10 +47,14 @@ def _error_marks(total: int) -> Iterator[Html]:
         following = f"#error-{number + 1}" if number < total else "#error-1"
         text = "next error ↓" if number < total else "first error ↑"
         link = tag("a", text, href=following) if total > 1 else None
-        yield tag("span", f"error {number} of {total} ", link, class_="error-mark", id=f"error-{number}")
+        yield tag(
+            "span", f"error {number} of {total} ", link, class_="error-mark", id=f"error-{number}"
+        )
 
 
-def _conversation(transcript: Transcript, errors: int, most: int | None, whole: str, *, plain: bool) -> Html:
+def _conversation(
+    transcript: Transcript, errors: int, most: int | None, whole: str, *, plain: bool
+) -> Html:
     """Show all turns; texts with more than `most` characters are cut, with a link to the whole."""
     marks = _error_marks(errors)
     turns = [
@@ -71,7 +81,9 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str, *, p
     if turn.reasoning:
         parts.append(folded("Reasoning", turn.reasoning, most, whole))
     if turn.text and not turn.is_result:
-        is_folded = turn.role == "system" and _is_long(turn.text)  # the same for all answers, most often
+        is_folded = turn.role == "system" and _is_long(
+            turn.text
+        )  # the same for all answers, most often
         said = folded("Prompt", turn.text, most, whole) if is_folded else None
         parts.append(said or answer_text(turn.text, most, whole, plain=plain))
     parts += [_call(call, errors, most, whole) for call in turn.calls]
@@ -89,7 +101,11 @@ def _measured(other: Mapping[str, str]) -> Html:
                 found |= msgspec.json.decode(text, type=dict[str, object])
             except (msgspec.MsgspecError, RecursionError):  # it is a number or a text
                 found[key] = text
-    return tag("span", *(tag("span", f"{key} ", tag("b", str(found[key]))) for key in found), class_="facts")
+    return tag(
+        "span",
+        *(tag("span", f"{key} ", tag("b", str(found[key]))) for key in found),
+        class_="facts",
+    )
 
 
 def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> Html:
@@ -111,7 +127,9 @@ def _result(call: Call, most: int | None, whole: str) -> Html:
         return soft("no result")
     if _is_long(call.result) and not call.failed:
         return folded("Result", call.result, most, whole, class_="text code")
-    return joined(tag("p", "Result", class_="soft label"), block(call.result, most, whole, class_="text code"))
+    return joined(
+        tag("p", "Result", class_="soft label"), block(call.result, most, whole, class_="text code")
+    )
 
 
 def _is_long(text: str) -> bool:
@@ -125,17 +143,25 @@ def _others(values: Mapping[str, str]) -> Html:
     return tag("details", title, _list(values, _SHORT), class_="folded")
 
 
-def _list(values: Mapping[str, str], most: int | None, whole: str | None = None, class_: str = "text") -> Html:
-    rows = ((tag("dt", key), tag("dd", block(value, most, whole, class_=class_))) for key, value in values.items())
+def _list(
+    values: Mapping[str, str], most: int | None, whole: str | None = None, class_: str = "text"
+) -> Html:
+    rows = (
+        (tag("dt", key), tag("dd", block(value, most, whole, class_=class_)))
+        for key, value in values.items()
+    )
     return tag("dl", *(tag("div", *row) for row in rows), class_="arguments")
 
 
 _MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
+def answer_page(
+    frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer
+) -> Html:
     here = QuestionAddresses(frame.addresses, state, row.name)
-    answer, transcript = shown.answer, shown.transcript
+    answer = shown.answer
+    transcript = shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
     extracted = (block(value, most, whole, class_="text code") for value in transcript.extracted)
@@ -154,7 +180,9 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
         _links_to_errors(errors) if errors else None,
         _conversation(transcript, errors, most, whole, plain=state.plain),
-        tag("section", tag("h2", "Extracted answer"), *extracted, class_="card") if any(transcript.extracted) else None,
+        tag("section", tag("h2", "Extracted answer"), *extracted, class_="card")
+        if any(transcript.extracted)
+        else None,
         _table("Metadata", transcript.metadata, most, whole) if transcript.metadata else None,
         _table("Unknown keys", transcript.other, most, whole) if transcript.other else None,
         tag("p", tag("a", "The record as JSON", href=record), f" ({len(answer.line):,} bytes)"),
@@ -164,7 +192,11 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     title = str(row.sample_id)
     return frame.page(
         f"{answer.model_id} · {title}",
-        [(state.query.evaluation_name, here.table(state)), (title, above.to(whole=False)), (answer.model_id, None)],
+        [
+            (state.query.evaluation_name, here.table(state)),
+            (title, above.to(whole=False)),
+            (answer.model_id, None),
+        ],
         _links(here, index, shown.name),
         tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
@@ -177,7 +209,9 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     one = AnswerName(chosen.model)
     rows = index.neighbours(query, here.name, chosen.model)
     before, after = (here.answer(one, name=row.name) if row else None for row in rows)
-    models = [model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"]
+    models = [
+        model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"
+    ]
     number = models.index(chosen.model) if chosen.model in models else 0
 
     def model(position: int) -> str | None:
@@ -211,11 +245,17 @@ def _attributes(shown: NumberedAnswer) -> Html:
     said = [("evaluation_id", answer.evaluation_id), ("sample_id", str(answer.sample_id))]
     if answer.source:
         said.append(("source", f"{answer.source.shard}, line {answer.source.line:,}"))
-    return tag("p", *(tag("span", f"{name} ", tag("code", value)) for name, value in said), class_="soft line")
+    return tag(
+        "p",
+        *(tag("span", f"{name} ", tag("code", value)) for name, value in said),
+        class_="soft line",
+    )
 
 
 def _links_to_errors(errors: int) -> Html:
-    link = tag("a", "Go to the first ", tag("kbd", "e"), href="#error-1", class_="button", data_key="e")
+    link = tag(
+        "a", "Go to the first ", tag("kbd", "e"), href="#error-1", class_="button", data_key="e"
+    )
     said = f"{counted(errors, 'tool call')} {'ends' if errors == 1 else 'end'} with an error."
     return tag("p", said, " ", link, class_="line", id="error-0")
 
@@ -238,7 +278,9 @@ def record_text(shown: NumberedAnswer) -> str:
     """The record as indented JSON, in which characters that cannot be seen are escapes."""
     text = msgspec.json.format(shown.answer.line, indent=2).decode()
     odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}
-    escapes = {ord(char): re.sub("....", r"\\u\g<0>", char.encode("utf-16-be").hex()) for char in odd}
+    escapes = {
+        ord(char): re.sub("....", r"\\u\g<0>", char.encode("utf-16-be").hex()) for char in odd
+    }
     return text.translate(escapes)
 
 
@@ -257,7 +299,11 @@ class LabelFile:
             return Labeller(GivenFile.at(self._path))
 
     def add(self, label: Label) -> None:
-        values = {name: value for name, value in msgspec.structs.asdict(label).items() if value not in (None, {})}
+        values = {
+            name: value
+            for name, value in msgspec.structs.asdict(label).items()
+            if value not in (None, {})
+        }
         self._append(msgspec.json.encode(values) + b"\n")
 
     def _append(self, line: bytes) -> None:
@@ -271,14 +317,21 @@ class LabelFile:
 
 class _Form(msgspec.Struct, forbid_unknown_fields=True):
     is_correct: bool
-    score: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)] | None = None
+    score: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)] | None = (
+        None
+    )
     reason: str = ""
 
 
 def new_label(row: QuestionRow, one: NumberedAnswer, form: bytes) -> Label:
-    """Make a label from what the form of an answer sends; UsageError if it is nothing that the form can send."""
+    """Make a label from what the form of an answer sends.
+
+    UsageError if it is nothing that the form can send.
+    """
     try:
-        pairs = parse_qsl(form.decode("ascii"), strict_parsing=True, errors="strict", max_num_fields=3)
+        pairs = parse_qsl(
+            form.decode("ascii"), strict_parsing=True, errors="strict", max_num_fields=3
+        )
         given = msgspec.convert(dict(pairs), _Form, strict=False)
     except (msgspec.MsgspecError, ValueError) as exc:
         raise UsageError(f"This is no label: {exc}") from exc
@@ -308,8 +361,16 @@ def label_form(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     return tag(
         "form",
         tag("button", f"{said}: it is {'wrong' if labelled else 'right'}", class_="button", **sent),
-        tag("input", name="score", type="number", step="any", placeholder="score") if is_graded else None,
-        tag("input", name="reason", maxlength=1_000, placeholder="reason (optional)", aria_label="Reason"),
+        tag("input", name="score", type="number", step="any", placeholder="score")
+        if is_graded
+        else None,
+        tag(
+            "input",
+            name="reason",
+            maxlength=1_000,
+            placeholder="reason (optional)",
+            aria_label="Reason",
+        ),
         tag("span", label_text(one.label)) if one.label else None,
         method="post",
         action=here.answer(one.name, "label"),

@@ -2,13 +2,15 @@
 
 The guard sees a request before anything else does:
 
-1. The Host header must name this server: another web site may let its own name point to 127.0.0.1 (DNS rebinding).
+1. The Host header must name this server: another web site may let its own name point to 127.0.0.1
+   (DNS rebinding).
 2. Only GET and HEAD: the server changes nothing. With `--labels`, also POST of a label.
-3. The first part of the path must be the token of this start, which other users and web sites do not know.
+3. The first part of the path must be the token of this start, which other users and web sites do
+   not know.
 4. A POST must come from a page of this server, as the browser says in Origin and Sec-Fetch-Site.
 
-Every response, an error too, has headers that forbid scripts, styles and requests other than our own, framing, and
-storing. Pages are made in threads, so they may wait for parts.
+Every response, an error too, has headers that forbid scripts, styles and requests other than our
+own, framing, and storing. Pages are made in threads, so they may wait for parts.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
@@ -40,7 +48,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
+from fastrec.commands.view.addresses import (
+    Addresses,
+    PageState,
+    QuestionAddresses,
+    all_questions,
+    state_of,
+)
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
@@ -91,17 +105,26 @@ class _Guard:
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "This server answers only to 127.0.0.1 and localhost.", allowed
         if scope["method"] not in allowed.split(", "):
-            return 405, f"This server only shows things: it answers {allowed.replace(', ', ' and ')}.", allowed
+            return (
+                405,
+                f"This server only shows things: it answers {allowed.replace(', ', ' and ')}.",
+                allowed,
+            )
         if not secrets.compare_digest(token, self._token):
             return 403, "The address lacks the right token.", allowed
         is_own = headers.getlist("origin") == [f"http://{hosts[0].lower()}"]
-        if scope["method"] == "POST" and not (is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"):
+        if scope["method"] == "POST" and not (
+            is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        ):
             return 403, "Labels come from pages of this server only.", allowed
         return None if slash else (404, "There is no such page.", allowed)
 
 
 class _Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it; what it refuses itself, such as a request without a Host, has our headers, too."""
+    """HTTP as uvicorn speaks it.
+
+    What it refuses itself, such as a request without a Host, has our headers, too.
+    """
 
     def send_400_response(self, msg: str) -> None:
         headers = {"content-type": "text/plain; charset=utf-8", "connection": "close", **HEADERS}
@@ -140,10 +163,16 @@ class _Pages:
         self._matching: OrderedDict[tuple[str, ...], Index] = OrderedDict()  # by conditions
         self._matching_lock = threading.Lock()
         corpus = index.corpus
-        self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
+        self._name = (
+            parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
+        )
 
     def frame(self, request: Request) -> Frame:
-        return Frame(Addresses(request.scope["root_path"]), shown(self._name), can_label=self._labels is not None)
+        return Frame(
+            Addresses(request.scope["root_path"]),
+            shown(self._name),
+            can_label=self._labels is not None,
+        )
 
     def start(self, request: Request) -> Response:
         return _html(start_page(self.frame(request), self._index, self._board))
@@ -152,20 +181,31 @@ class _Pages:
         text = request.query_params.get("text", "").strip()
         found = self._index.find(text) if text else []
         if len(found) == 1:
-            return RedirectResponse(self.frame(request).addresses.question(all_questions(found[0]), found[0].name), 303)
+            return RedirectResponse(
+                self.frame(request).addresses.question(all_questions(found[0]), found[0].name), 303
+            )
         return _html(found_page(self.frame(request), text, found))
 
     def table(self, request: Request) -> Response:
         state = state_of(request.query_params.multi_items())
-        frame, scope, query = self.frame(request), self._scope(state), state.query
-        if any(value == "" and key != "metric" for key, value in request.query_params.multi_items()):
-            return RedirectResponse(frame.addresses.table(state), 303)  # a form sends empty fields, too
+        frame = self.frame(request)
+        scope = self._scope(state)
+        query = state.query
+        if any(
+            value == "" and key != "metric" for key, value in request.query_params.multi_items()
+        ):
+            return RedirectResponse(
+                frame.addresses.table(state), 303
+            )  # a form sends empty fields, too
         try:
             index = self._index_of(query)
             found: Page | str = index.page(query, (state.page - 1) * state.size, state.size)
         except UsageError as exc:  # a condition is wrong, or no record matches it
             found = str(exc)
-        return _html(table_page(frame, self._index, scope, state, found), 400 if isinstance(found, str) else 200)
+        return _html(
+            table_page(frame, self._index, scope, state, found),
+            400 if isinstance(found, str) else 200,
+        )
 
     def download(self, request: Request) -> Response:
         """Send the records of the questions of a table, of the models that count, in the order of the corpus."""
@@ -174,13 +214,18 @@ class _Pages:
         query = state.query
         index = self._index_of(query)
         text = _blocks(index.selection.lines(index.numbers_of(query)))
-        first = next(text, b"")  # a part that cannot be read is mostly noticed here, so that a page can say so
+        first = next(
+            text, b""
+        )  # a part that cannot be read is mostly noticed here, so that a page can say so
         headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
-        return StreamingResponse(chain([first], text), media_type="application/x-ndjson", headers=headers)
+        return StreamingResponse(
+            chain([first], text), media_type="application/x-ndjson", headers=headers
+        )
 
     def question(self, request: Request) -> Response:
         state, index, row = self._row(request)
-        scope, labels = self._scope(state), self._labels.read() if self._labels else None
+        scope = self._scope(state)
+        labels = self._labels.read() if self._labels else None
         return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
@@ -191,7 +236,9 @@ class _Pages:
 
     def answer(self, request: Request) -> Response:
         state, index, row = self._row(request)
-        return _html(answer_page(self.frame(request), index, state, row, self._answer(index, row, state)))
+        return _html(
+            answer_page(self.frame(request), index, state, row, self._answer(index, row, state))
+        )
 
     def record(self, request: Request) -> Response:
         state, index, row = self._row(request)
@@ -215,7 +262,9 @@ class _Pages:
 
     def _answer(self, index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
         for wanted in state.show[:1]:
-            for one in numbered(index.answers(row, (wanted.model,)), self._labels.read() if self._labels else None):
+            for one in numbered(
+                index.answers(row, (wanted.model,)), self._labels.read() if self._labels else None
+            ):
                 if one.name == wanted:
                     return one
         raise _MissingError("The model has no such answer to this question.")
@@ -236,7 +285,10 @@ class _Pages:
         return state, index, row
 
     def _index_of(self, query: Query) -> Index:
-        """The questions of the records that match the conditions of a query; the last ones are kept."""
+        """The questions of the records that match the conditions of a query.
+
+        The last ones are kept.
+        """
         if not query.where:
             return self._index
         with self._matching_lock:
@@ -259,16 +311,25 @@ class _Pages:
             return _html(frame.problem("This cannot be used", str(exc)), 400)
         if isinstance(exc, (FastrecError, OSError)) and _was_replaced(self._index):
             hint = f"Run `fastrec view {shown(self._index.corpus)}` again to see the new one."
-            return _html(frame.problem("The corpus has changed since this server was started", hint), 500)
+            return _html(
+                frame.problem("The corpus has changed since this server was started", hint), 500
+            )
         if isinstance(exc, FastrecError):
             hint = f"`fastrec verify {shown(self._index.corpus)}` lists all problems of the corpus."
             return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
         if isinstance(exc, OSError):
             file = f"{shown(str(exc.filename))}: " if exc.filename else ""
-            title = "The label cannot be written" if request.method == "POST" else "The corpus cannot be read"
+            title = (
+                "The label cannot be written"
+                if request.method == "POST"
+                else "The corpus cannot be read"
+            )
             return _html(frame.problem(title, f"{file}{exc.strerror or exc}"), 500)
         said = f"{type(exc).__name__}: {exc}"
-        return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
+        return _html(
+            frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."),
+            500,
+        )
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -310,7 +371,10 @@ def _make_app(pages: _Pages) -> Starlette:
     }
     problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
     app = Starlette(
-        routes=[Route(path, page, methods=["POST" if "label" in path else "GET"]) for path, page in routes.items()],
+        routes=[
+            Route(path, page, methods=["POST" if "label" in path else "GET"])
+            for path, page in routes.items()
+        ],
         exception_handlers=dict.fromkeys(problems, pages.problem),
     )
     app.router.redirect_slashes = False
@@ -324,7 +388,10 @@ _LONGEST_REQUEST = 4 << 20  # bytes of a request's head: an address may name hun
 
 
 class View:
-    """A corpus that is ready to be looked at. It accepts connections at once, and answers them in `serve`."""
+    """A corpus that is ready to be looked at.
+
+    It accepts connections at once, and answers them in `serve`.
+    """
 
     address: str
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
@@ -354,7 +421,10 @@ class View:
         self._server = uvicorn.Server(config)
 
     def serve(self) -> None:
-        """Answer requests until `stop` is called, or until a signal; its handler runs when the server has stopped."""
+        """Answer requests until `stop` is called, or until a signal.
+
+        Its handler runs when the server has stopped.
+        """
         self._server.run([self._socket])
 
     def stop(self) -> None:
@@ -379,5 +449,7 @@ def _listen(port: int) -> socket.socket:
         listening.listen()
     except OSError as exc:
         listening.close()
-        raise UsageError(f"port {port} cannot be used: {exc.strerror}; give another --port, or none") from exc
+        raise UsageError(
+            f"port {port} cannot be used: {exc.strerror}; give another --port, or none"
+        ) from exc
     return listening

@@ -34,7 +34,9 @@ def metric_name(metric: str | None) -> str:
 
 
 def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
-    evaluations = [list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)]
+    evaluations = [
+        list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)
+    ]
     numbers = tiles(
         ("evaluations", len(evaluations)),
         ("questions", sum(max(one.questions for one in scopes) for scopes in evaluations)),
@@ -65,11 +67,19 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
     made = []
     for number, scope in enumerate(scopes):
         address = frame.addresses.table(all_questions(scope))
-        name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
-        metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
+        name = (
+            tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
+        )
+        metric = tag(
+            "a", metric_name(scope.metric), href=address, class_="row-link" if number else None
+        )
         if scope.metric is None and len(scopes) == 1:
             metric = tag("span", "–", class_="soft")
-        graded = tag("span", " graded", class_="soft", title="Scores are other than 0 and 1") if scope.graded else None
+        graded = (
+            tag("span", " graded", class_="soft", title="Scores are other than 0 and 1")
+            if scope.graded
+            else None
+        )
         cells = (
             tag("th", name, scope="row"),
             tag("td", metric, graded, data_label="metric"),
@@ -85,7 +95,13 @@ def _find_form(frame: Frame, text: str) -> Html:
         "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
         aria_label="Find a question", data_key="/",
     )  # fmt: skip
-    return tag("form", box, tag("button", "Find", class_="button"), action=frame.addresses.plain("find"), class_="find")
+    return tag(
+        "form",
+        box,
+        tag("button", "Find", class_="button"),
+        action=frame.addresses.plain("find"),
+        class_="find",
+    )
 
 
 def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
@@ -101,13 +117,21 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
         )
         rows.append(tag("tr", *cells))
     table = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
-    hint = tag("p", "A question is found by its sample_id, or by the first characters of its sample_hash.")
+    hint = tag(
+        "p", "A question is found by its sample_id, or by the first characters of its sample_hash."
+    )
     title = f"{counted(len(rows), 'question')} found"
-    return frame.page(title, [("find", None)], tag("h1", title), _find_form(frame, text), table if rows else hint)
+    return frame.page(
+        title, [("find", None)], tag("h1", title), _find_form(frame, text), table if rows else hint
+    )
 
 
 _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
-    ("Question", ("order",), "sample_id and the beginning of the input, in the order of the corpus"),
+    (
+        "Question",
+        ("order",),
+        "sample_id and the beginning of the input, in the order of the corpus",
+    ),
     ("Right", ("hardest", "easiest"), "The share of models that are right"),
     ("Disagree", ("disagreement",), "0 if all models agree, 1 if half of them are right"),
     ("Errors", ("errors",), "Models with nothing but errors"),
@@ -118,7 +142,9 @@ _MOST_KEYS: Final = 4  # columns of metadata
 _UPWARDS: Final = {"order", "hardest"}
 
 
-def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str) -> Html:
+def table_page(
+    frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str
+) -> Html:
     """Show one page of the table, or why there is none, with filters, links to sort, and links to other pages."""
     query = state.query
     problem = shown_page if isinstance(shown_page, str) else None
@@ -128,19 +154,34 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     address = frame.addresses.questions(state)
     scores = even_scores(row.mean_score for row in found.rows)
     used = {key for row in found.rows for key in row.metadata}
-    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used][:_MOST_KEYS]
+    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used][
+        :_MOST_KEYS
+    ]
     rows = [
         _row(scope, row, address(row.name), score, _metadata(frame.addresses, state, row, keys))
         for row, score in zip(found.rows, scores, strict=True)
     ]
-    table = tag("table", _head(frame.addresses, scope, state, keys), tag("tbody", *rows), class_="list questions")
-    said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
+    table = tag(
+        "table",
+        _head(frame.addresses, scope, state, keys),
+        tag("tbody", *rows),
+        class_="list questions",
+    )
+    said = f"{problem or 'No question matches'}. "
+    other = "Show all questions"
+    shown = plain
     if found.total:
-        said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
+        said = "There are fewer pages. "
+        other = "Show the first page"
+        shown = replace(state, page=1)
     link = tag("a", other, href=frame.addresses.table(shown))
     nothing = tag("p", said, link, class_="card", role="alert" if problem else None)
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
-    graded = ". Scores are graded: the mean score stands for the share of right answers" if scope.graded else ""
+    graded = (
+        ". Scores are graded: the mean score stands for the share of right answers"
+        if scope.graded
+        else ""
+    )
 
     def in_metric(metric: str | None) -> str:
         return frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1))
@@ -151,7 +192,11 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
         tag("h1", query.evaluation_name),
         soft(about + graded + "."),
         metric_links(index, query, in_metric),
-        tag("datalist", *(tag("option", value=Exact(_condition(*one))) for one in index.fields), id="conditions"),
+        tag(
+            "datalist",
+            *(tag("option", value=Exact(_condition(*one))) for one in index.fields),
+            id="conditions",
+        ),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
@@ -160,8 +205,13 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
 
 
 def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html:
-    """Link to the same page in the other metrics of the evaluation; nothing if there is only one."""
-    metrics = [scope.metric for scope in index.scopes if scope.evaluation_name == query.evaluation_name]
+    """Link to the same page in the other metrics of the evaluation.
+
+    Nothing if there is only one.
+    """
+    metrics = [
+        scope.metric for scope in index.scopes if scope.evaluation_name == query.evaluation_name
+    ]
     if len(metrics) < 2:
         return Html("")
     links = (
@@ -173,7 +223,9 @@ def metric_links(index: Index, query: Query, address: Callable[[str | None], str
     return tag("nav", "Metric: ", *links, class_="tabs", aria_label="Metrics")
 
 
-def _metadata(addresses: Addresses, state: PageState, row: QuestionRow, keys: Sequence[str]) -> Html:
+def _metadata(
+    addresses: Addresses, state: PageState, row: QuestionRow, keys: Sequence[str]
+) -> Html:
     """Make a cell for each key, with a link to the questions that have the same value."""
     cells = []
     for key in keys:
@@ -196,11 +248,24 @@ def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[s
         chosen = state.query.sort
         following = sorts[(sorts.index(chosen) + 1) % len(sorts)] if chosen in sorts else sorts[0]
         order = ("ascending" if chosen in _UPWARDS else "descending") if chosen in sorts else None
-        address = addresses.table(replace(state, query=replace(state.query, sort=following), page=1))
+        address = addresses.table(
+            replace(state, query=replace(state.query, sort=following), page=1)
+        )
         shown = "Score" if name == "Right" and scope.graded else name
         class_ = None if name == "Question" else "num"
-        cells.append(tag("th", tag("a", shown, href=address, title=title), scope="col", aria_sort=order, class_=class_))
-    names = (tag("th", cut_middle(key, 15), scope="col", class_="meta", title=f"metadata.{key}") for key in keys)
+        cells.append(
+            tag(
+                "th",
+                tag("a", shown, href=address, title=title),
+                scope="col",
+                aria_sort=order,
+                class_=class_,
+            )
+        )
+    names = (
+        tag("th", cut_middle(key, 15), scope="col", class_="meta", title=f"metadata.{key}")
+        for key in keys
+    )
     return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
 
 
@@ -225,7 +290,9 @@ def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Htm
         metadata,
         tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
         tag("td", *disagreement, class_="num", data_label="disagree"),
-        tag("td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"),
+        tag(
+            "td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"
+        ),
         tag("td", f"{row.input_chars:,}", class_="num", data_label="input"),
         tag("td", _number(row.output_chars, ",.0f"), class_="num", data_label="output"),
     )
@@ -246,7 +313,10 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
     def page(number: int) -> str | None:
         return addresses.table(replace(state, page=number)) if 1 <= number <= pages else None
 
-    links = key_link("← Previous", "[", page(state.page - 1)), key_link("Next →", "]", page(state.page + 1))
+    links = (
+        key_link("← Previous", "[", page(state.page - 1)),
+        key_link("Next →", "]", page(state.page + 1)),
+    )
     sizes = (
         tag("b", f"{size:,}") if size == state.size
         else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
@@ -256,7 +326,12 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
         "div",
         tag("span", said, id="matches" if keys else None),
         tag("span", *(links if pages > 1 else ()), class_="pages"),
-        tag("a", "Download", href=addresses.table(state, "download"), title="Their records, as JSON Lines"),
+        tag(
+            "a",
+            "Download",
+            href=addresses.table(state, "download"),
+            title="Their records, as JSON Lines",
+        ),
         tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
         class_="paging",
     )
@@ -283,7 +358,13 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         data_key="/",
     )  # fmt: skip
     conditions = (
-        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", list="conditions")
+        tag(
+            "input",
+            name="where",
+            value=Exact(one),
+            placeholder="metadata.subject=law",
+            list="conditions",
+        )
         for one in (*query.where, "")
     )
     apply = tag("button", "Apply", class_="button main")
@@ -311,16 +392,30 @@ def _field(label: str, control: Html, class_: str = "") -> Html:
 
 
 def _select(name: str, options: Mapping[str, str], chosen: str) -> Html:
-    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options.items())
+    made = (
+        tag("option", text, value=Exact(value), selected=value == chosen)
+        for value, text in options.items()
+    )
     return tag("select", *made, name=name)
 
 
 def _models(name: str, scope: Scope, chosen: str) -> Html:
-    """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
+    """Make a list of models to choose one of.
+
+    One that has no records here stays, if it is chosen.
+    """
     if len(scope.models) > MOST:
-        return tag("input", type="search", name=name, value=Exact(name_text(chosen)), placeholder="any model")
+        return tag(
+            "input",
+            type="search",
+            name=name,
+            value=Exact(name_text(chosen)),
+            placeholder="any model",
+        )
     models = [*scope.models, *({chosen} - {"", *scope.models})]
-    return _select(name, {"": "any model", **{name_text(one): one for one in models}}, name_text(chosen))
+    return _select(
+        name, {"": "any model", **{name_text(one): one for one in models}}, name_text(chosen)
+    )
 
 
 def _score(name: str, value: float | None) -> Html:
@@ -333,12 +428,26 @@ def _counting(scope: Scope, query: Query) -> Html:
     models = [*few, *(one for one in query.models if one not in few)]
     boxes: list[Child] = []
     for model in models:
-        value, checked = Exact(name_text(model)), model in query.models
+        value = Exact(name_text(model))
+        checked = model in query.models
         box = tag("input", type="checkbox", name="model", value=value, checked=checked)
         boxes.append(tag("label", box, tag("span", model)))
     if len(scope.models) > MOST:
-        boxes.append(tag("input", type="search", name="model", placeholder="model_id", aria_label="One more model"))
+        boxes.append(
+            tag(
+                "input",
+                type="search",
+                name="model",
+                placeholder="model_id",
+                aria_label="One more model",
+            )
+        )
     count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
-    hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
-    summary = tag("summary", f"Models that count: {count}", title=counted(len(scope.models), "model"))
+    hint = tag(
+        "p",
+        "Only these models count for shares, disagreement and errors. All count if none is chosen.",
+    )
+    summary = tag(
+        "summary", f"Models that count: {count}", title=counted(len(scope.models), "model")
+    )
     return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")

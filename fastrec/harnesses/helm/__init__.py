@@ -8,7 +8,8 @@ per_instance_stats.json    per_instance_stats    scores
 stats.json                 stats                 aggregates
 instances.json, display_*  other                 nothing that the others do not have
 
-`plan` scans both long documents once, cuts the samples into slices, and decides which aggregates to compare.
+`plan` scans both long documents once, cuts the samples into slices, and decides which aggregates to
+compare.
 
     scenario_state.json        r0 r1 r2 r3 …                 one or more requests per sample
     per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object of HELM
@@ -16,12 +17,13 @@ instances.json, display_*  other                 nothing that the others do not 
     slice 0:  requests r0…r1, entries e0…e1 and e0'…e1'      byte ranges of whole items
     slice 1:  requests r2…r3, …
 
-Both files have the samples in the same order, as a rule. Then a slice has one range of requests, and one range of
-entries per metric object. Any other order works, too: it only gives more ranges.
+Both files have the samples in the same order, as a rule. Then a slice has one range of requests,
+and one range of entries per metric object. Any other order works, too: it only gives more ranges.
 
-HELM adds up the values of all instances of a trial, and takes the mean of each trial, then the mean of the trials. That
-is the mean over all records if every instance has the same number of values, and every trial the same number of
-instances. Aggregates of `stats.json` of another kind are not compared.
+HELM adds up the values of all instances of a trial, and takes the mean of each trial, then the mean
+of the trials. That is the mean over all records if every instance has the same number of values,
+and every trial the same number of instances. Aggregates of `stats.json` of another kind are not
+compared.
 """
 
 from __future__ import annotations
@@ -55,7 +57,16 @@ from fastrec.harnesses.helm.sample import (
     samples,
 )
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import HEAD_BYTES, Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo
+from fastrec.harnesses.log import (
+    HEAD_BYTES,
+    Aggregate,
+    BadLog,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+)
 from fastrec.harnesses.values import decoder, number_of, open_plain, read_document, spell
 from fastrec.storage import parent_and_name
 
@@ -65,7 +76,9 @@ _OTHER: Final = "other"
 
 _STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
 _REQUESTS: Final = re.compile(rb'"request_states"\s*:\s*\[')
-_ENTRY: Final = re.compile(rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:')
+_ENTRY: Final = re.compile(
+    rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:'
+)
 _STATS: Final = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
 _STAT: Final = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
 _STAT_NAME: Final = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
@@ -80,7 +93,9 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
     if _ENTRY.match(head) and b'"instance_id"' in head:
         if _STATS.search(head):
             return "per_instance_stats"
-        is_display = b'"predicted_text"' in head or (b'"request"' in head and b'"train_trial_index"' in head)
+        is_display = b'"predicted_text"' in head or (
+            b'"request"' in head and b'"train_trial_index"' in head
+        )
         return _OTHER if is_display else None
     if _STAT.match(head):
         return "stats" if _STAT_NAME.search(head) and b'"sum_squared"' in head else None
@@ -95,7 +110,11 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
     if _STATE.match(head) and len(head) == HEAD_BYTES:
         return "scenario_state"  # with long instructions before its requests
     is_scenario = all(key in head for key in (b'"name"', b'"description"', b'"tags"'))
-    return "scenario" if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head) else None
+    return (
+        "scenario"
+        if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head)
+        else None
+    )
 
 
 _ORDER: Final = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
@@ -107,7 +126,9 @@ _NEEDED: Final = {
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     found = Grouped()
-    by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
+    by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for file in files:
         if file.role == _OTHER:
             found.others.append(file.path)
@@ -118,14 +139,19 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         if reason := _problem(roles):
             found.bad.append(BadLog(name, reason))
         else:
-            found.logs.append(Log("helm", name, tuple(roles[role][0] for role in _ORDER if role in roles)))
+            found.logs.append(
+                Log("helm", name, tuple(roles[role][0] for role in _ORDER if role in roles))
+            )
     return found
 
 
 def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
     for role, some in roles.items():
         if len(some) > 1:
-            return f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong together is unknown"
+            return (
+                f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong "
+                "together is unknown"
+            )
     missing = [text for role, text in _NEEDED.items() if role not in roles]
     if missing:
         return f"it is a run of HELM without {' and without '.join(missing)}"
@@ -193,8 +219,8 @@ def hash_of(key: Key) -> int:
 def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
     """Name each perturbation, given the canonical descriptions of all of a run.
 
-    The name alone is enough, unless the run has several of that name: then what tells them apart is added, as in
-    `typos(prob=0.1)`.
+    The name alone is enough, unless the run has several of that name: then what tells them apart is
+    added, as in `typos(prob=0.1)`.
     """
     by_name: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for text in perturbations:
@@ -204,9 +230,13 @@ def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
     for name, same in by_name.items():
         first, *others = same.values()
         names = sorted({field for fields in same.values() for field in fields})
-        differing = [field for field in names if any(one.get(field) != first.get(field) for one in others)]
+        differing = [
+            field for field in names if any(one.get(field) != first.get(field) for one in others)
+        ]
         for text, fields in same.items():
-            marks = ",".join(f"{field}={spell(fields[field])}" for field in differing if field in fields)
+            marks = ",".join(
+                f"{field}={spell(fields[field])}" for field in differing if field in fields
+            )
             labels[text] = f"{name}({marks})" if len(same) > 1 else name
     return labels
 
@@ -219,7 +249,9 @@ def plan(log: Log) -> LogPlan:
     uses = _scan_entries(paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     count = len(scan.samples)
-    per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
+    per_request = (
+        run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
+    )
     stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
@@ -233,8 +265,12 @@ def plan(log: Log) -> LogPlan:
         aggregates=aggregates,
         not_compared=not_compared,
         expected_samples=expected,
-        notes=("there is no stats.json: the records are compared with nothing",) if stats is None else (),
-        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
+        notes=("there is no stats.json: the records are compared with nothing",)
+        if stats is None
+        else (),
+        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)}
+        if scan.unmatched
+        else {},
     )
 
 
@@ -275,7 +311,10 @@ class FileIndex:
 def cut(
     samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
 ) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    """Cut the samples into slices of about `slice_bytes`; return the ranges of each in both files."""
+    """Cut the samples into slices of about `slice_bytes`.
+
+    Return the ranges of each in both files.
+    """
     weights = array("Q", bytes(8 * samples))
     for index in (requests, entries):
         for size, sample in zip(index.sizes, index.samples, strict=True):
@@ -285,7 +324,8 @@ def cut(
     number = held = 0
     for weight in weights:
         if held and held + weight > slice_bytes:
-            number, held = number + 1, 0
+            number = number + 1
+            held = 0
         held += weight
         slice_of.append(number)
     count = number + 1 if samples else 0
@@ -330,7 +370,10 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 
 def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
-    """Count how each metric occurs. Most entries have the same ones: they are compared and counted as a whole."""
+    """Count how each metric occurs.
+
+    Most entries have the same ones: they are compared and counted as a whole.
+    """
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
@@ -342,14 +385,18 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
             if sample is None:
                 scan.unmatched.add(number)
                 continue
-            shapes[labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())] += 1
+            shapes[
+                labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())
+            ] += 1
             if len(shapes) > _MOST_SHAPES:
                 _add_uses(uses, shapes)
     _add_uses(uses, shapes)
     return uses
 
 
-def _add_uses(uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]) -> None:
+def _add_uses(
+    uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]
+) -> None:
     for (label, trial, stats), number in shapes.items():
         for stat in stats:
             use = uses[metric_id(stat.name, label)]
@@ -409,7 +456,10 @@ class MetricUse(msgspec.Struct):
     def obstacle(self) -> str:
         """Why the mean of a run is not the mean over its records, if so."""
         if not self.values:
-            return f"HELM has no value of it in any of {counted(self.empty, 'instance')}: they have no record of it"
+            return (
+                f"HELM has no value of it in any of {counted(self.empty, 'instance')}: they "
+                "have no record of it"
+            )
         if len(self.weights) > 1:
             return "it is a weighted mean: instances have different numbers of values"
         if len(set(self.by_trial.values())) > 1:
@@ -418,11 +468,15 @@ class MetricUse(msgspec.Struct):
 
 
 def _compare(
-    stats: Sequence[AggregateStat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
+    stats: Sequence[AggregateStat],
+    uses: Mapping[str, MetricUse],
+    labels: Mapping[str, str],
+    per_request: bool,
 ) -> tuple[list[Aggregate], dict[str, str], int | None]:
     """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
 
-    `per_request`: whether the run has means over requests instead. The count is None if the run does not have it.
+    `per_request`: whether the run has means over requests instead. The count is None if the run
+    does not have it.
     """
     aggregates = []
     not_compared = {name: use.obstacle for name, use in uses.items() if not use.values}
@@ -435,9 +489,12 @@ def _compare(
             label = labels.get(canonical(perturbation), str(perturbation.get("name")))
         name = metric_id(stat.name, label)
         if kind != _PERTURBED:
-            not_compared[f"{name} ({kind})"] = _KINDS.get(kind, "it is not the mean over the instances")
+            not_compared[f"{name} ({kind})"] = _KINDS.get(
+                kind, "it is not the mean over the instances"
+            )
             continue
-        value, total = mean_of(stat), number_of(stat.sum)
+        value = mean_of(stat)
+        total = number_of(stat.sum)
         use = uses.get(name)
         if stat.name.name == "num_instances" and use is None and total is not None:
             instances[name] = total
@@ -445,8 +502,12 @@ def _compare(
             reason = "it has no value" if stat.mean is None else "its value is not a number"
             not_compared.setdefault(name, reason)
         elif use is None:
-            not_compared[name] = "it is computed over all instances together: no instance has a score"
-        elif reason := ("it is a mean over requests, not over instances" if per_request else use.obstacle):
+            not_compared[name] = (
+                "it is computed over all instances together: no instance has a score"
+            )
+        elif reason := (
+            "it is a mean over requests, not over instances" if per_request else use.obstacle
+        ):
             not_compared[name] = reason
         else:
             aggregates.append(Aggregate(metric=name, name=name, value=value))

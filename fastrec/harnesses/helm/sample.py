@@ -21,8 +21,9 @@ from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, sp
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name
 
-# The parts of HELM's files that become records. Everything else, above all the tokens, is skipped by the decoder. The
-# oldest runs have plain text where newer ones have objects: inputs and outputs of instances.
+# The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
+# by the decoder. The oldest runs have plain text where newer ones have objects: inputs and outputs
+# of instances.
 
 _T = TypeVar("_T")
 
@@ -30,7 +31,9 @@ FOREIGN: Final = "is not as HELM writes it"
 
 METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
 
-LANGUAGE_MODELING: Final = "language_modeling"  # the method that sends a request for each part of a long text
+LANGUAGE_MODELING: Final = (
+    "language_modeling"  # the method that sends a request for each part of a long text
+)
 
 Perturbation = dict[str, Any]
 """The description of a perturbation. All of it is its identity: one name may have several descriptions."""
@@ -115,7 +118,10 @@ class RequestState(LogObject):
 
 
 class MetricName(msgspec.Struct, frozen=True, gc=False):
-    """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
+    """A metric, and the instances that it is about.
+
+    HELM gives the scores of an instance its own perturbation.
+    """
 
     name: str
     split: str | None = None
@@ -130,7 +136,10 @@ class Stat(LogObject):
 
 
 class Entry(LogObject, Generic[_T]):
-    """What one metric object of HELM says about an instance; several entries may have the same key."""
+    """What one metric object of HELM says about an instance.
+
+    Several entries may have the same key.
+    """
 
     instance_id: str | int
     train_trial_index: int = 0
@@ -143,7 +152,9 @@ class LogSlice(msgspec.Struct, frozen=True):
 
     requests: list[tuple[int, int]]
     entries: list[tuple[int, int]]
-    labels: dict[str, str]  # what to call each perturbation of the run, by its canonical description
+    labels: dict[
+        str, str
+    ]  # what to call each perturbation of the run, by its canonical description
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 
@@ -155,7 +166,9 @@ class Key(NamedTuple):
     trial: int
 
 
-def key_of(instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str) -> Key:
+def key_of(
+    instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str
+) -> Key:
     if instance is None:
         raise LogError(path, "has an instance without an id")
     return Key(str(instance), canonical(perturbation) if perturbation else "", trial)
@@ -175,12 +188,16 @@ def metric_id(name: MetricName, label: str) -> str:
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
 
 
-def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
+def _input_of(
+    instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]
+) -> Input:
     """Return the question with its references, of which some are right, and the prompts of these requests."""
     question = _question(instance.input)
     prompt = _prompt(requests[0].request)
     if len(requests) > 1:
-        prompts = list(dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request))))
+        prompts = list(
+            dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request)))
+        )
         prompt = prompts[0] if len(prompts) == 1 else spell(prompts) if prompts else ""
     is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
     return Input(
@@ -192,10 +209,15 @@ def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[
 
 
 def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
-    texts, right = [], []
+    texts = []
+    right = []
     for position, reference in enumerate(instance.references or ()):
         output = reference.output
-        texts.append(output if isinstance(output, str) else output.text or _media_text(output.multimedia_content))
+        texts.append(
+            output
+            if isinstance(output, str)
+            else output.text or _media_text(output.multimedia_content)
+        )
         if reference.tags and "correct" in reference.tags:
             right.append(position)
     return texts, right
@@ -214,7 +236,9 @@ def _question(asked: HelmInput | str) -> str:
 
 def _content(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(_content(part.get("text", part) if isinstance(part, dict) else part) for part in content)
+        return "\n".join(
+            _content(part.get("text", part) if isinstance(part, dict) else part) for part in content
+        )
     return "" if content is None else spell(content)
 
 
@@ -255,10 +279,13 @@ def _scores_of(
     *,
     adds_up: bool,
 ) -> _SampleScores:
-    """Read the scores of a sample; `names` keeps the names of metrics, which come again with every sample.
+    """Read the scores of a sample.
 
-    Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only
-    in language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
+    `names` keeps the names of metrics, which come again with every sample.
+
+    Several metric objects of HELM may state the same metric: equal values count once, different
+    ones are an error. Only in language modeling, entries are about different requests of one
+    instance; they are added up, as HELM does itself.
     """
     scores: dict[str, Score] = {}
     totals: dict[str, float] = {}
@@ -286,7 +313,8 @@ def _scores_of(
 def mean_of(stat: Stat) -> float | None:
     if stat.mean is not None:
         return number_of(stat.mean)
-    total, count = number_of(stat.sum), number_of(stat.count)
+    total = number_of(stat.sum)
+    count = number_of(stat.count)
     return None if total is None or not count else number_of(total / count)
 
 
@@ -294,7 +322,9 @@ def _score(metric: str, stat: Stat) -> Score:
     value = mean_of(stat)
     if value is not None:
         return Score(metric=metric, value=value)
-    problem = _EMPTY if stat.mean is None else f"the score is not a number: {spell(stat.mean)[:100]}"
+    problem = (
+        _EMPTY if stat.mean is None else f"the score is not a number: {spell(stat.mean)[:100]}"
+    )
     return Score(metric=metric, value=None, problem=problem)
 
 
@@ -303,7 +333,11 @@ def _combined(earlier: Score, score: Score) -> Score:
         return earlier
     if earlier.problem == _EMPTY:
         return score
-    return Score(metric=score.metric, value=None, problem="HELM has several values of this metric for this instance")
+    return Score(
+        metric=score.metric,
+        value=None,
+        problem="HELM has several values of this metric for this instance",
+    )
 
 
 def _added(stats: Iterable[Stat]) -> Iterable[Stat]:
@@ -321,7 +355,11 @@ _MANY: Final = 1 << 53
 
 
 def _sample_of(
-    key: Key, requests: list[RequestState], found: _SampleScores, method: str, labels: dict[str, str]
+    key: Key,
+    requests: list[RequestState],
+    found: _SampleScores,
+    method: str,
+    labels: dict[str, str],
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
     scores, totals = found
@@ -342,24 +380,33 @@ def _sample_of(
     reason = completions[0].finish_reason if completions else None
     if reason := reason.get("reason") if isinstance(reason, dict) else reason:
         metadata["stop_reason"] = spell(reason)
-    answer, extraction = None, ""
+    answer = None
+    extraction = ""
     if method.startswith("multiple_choice_separate"):
         # HELM's metric picks the choice with the highest score, by its own normalisation.
-        index, extraction = totals.get("predicted_index"), "predicted_index"
+        index = totals.get("predicted_index")
+        extraction = "predicted_index"
         answer = int(index) if index is not None and index in range(len(texts)) else None
         metadata["log_likelihoods"] = spell([one.logprob for one in completions])
         if answer is not None:
             output = Output(raw=[texts[answer]])
             shown = [one for one in shown if one.reference_index == answer] or shown
     elif completions and shown[0].output_mapping:
-        answer, extraction = _mapped(shown[0].output_mapping, completions, texts), "output_mapping"
+        answer = _mapped(shown[0].output_mapping, completions, texts)
+        extraction = "output_mapping"
     answers = []
     if answer is not None:
         metadata["choice_index"] = str(answer)
         answers.append(extracted(texts[answer], method=extraction))
-    fields: dict[str, Any] = {name: getattr(instance, name) for name in ("contrast_inputs", "contrast_references")}
+    fields: dict[str, Any] = {
+        name: getattr(instance, name) for name in ("contrast_inputs", "contrast_references")
+    }
     fields["annotations"], extra = shown[0].annotations, instance.extra_data
-    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
+    times = [
+        one.result.request_time
+        for one in requests
+        if one.result and one.result.request_time is not None
+    ]
     total = sum(times) * 1000
     return Sample(
         sample_id=key.instance,
@@ -368,7 +415,9 @@ def _sample_of(
         output=output,
         answers=answers,
         token_usage=_token_usage(totals),
-        performance=Performance(generation_time_ms=total) if times and 0 <= total < _INFINITY else None,
+        performance=Performance(generation_time_ms=total)
+        if times and 0 <= total < _INFINITY
+        else None,
         error=_error(requests),
         metadata=metadata,
         fields=fields | (extra if isinstance(extra, dict) else {"extra_data": extra}),
@@ -382,7 +431,9 @@ def _text(completion: Completion) -> str:
     return completion.text or ""
 
 
-def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts: list[str]) -> int | None:
+def _mapped(
+    mapping: dict[str, str | None], completions: list[Completion], texts: list[str]
+) -> int | None:
     """Return the choice whose letter the model said, as HELM's metric does: in the most probable completion."""
     best = completions[0]
     if len(completions) > 1:
@@ -397,10 +448,15 @@ def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts
 
 def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
     """Return what HELM's tokenizer counted."""
-    asked, said = totals.get("num_prompt_tokens"), totals.get("num_output_tokens")
+    asked = totals.get("num_prompt_tokens")
+    said = totals.get("num_output_tokens")
     if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
         return None
-    return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
+    return TokenUsage(
+        input_tokens=round(asked),
+        output_tokens=round(said),
+        total_tokens=round(asked) + round(said),
+    )
 
 
 def _error(requests: list[RequestState]) -> str:
@@ -410,7 +466,9 @@ def _error(requests: list[RequestState]) -> str:
             problems["the request was not executed"] = None
         elif not one.result.success:
             error = one.result.error
-            problems[f"the request failed: {spell(error)}" if error else "the request failed"] = None
+            problems[f"the request failed: {spell(error)}" if error else "the request failed"] = (
+                None
+            )
     return "; ".join(problems)
 
 
@@ -420,7 +478,8 @@ _decode_entries: Final = decoder(list[Entry[Stat]])
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     """Read the samples of a slice: requests and scores of the same key become one sample."""
-    state, scores = log.paths["scenario_state"], log.paths["per_instance_stats"]
+    state = log.paths["scenario_state"]
+    scores = log.paths["per_instance_stats"]
     entries: dict[Key, list[Entry[Stat]]] = {}
     for entry in _read(scores, log_slice.entries, _decode_entries):
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
@@ -434,10 +493,16 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, some in requests.items():
         adds_up = method == LANGUAGE_MODELING
-        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up)
+        found = _scores_of(
+            entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up
+        )
         if key not in entries:
-            metrics = unscored.get((key.perturbation, some[0].instance.split, some[0].instance.sub_split), ())
-            found[0].extend(Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics)
+            metrics = unscored.get(
+                (key.perturbation, some[0].instance.split, some[0].instance.sub_split), ()
+            )
+            found[0].extend(
+                Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics
+            )
         yield _sample_of(key, some, found, method, log_slice.labels)
 
 
@@ -451,7 +516,10 @@ def _metrics_by_kind(
         for name in {stat.name: None for entry in some for stat in entry.stats or ()}:
             metrics = found.setdefault((key.perturbation, name.split, name.sub_split), {})
             metrics[metric_id(name, label)] = None
-    return {kind: [one for one in metrics if one not in log_slice.empty_metrics] for kind, metrics in found.items()}
+    return {
+        kind: [one for one in metrics if one not in log_slice.empty_metrics]
+        for kind, metrics in found.items()
+    }
 
 
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
@@ -459,7 +527,10 @@ def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator
         for start, end in ranges:
             text = read_at(source, end - start, start)
             if len(text) < end - start:
-                raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
+                raise LogError(
+                    path,
+                    "changed while it was read: wait until it is complete, and import it again",
+                )
             try:
                 yield from decode(b"[" + text + b"]")
             except ValueError as exc:

@@ -1,12 +1,15 @@
 """Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. Inspect itself is not needed.
 
-Plan a log: read its header and some samples, its scorers and aggregates, and cut its samples into slices.
+Plan a log: read its header and some samples, its scorers and aggregates, and cut its samples into
+slices.
 
-An entry of `results.scores` names a scorer, or a key of its scores if they are dicts. Whether it is one or the other is
-told by scores that the log has: results that were recomputed after an edit name keys as if they were scorers.
+An entry of `results.scores` names a scorer, or a key of its scores if they are dicts. Whether it is
+one or the other is told by scores that the log has: results that were recomputed after an edit name
+keys as if they were scorers.
 
-`accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
-that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
+`accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a
+score in each epoch, that is the mean of all scores. Other reducers are applied to the scores of
+each sample (`REDUCERS`).
 """
 
 from __future__ import annotations
@@ -107,7 +110,10 @@ class Header(LogObject):
 
     @property
     def expected_samples(self) -> int | None:
-        """The number of samples that the log should have; None if the run left out some that were planned."""
+        """The number of samples that the log should have.
+
+        None if the run left out some that were planned.
+        """
         results = self.results
         if self.status != "success" or results is None:
             return None
@@ -185,7 +191,10 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
     keys = keys or {name: [] for name in seen}
-    return {name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some)) for name, some in keys.items()}
+    return {
+        name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some))
+        for name, some in keys.items()
+    }
 
 
 def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
@@ -203,13 +212,21 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, s
             reason = _why_not(figure, entry, results, epochs)
             if not reason and header.invalidated:
                 reason = "the log has invalidated samples, which have no score here"
-            if not reason and not key and (_keys(seen, scorer) or isinstance(seen.get(scorer), list)):
+            if (
+                not reason
+                and not key
+                and (_keys(seen, scorer) or isinstance(seen.get(scorer), list))
+            ):
                 reason = "the scores are dicts or lists, and it is a mean of something made of them"
             if reason:
                 not_compared[label] = reason
             else:
                 count = entry.scored_samples if epochs == 1 else None
-                reducer = "" if entry.reducer in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL) else entry.reducer
+                reducer = (
+                    ""
+                    if entry.reducer in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL)
+                    else entry.reducer
+                )
                 means.append(Aggregate(metric, label, float(figure.value), count, reducer or ""))
     return means, not_compared
 
@@ -224,9 +241,14 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
         return f"{figure.group or name or 'it'} is not the mean of all scores"
     if entry.reducer not in _SAME_FOR_ALL and reducer_of(str(entry.reducer))[0] not in REDUCERS:
         return f"the epochs are reduced by {entry.reducer}"
-    is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (results.total_samples or 0)
+    is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (
+        results.total_samples or 0
+    )
     if epochs > 1 and is_partial:
-        return "some samples lack scores of some epochs, so the mean of their means is not the mean of all scores"
+        return (
+            "some samples lack scores of some epochs, so the mean of their means is not the "
+            "mean of all scores"
+        )
     return ""
 
 
@@ -255,7 +277,13 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
 def _declared_keys(metrics: Any) -> list[str]:
     """The keys that a task declares metrics for, unless they are patterns."""
     groups = metrics if isinstance(metrics, list) else [metrics]
-    keys = [key for group in groups if isinstance(group, dict) for key in group if key not in ("name", "options")]
+    keys = [
+        key
+        for group in groups
+        if isinstance(group, dict)
+        for key in group
+        if key not in ("name", "options")
+    ]
     return [] if any(letter in key for key in keys for letter in "*?[") else keys
 
 
@@ -285,11 +313,16 @@ def _plan_archive(path: str) -> LogPlan:
 
 
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
-    for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
+    for name, notes in (
+        ("header.json", []),
+        ("_journal/start.json", ["the log has no header.json"]),
+    ):
         if name in directory:
             (text,) = _texts_of(path, directory[name])
             return _decoded(path, f"its member {name}", text), notes
-    raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+    raise LogError(
+        path, "has neither header.json nor _journal/start.json, so it does not say what was run"
+    )
 
 
 def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
@@ -299,7 +332,10 @@ def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
 
 
 def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
-    """Count the summaries of samples, which runs that did not finish have, too; None if they cannot be read."""
+    """Count the summaries of samples, which runs that did not finish have, too.
+
+    None if they cannot be read.
+    """
     names = [name for name in directory if name.startswith("_journal/summaries/")]
     if "summaries.json" in directory:
         names = ["summaries.json"]
@@ -327,7 +363,11 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
     except ValueError as exc:
         raise LogError(path, f"{what} is not the header of a log: {exc}") from exc
     if not 1 <= header.version <= _LAST_VERSION:
-        raise LogError(path, f"has version {header.version} of the log format, and fastrec knows up to {_LAST_VERSION}")
+        raise LogError(
+            path,
+            f"has version {header.version} of the log format, and fastrec knows up to "
+            f"{_LAST_VERSION}",
+        )
     return header
 
 
@@ -336,7 +376,8 @@ def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -
     seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     completed = header.results.completed_samples if header.results else None
     counts_failed = completed is not None and any(
-        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(header.results)
+        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed
+        for entry in _entries(header.results)
     )
     scoring = Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
     means, not_compared = figures_of(header, seen)
@@ -360,6 +401,7 @@ def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
         size += size_of(item)
         if size >= _SLICE_BYTES:
             yield run
-            run, size = [], 0
+            run = []
+            size = 0
     if run:
         yield run

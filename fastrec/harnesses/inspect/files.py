@@ -1,11 +1,12 @@
 """The files of Inspect, each a log: tell `.eval` files, which are zip archives, and `.json` files, and read samples.
 
-`zipfile` reads the directory of an archive, but zstd members (method 93) from Python 3.14 on only: so members are read
-here. Inspect appends to a log: of members with the same name, the last one counts.
+`zipfile` reads the directory of an archive, but zstd members (method 93) from Python 3.14 on only:
+so members are read here. Inspect appends to a log: of members with the same name, the last one
+counts.
 
 A slice is members of an archive, or items of a JSON document. A chunked sample has several members.
-`sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
-begins with message N, and `message_refs` says which of them the sample has.
+`sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of
+all messages that begins with message N, and `message_refs` says which of them the sample has.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, ReaderFile, decoder, open_plain, read_at
 from fastrec.storage.base import Reader
 
-_PACKED: Final = Struct("<QQQHL")  # the fields of a Member: 30 bytes, where the object itself takes 250
+_PACKED: Final = Struct(
+    "<QQQHL"
+)  # the fields of a Member: 30 bytes, where the object itself takes 250
 _ENCRYPTED: Final = 1
 
 
@@ -45,7 +48,10 @@ def unpack_members(members: bytes) -> Iterator[Member]:
 
 
 def members_of(reader: Reader) -> list[tuple[str, Member]]:
-    """Name and description of each member; ValueError if there is no directory, or it is damaged."""
+    """Name and description of each member.
+
+    ValueError if there is no directory, or it is damaged.
+    """
     try:
         with ZipFile(ReaderFile(reader)) as archive:
             found = archive.infolist()
@@ -56,7 +62,10 @@ def members_of(reader: Reader) -> list[tuple[str, Member]]:
     if secret := next((one for one in found if one.flag_bits & _ENCRYPTED), None):
         raise ValueError(f"its member {secret.orig_filename} is encrypted")
     return [
-        (one.orig_filename, Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC))
+        (
+            one.orig_filename,
+            Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC),
+        )
         for one in found
     ]
 
@@ -68,7 +77,8 @@ _INFLATED_AT_ONCE: Final = 1 << 16
 _MAX_NAME: Final = 200  # of an error message
 _MAX_WINDOW: Final = 1 << 27
 
-# Signature, versions and flags, method, time, checksum and sizes, length of the name, length of the extra field.
+# Signature, versions and flags, method, time, checksum and sizes, length of the name, length of the
+# extra field.
 _LOCAL_HEADER: Final = Struct("<4s4sH16sHH")
 _SIGNATURE: Final = b"PK\x03\x04"
 
@@ -96,7 +106,10 @@ class Archive:
         self._window = memoryview(b"")
 
     def read(self, member: Member) -> bytes | bytearray:
-        """Read and decompress a member; its size is checked before and meanwhile, its checksum afterwards."""
+        """Read and decompress a member.
+
+        Its size is checked before and meanwhile, its checksum afterwards.
+        """
         if max(member.size, member.compressed) > MAX_MEMBER_BYTES:
             raise self.error(member, f"has {member.size:,} bytes, too many to read")
         decompress = _METHODS.get(member.method)
@@ -140,7 +153,8 @@ class Archive:
         if skipped < 0 or skipped + size > len(self._window):
             self._window = memoryview(b"")  # freed before the next one is read
             self._window = memoryview(read_at(self._reader, max(size, _READ_AHEAD), offset))
-            self._start, skipped = offset, 0
+            self._start = offset
+            skipped = 0
         return self._window[skipped:]
 
 
@@ -153,13 +167,15 @@ def _stored(data: memoryview, size: int) -> bytes:
 def _inflate(data: memoryview, size: int) -> bytearray:
     """Inflate step by step: in one call, zlib collects blocks and joins them, which takes the size twice."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    content, filled = bytearray(size), 0
+    content = bytearray(size)
+    filled = 0
     for start in range(0, len(data), _INFLATED_AT_ONCE):
         step: bytes | memoryview = data[start : start + _INFLATED_AT_ONCE]
         while step and not inflater.eof and filled <= size:
             block = inflater.decompress(step, _READ_AHEAD)
             content[filled : filled + len(block)] = block
-            filled, step = filled + len(block), inflater.unconsumed_tail
+            filled = filled + len(block)
+            step = inflater.unconsumed_tail
     block = inflater.flush()
     if filled + len(block) != size or not inflater.eof:
         raise ValueError(f"it does not have the {size:,} bytes that the directory says")
@@ -169,7 +185,9 @@ def _inflate(data: memoryview, size: int) -> bytearray:
 
 def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-    if zstandard.frame_content_size(data) == size:  # the usual case, and the fastest: a single frame
+    if (
+        zstandard.frame_content_size(data) == size
+    ):  # the usual case, and the fastest: a single frame
         with suppress(zstandard.ZstdError):  # or damage, which is found below
             return decompressor.decompress(data, allow_extra_data=False)
     content = bytearray(size)
@@ -183,7 +201,11 @@ def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
     return content
 
 
-_METHODS: Final[dict[int, Callable[[Any, int], bytes | bytearray]]] = {0: _stored, 8: _inflate, 93: _unzstd}
+_METHODS: Final[dict[int, Callable[[Any, int], bytes | bytearray]]] = {
+    0: _stored,
+    8: _inflate,
+    93: _unzstd,
+}
 
 
 ARCHIVE: Final = "eval"
@@ -217,7 +239,9 @@ def _is_archive(head: bytes, path: str) -> bool:
             return True
     try:
         with open_plain(path) as reader:
-            return any(name in ("header.json", "_journal/start.json") for name, _ in members_of(reader))
+            return any(
+                name in ("header.json", "_journal/start.json") for name, _ in members_of(reader)
+            )
     except ValueError:
         return path.endswith(".eval")  # damaged: reading it says where
 
@@ -226,7 +250,8 @@ def _has_keys(head: bytes) -> bool:
     """Tell whether the top-level keys of a document, in any order, are those of a log."""
     if b'"eval"' not in head:
         return False
-    keys, depth = set(), 0
+    keys = set()
+    depth = 0
     for token in _TOKEN.finditer(head):
         if token[1] is not None:
             if depth == 1 and token[2] is not None:
@@ -235,14 +260,20 @@ def _has_keys(head: bytes) -> bool:
             depth += 1
         else:
             depth -= 1
-    return b"eval" in keys and any(key in keys for key in _OTHERS) and b'"task"' in head and b'"model"' in head
+    return (
+        b"eval" in keys
+        and any(key in keys for key in _OTHERS)
+        and b'"task"' in head
+        and b'"model"' in head
+    )
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return Grouped(logs=[Log("inspect", file.path, (file,)) for file in files])
 
 
-# Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if they are needed.
+# Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if
+# they are needed.
 
 
 class _Transcript(LogObject):
@@ -292,9 +323,13 @@ _DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", 
 MAX_SAMPLE_MEMORY: Final = 1_400_000_000
 """What a sample may need while it is converted, besides what the process has anyway."""
 _LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
-_WIDTH: Final = 7  # copies of the text of values, as measured: in the sample, in its record, in lines …
+_WIDTH: Final = (
+    7  # copies of the text of values, as measured: in the sample, in its record, in lines …
+)
 _WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
-_VALUE_BYTES: Final = 160  # of an object in memory, as measured with short messages and nested lists
+_VALUE_BYTES: Final = (
+    160  # of an object in memory, as measured with short messages and nested lists
+)
 
 
 class SampleMembers(msgspec.Struct, frozen=True):
@@ -334,7 +369,11 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
     for name, member in whole.items():
         sequences = chunks.pop(name, {})
         parts = (sequences.get(key, {}) for key in _SEQUENCES)
-        samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
+        samples.append(
+            SampleMembers(
+                member, *(b"".join(part[start] for start in sorted(part)) for part in parts)
+            )
+        )
     return samples, len(chunks)
 
 
@@ -356,11 +395,14 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
 
 
 def logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
-    members, items = log_slice.members, log_slice.items
+    members = log_slice.members
+    items = log_slice.items
     return samples_in_archive(path, members) if members else samples_in_document(path, items)
 
 
-def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_archive(
+    path: str, samples: Iterable[SampleMembers]
+) -> Iterator[tuple[LoggedSample, Parts]]:
     with open_plain(path) as reader:
         archive = Archive(path, reader)
         for members in samples:
@@ -378,7 +420,9 @@ def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[
                 raise archive.error(member, f"is not a sample: {exc}") from exc
 
 
-def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, Parts]:
+def _chunked(
+    sample: LoggedSample, archive: Archive, members: SampleMembers
+) -> tuple[LoggedSample, Parts]:
     texts = [archive.read(member) for member in unpack_members(members.messages)]
     _check_memory(b",".join(texts))
     chunks = [_decode_messages(memoryview(text)) for text in texts]
@@ -393,14 +437,23 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
         sample.messages += pool[start:end]
 
     def attachments() -> dict[str, str]:
-        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpack_members(members.attachments)]
-        return {str(index): text for index, text in enumerate(text for chunk in chunks for text in chunk)}
+        chunks = [
+            _decode_texts(memoryview(archive.read(member)))
+            for member in unpack_members(members.attachments)
+        ]
+        return {
+            str(index): text
+            for index, text in enumerate(text for chunk in chunks for text in chunk)
+        }
 
     return sample, (Attachments(attachments), list)
 
 
-def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
-    first, end = items[0][0], sum(items[-1])
+def samples_in_document(
+    path: str, items: Sequence[tuple[int, int]]
+) -> Iterator[tuple[LoggedSample, Parts]]:
+    first = items[0][0]
+    end = sum(items[-1])
     with open_plain(path) as reader:
         text = memoryview(read_at(reader, end - first, first))
     for start, size in items:
@@ -419,8 +472,8 @@ class _TooLargeError(ValueError):
 def _check_memory(text: Buffer) -> None:
     """Refuse a sample that would need too much memory, before it is decoded.
 
-    A value takes far more memory than its text. Each one has a comma or an opening bracket before it or in it. Fields
-    that are skipped do not count, above all `events`.
+    A value takes far more memory than its text. Each one has a comma or an opening bracket before
+    it or in it. Fields that are skipped do not count, above all `events`.
     """
     if len(text) < _LARGE_SAMPLE:
         return
@@ -438,7 +491,9 @@ def _check_memory(text: Buffer) -> None:
         need += _VALUE_BYTES * sum(map(part.count, (b",", b"{", b"[")))
     if need > MAX_SAMPLE_MEMORY:
         most = f"{MAX_SAMPLE_MEMORY / 1e9:.1f} GB"
-        raise _TooLargeError(f"needs {need / 1e9:,.1f} GB of memory or more to convert, and the limit is {most}")
+        raise _TooLargeError(
+            f"needs {need / 1e9:,.1f} GB of memory or more to convert, and the limit is {most}"
+        )
 
 
 def decode_sample(text: Buffer) -> LoggedSample:

@@ -27,8 +27,8 @@ from msgspec import UNSET
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Message, ToolCall
 
-# The decoder skips fields of a log that no Struct names, above all `events`, which are most of the text. Fields whose
-# type varied between versions of Inspect are `Any`.
+# The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
+# text. Fields whose type varied between versions of Inspect are `Any`.
 
 
 class LogObject(msgspec.Struct, gc=False, kw_only=True):
@@ -80,14 +80,20 @@ class LoggedMessage(LogObject):
     tool_error: str | None = None  # instead of `error`, in logs of 2024
 
 
-# Inspect takes long texts and data URLs out of a sample: `attachment://HASH` refers to the sample's `attachments`, and
-# `attachment://INDEX` to the attachments of a chunked sample. A record has the text itself. An image, sound, video or
-# document is named by its media type and the SHA-256 of its bytes.
+# Inspect takes long texts and data URLs out of a sample: `attachment://HASH` refers to the sample's
+# `attachments`, and `attachment://INDEX` to the attachments of a chunked sample. A record has the
+# text itself. An image, sound, video or document is named by its media type and the SHA-256 of its
+# bytes.
 
 _WHOLE: Final = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
 _INSIDE: Final = re.compile(r"attachment://([0-9a-f]{32})")
 _MAX_URL: Final = 2000  # what is longer is data, not the URL or path of it
-_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg", "mp4": "video/mp4", "mpeg": "video/mpeg"}
+_FORMATS: Final = {
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+}
 _FORMATS["mov"] = "video/quicktime"
 
 
@@ -181,7 +187,9 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
     return Said("\n".join(texts), "\n".join(filter(None, thoughts)), calls)
 
 
-def messages_of(messages: Sequence[LoggedMessage], attachments: Attachments) -> tuple[list[Message], int]:
+def messages_of(
+    messages: Sequence[LoggedMessage], attachments: Attachments
+) -> tuple[list[Message], int]:
     transcript = []
     count = 0
     for index, message in enumerate(messages):
@@ -205,7 +213,10 @@ def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> 
     """A prompt as text: that of a single user message, or else JSON with role and content of all messages."""
     if len(messages) == 1 and messages[0].role == "user":
         return said_in(messages[0], attachments).text
-    asked = [{"role": message.role, "content": said_in(message, attachments).text} for message in messages]
+    asked = [
+        {"role": message.role, "content": said_in(message, attachments).text}
+        for message in messages
+    ]
     return msgspec.json.encode(asked).decode() if asked else ""
 
 
@@ -248,9 +259,11 @@ def _server_result(part: Part, attachments: Attachments) -> str:
 
 def _with_error(text: str, message: LoggedMessage) -> str:
     if message.error is not None:
-        kind, reason = message.error.type, message.error.message
+        kind = message.error.type
+        reason = message.error.message
     elif message.tool_error:
-        kind, reason = "", message.tool_error
+        kind = ""
+        reason = message.tool_error
     else:
         return text
     error = f"[tool error: {kind}: {reason}]" if kind else f"[tool error: {reason}]"

@@ -32,7 +32,11 @@ from fastrec.harnesses.values import number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING: Final = msgspec.Raw(b"")
-SKIPPED: Final = ("events", "transcript", "store")  # fields of a sample that are looked at, but not read
+SKIPPED: Final = (
+    "events",
+    "transcript",
+    "store",
+)  # fields of a sample that are looked at, but not read
 
 
 class Usage(LogObject):
@@ -95,7 +99,11 @@ class LoggedSample(LogObject):
     @property
     def unread(self) -> list[str]:
         """The fields that no record holds; tokens of old logs are read of events."""
-        return [name for name in SKIPPED if bytes(getattr(self, name)) not in (b"", b"[]", b"{}", b"null")]
+        return [
+            name
+            for name in SKIPPED
+            if bytes(getattr(self, name)) not in (b"", b"[]", b"{}", b"null")
+        ]
 
 
 class SlowSample(LoggedSample):
@@ -116,8 +124,8 @@ _SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reason
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
     """The tokens of a whole sample: of all calls of all models, also those that graded it.
 
-    Logs before 2025 have no `model_usage`. If the model was called more than once, their `events` have the tokens of
-    each call; the output has those of the last call.
+    Logs before 2025 have no `model_usage`. If the model was called more than once, their `events`
+    have the tokens of each call; the output has those of the last call.
     """
     if sample.model_usage:
         return _sum(sample.model_usage.values())
@@ -179,8 +187,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 #     a dict                                         one score for each key, `scorer:key`
 #     NaN, anything else                             none: the record's error says why
 #
-# These are the rules of Inspect's own `value_to_float`, but Inspect counts what is no number as 0. The `value` of an
-# edited score is that of its last edit.
+# These are the rules of Inspect's own `value_to_float`, but Inspect counts what is no number as 0.
+# The `value` of an edited score is that of its last edit.
 
 OLD_SCORE: Final = "score"
 """The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
@@ -266,10 +274,14 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
 def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
     value = given.value
     if isinstance(value, dict) and value:
-        scores = [_score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()]
+        scores = [
+            _score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()
+        ]
         if scorer.is_complete:
             absent = [key for key in scorer.keys if key not in value]
-            scores += [_score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent]
+            scores += [
+                _score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent
+            ]
     elif isinstance(value, dict):
         scores = [_score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
     else:
@@ -282,9 +294,13 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
     metadata = _score_metadata(given, answers)
     fields = given.metadata or {}
     if given.explanation is not None and (text := spell(given.explanation)) not in answers.texts:
-        fields = {"explanation": text} | {f"score_{key}" * (key == "explanation") or key: fields[key] for key in fields}
+        fields = {"explanation": text} | {
+            f"score_{key}" * (key == "explanation") or key: fields[key] for key in fields
+        }
     for score in scores:
-        score.answers, score.metadata, score.fields = found, metadata, fields
+        score.answers = found
+        score.metadata = metadata
+        score.fields = fields
     return scores
 
 
@@ -306,7 +322,11 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     if answers.choices and isinstance(answer, str):
         letters = [letter for letter in answer.replace(",", " ").split() if letter]
         indices = [ord(letter) - ord("A") for letter in letters if len(letter) == 1]
-        if indices and len(indices) == len(letters) and all(0 <= index < answers.choices for index in indices):
+        if (
+            indices
+            and len(indices) == len(letters)
+            and all(0 <= index < answers.choices for index in indices)
+        ):
             metadata["choice_index"] = ",".join(map(str, indices))
     return metadata
 
@@ -321,7 +341,11 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
     asked, correct = _input(logged, attachments)
     if correct:
         metadata["reference_index"] = correct
-    said = [said_in(choice.message, attachments) for choice in logged.output.choices] if logged.output else []
+    said = (
+        [said_in(choice.message, attachments) for choice in logged.output.choices]
+        if logged.output
+        else []
+    )
     if not said and logged.output and logged.output.completion:
         said = [Said(attachments.resolve(logged.output.completion))]
     kind = _interaction_type(logged.messages)
@@ -338,11 +362,15 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
         unread=logged.unread,
     )
     if kind == "single_turn":
-        spoken, last, source = _add_output(sample, logged, said, attachments), 0, "output.raw"
+        spoken = _add_output(sample, logged, said, attachments)
+        last = 0
+        source = "output.raw"
     else:
         spoken, last = _add_messages(sample, logged.messages, said, attachments)
         source = "messages"
-    sample.scores = _scores_of(logged, scoring, Answers(spoken, last, source, len(logged.choices or ())))
+    sample.scores = _scores_of(
+        logged, scoring, Answers(spoken, last, source, len(logged.choices or ()))
+    )
     return sample
 
 
@@ -352,14 +380,25 @@ def _interaction_type(messages: list[LoggedMessage]) -> str:
         content = message.content
         if message.role == "tool" or message.tool_calls:
             return "agentic"
-        if isinstance(content, list) and any(not isinstance(part, str) and part.type == "tool_use" for part in content):
+        if isinstance(content, list) and any(
+            not isinstance(part, str) and part.type == "tool_use" for part in content
+        ):
             return "agentic"
         answers += message.role == "assistant"
-    return "multi_turn" if answers > 1 or (answers and messages[-1].role != "assistant") else "single_turn"
+    return (
+        "multi_turn"
+        if answers > 1 or (answers and messages[-1].role != "assistant")
+        else "single_turn"
+    )
 
 
-def _add_output(sample: Sample, logged: LoggedSample, said: list[Said], attachments: Attachments) -> list[str]:
-    """Add what the model said in a single turn, and the prompt as sent; return the texts of the model."""
+def _add_output(
+    sample: Sample, logged: LoggedSample, said: list[Said], attachments: Attachments
+) -> list[str]:
+    """Add what the model said in a single turn, and the prompt as sent.
+
+    Return the texts of the model.
+    """
     messages = prompt = logged.messages
     contents = [choice.message.content for choice in logged.output.choices] if logged.output else []
     if messages and messages[-1].role == "assistant":
@@ -397,13 +436,18 @@ def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
     if isinstance(logged.input, str):
         raw = attachments.resolve(logged.input)
     else:
-        # The question is what the user says. An earlier conversation is part of it, the system's message is not.
-        raw = prompt_text([message for message in logged.input if message.role != "system"], attachments)
+        # The question is what the user says. An earlier conversation is part of it, the system's
+        # message is not.
+        raw = prompt_text(
+            [message for message in logged.input if message.role != "system"], attachments
+        )
         if any(message.role == "system" for message in logged.input):
             formatted = prompt_text(logged.input, attachments)
     choices = [attachments.resolve(spell(choice)) for choice in logged.choices or ()]
     reference, correct = _reference(logged.target, choices)
-    asked = Input(raw=raw, formatted=formatted or UNSET, reference=reference, choices=choices or UNSET)
+    asked = Input(
+        raw=raw, formatted=formatted or UNSET, reference=reference, choices=choices or UNSET
+    )
     return asked, ",".join(map(str, correct))
 
 
@@ -434,7 +478,9 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
 def _error(logged: LoggedSample) -> str:
     problems = []
     if logged.invalidation is not None:
-        reason = logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None
+        reason = (
+            logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None
+        )
         problems.append("the sample was invalidated" + (f": {spell(reason)}" if reason else ""))
     if logged.error is not None:
         problems.append(logged.error.message or "the sample failed")
@@ -444,12 +490,16 @@ def _error(logged: LoggedSample) -> str:
 def _metadata(logged: LoggedSample) -> dict[str, str]:
     metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
     if logged.output is not None:
-        metadata["stop_reason"] = logged.output.choices[0].stop_reason if logged.output.choices else None
+        metadata["stop_reason"] = (
+            logged.output.choices[0].stop_reason if logged.output.choices else None
+        )
         metadata["output_error"] = logged.output.error
     if logged.limit is not None:
         limit = logged.limit
         is_object = isinstance(limit, dict) and "type" in limit
-        metadata["limit"] = f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
+        metadata["limit"] = (
+            f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
+        )
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
     return {name: text for name, text in metadata.items() if text}

@@ -1,6 +1,7 @@
 """lighteval: details in Parquet, one file per task, with the results of their run in JSON.
 
-Plan a log: what its details and results say about the run, and slices of its rows. Then read the slices.
+Plan a log: what its details and results say about the run, and slices of its rows. Then read the
+slices.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def plan(log: Log) -> LogPlan:
         raise LogError(document, "these results do not name the model")
     started = _started(results, (document, details))
     if not started:
-        raise LogError(document, "these results have no date, neither in their name nor as start_time")
+        raise LogError(
+            document, "these results have no date, neither in their name nor as start_time"
+        )
     parquet = parquet_module(details)
     survey = parquet.survey(details)
     is_flat = "doc" not in survey.columns
@@ -60,11 +63,15 @@ def plan(log: Log) -> LogPlan:
         raise LogError(details, "these details have no rows")
     named = parquet.first_task(details)
     if named:  # until 0.12, the results call it by its suite, too
-        task = next((name for name in results.tasks if name == named or name.endswith(f"|{named}")), named)
+        task = next(
+            (name for name in results.tasks if name == named or name.endswith(f"|{named}")), named
+        )
     else:
         task = _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
-    aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
+    aggregates, not_compared = _aggregates(
+        results, task, metrics, survey.columns["metrics" if is_flat else "metric"]
+    )
     columns, unread = columns_of(survey.filled)
     return LogPlan(
         run=RunInfo(
@@ -73,7 +80,9 @@ def plan(log: Log) -> LogPlan:
             started=started,
             version=results.version,
             metadata=_metadata(results, task),
-            lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
+            lower_is_better=frozenset(
+                name for name, metric in metrics.items() if metric.lower_is_better
+            ),
         ),
         slices=[
             LogSlice(*bounds, is_flat, named, metrics, columns, unread)  # type: ignore[call-arg]
@@ -87,8 +96,9 @@ def plan(log: Log) -> LogPlan:
 def _started(results: Results, paths: Iterable[str]) -> str:
     """When the run was started.
 
-    The document has a date only if it was written by another program. lighteval itself puts it into the names of all
-    files of a run, and writes the reading of a clock of the machine as `start_time`, which at least tells runs apart.
+    The document has a date only if it was written by another program. lighteval itself puts it into
+    the names of all files of a run, and writes the reading of a clock of the machine as
+    `start_time`, which at least tells runs apart.
     """
     clock = results.config_general.start_time
     if isinstance(clock, str) and clock:
@@ -115,7 +125,10 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
         return found[0]
     if task := named_task(path, found or results.tasks):
         return task
-    raise LogError(path, "these details do not name their task, and no task of the results has the same questions")
+    raise LogError(
+        path,
+        "these details do not name their task, and no task of the results has the same questions",
+    )
 
 
 def _metadata(results: Results, task: str) -> dict[str, str]:
@@ -135,7 +148,8 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
 def _aggregates(
     results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
 ) -> tuple[list[Aggregate], dict[str, str]]:
-    aggregates, not_compared = [], {}
+    aggregates = []
+    not_compared = {}
     stated = results.results.get(task) or {}
     for name, value in stated.items():
         metric = metrics.get(name)
@@ -162,7 +176,9 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
         for task, sample in read(table, row, log_slice.metrics):
             row += 1
             if task != log_slice.task:
-                raise LogError(path, f"row {row:,} is of task {task!r}, the first one of {log_slice.task!r}")
+                raise LogError(
+                    path, f"row {row:,} is of task {task!r}, the first one of {log_slice.task!r}"
+                )
             sample.unread = log_slice.unread
             yield sample
     if row != log_slice.before + log_slice.rows:

@@ -5,8 +5,9 @@ All files of a run have the same date in their names, and name the same tasks:
     results/<org>/<model>/results_<date>.json
     details/<org>/<model>/<date>/details_<task>|<shots>_<date>.parquet
 
-Both trees can be elsewhere, and users rename files. So the date decides where both names have one; then the task, which
-the rows of details name since 0.11; then which results are nearest in the tree.
+Both trees can be elsewhere, and users rename files. So the date decides where both names have one;
+then the task, which the rows of details name since 0.11; then which results are nearest in the
+tree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from fastrec.harnesses.values import as_list, decoder, read_document
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
 
-_LAYOUTS: Final = (frozenset({"doc", "model_response", "metric"}), frozenset({"example", "metrics", "predictions"}))
+_LAYOUTS: Final = (
+    frozenset({"doc", "model_response", "metric"}),
+    frozenset({"example", "metrics", "predictions"}),
+)
 _FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
 _NAME_OF_DETAILS: Final = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
@@ -39,9 +43,14 @@ _ADVICE: Final = "give the results_<date>.json of its run, too: it names the mod
 
 
 def parquet_module(path: str) -> Any:
-    """Import the module that needs pyarrow, which only workers may do; LogError if it is not installed."""
+    """Import the module that needs pyarrow, which only workers may do.
+
+    LogError if it is not installed.
+    """
     if find_spec("pyarrow") is None:
-        raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow")
+        raise LogError(
+            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
+        )
     return import_module("fastrec.harnesses.lighteval.parquet")
 
 
@@ -56,7 +65,11 @@ def role_of(head: bytes, path: str) -> str | None:
         return "results table" if {"config_general", "results"} <= columns else None
     if _FIRST_KEY.match(head):
         return _RESULTS
-    has_keys = head.lstrip()[:1] == b"{" and b'"config_general"' in head and b'"lm_eval_version"' not in head
+    has_keys = (
+        head.lstrip()[:1] == b"{"
+        and b'"config_general"' in head
+        and b'"lm_eval_version"' not in head
+    )
     return _RESULTS if has_keys else None
 
 
@@ -86,7 +99,9 @@ class Results(msgspec.Struct):
     @property
     def model(self) -> str:
         config = self.config_general.model_config
-        name = self.config_general.model_name or (config.get("model_name") if isinstance(config, dict) else None)
+        name = self.config_general.model_name or (
+            config.get("model_name") if isinstance(config, dict) else None
+        )
         return name if isinstance(name, str) else ""
 
     @property
@@ -100,7 +115,10 @@ class Results(msgspec.Struct):
         return [task for task in self.results if task != "all" and ":_average|" not in task]
 
     def config_of(self, task: str) -> dict[str, Any]:
-        """The configuration of a task; older versions call it by its name without the number of shots."""
+        """The configuration of a task.
+
+        Older versions call it by its name without the number of shots.
+        """
         configs = self.config_tasks or {}
         for name in (task, task.rpartition("|")[0]):
             if isinstance(config := configs.get(name), dict):
@@ -133,7 +151,8 @@ def _metrics(config: Any) -> Iterator[Metric]:
         return
     rule = rule_of(str(config.get("sample_level_fn", "")))
     for name in as_list(config.get("metric_name")):
-        better, aggregation = config.get("higher_is_better"), config.get("corpus_level_fn")
+        better = config.get("higher_is_better")
+        aggregation = config.get("corpus_level_fn")
         better = better.get(name) if isinstance(better, dict) else better
         aggregation = aggregation.get(name) if isinstance(aggregation, dict) else aggregation
         yield Metric(
@@ -146,7 +165,9 @@ def _metrics(config: Any) -> Iterator[Metric]:
 
 
 def rule_of(function: str) -> Rule | None:
-    """How a metric picks a choice, by the description of its function; None if that does not say it.
+    """How a metric picks a choice, by the description of its function.
+
+    None if that does not say it.
 
     >>> rule_of("LoglikelihoodAcc(logprob_normalization=None)")
     'none'
@@ -174,7 +195,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     for file in files:
         if file.role == _RESULTS:
             try:
-                runs.append(_Run(file=file, results=read_results(file.path), date=date_of(file.path)))
+                runs.append(
+                    _Run(file=file, results=read_results(file.path), date=date_of(file.path))
+                )
             except LogError as error:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
     used = set()
@@ -186,7 +209,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
             else:
                 used.add(found.file.path)
-                grouped.logs.append(Log(harness="lighteval", path=file.path, files=(file, found.file)))
+                grouped.logs.append(
+                    Log(harness="lighteval", path=file.path, files=(file, found.file))
+                )
         elif file.role != _RESULTS:
             grouped.others.append(file.path)
     idle = [run.file.path for run in runs if run.file.path not in used]
@@ -198,7 +223,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _find(path: str, runs: Sequence[_Run]) -> _Run:
-    """Find the results that belong to details; LogError if there are none, or the details are damaged."""
+    """Find the results that belong to details.
+
+    LogError if there are none, or the details are damaged.
+    """
     task = parquet_module(path).first_task(path)
     date = date_of(path)
     found = [run for run in runs if not date or not run.date or run.date == date]
@@ -220,7 +248,11 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
 
 def _has(results: Results, task: str) -> bool:
     """Tell whether results have a task; details whose task is not known may be of any."""
-    return not task or task in results.results or any(name.endswith(f"|{task}") for name in results.results)
+    return (
+        not task
+        or task in results.results
+        or any(name.endswith(f"|{task}") for name in results.results)
+    )
 
 
 def _shared(path: str, other: str) -> int:
@@ -233,7 +265,9 @@ def _shared(path: str, other: str) -> int:
 
 
 def date_of(path: str) -> str:
-    """The date in the name of a file, which lighteval writes with `-` instead of `:`; empty if there is none.
+    """The date in the name of a file, which lighteval writes with `-` instead of `:`.
+
+    Empty if there is none.
 
     >>> date_of("results_2026-08-10T17-22-11.385681.json")
     '2026-08-10T17:22:11.385681'
@@ -243,7 +277,10 @@ def date_of(path: str) -> str:
 
 
 def named_task(path: str, tasks: Sequence[str]) -> str:
-    """The task that the name of details names, whatever became of its `|` and `:`; empty if none does."""
+    """The task that the name of details names, whatever became of its `|` and `:`.
+
+    Empty if none does.
+    """
     match = _NAME_OF_DETAILS.fullmatch(os.path.basename(path))  # noqa: PTH119
     name = _plain(match[1]) if match else ""
     return next((task for task in tasks if _plain(task) == name), "")

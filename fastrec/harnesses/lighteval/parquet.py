@@ -27,7 +27,9 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    columns: dict[str, list[str]]  # the names of the columns; of structs, also those of their fields
+    columns: dict[
+        str, list[str]
+    ]  # the names of the columns; of structs, also those of their fields
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
     slices: list[tuple[int, int, int, int]]
@@ -43,8 +45,8 @@ class Table:
     def values(self, column: str, field: str = "") -> list[Any]:
         """The values of a column, or of a field of it; nulls if the file does not have it.
 
-        Arrow spells dates, times and decimals: Python has no dates after 9999 and no nanoseconds, and with pandas
-        installed, the values would be those of pandas.
+        Arrow spells dates, times and decimals: Python has no dates after 9999 and no nanoseconds,
+        and with pandas installed, the values would be those of pandas.
         """
         array = self._array(column, field)
         if array is None:
@@ -58,7 +60,8 @@ class Table:
     def lengths(self, column: str, field: str = "") -> list[list[int]]:
         """The lengths of the innermost lists of a column, without making Python objects of what is in them.
 
-        A list has one length, a list of lists the length of each. Values that are no lists have none.
+        A list has one length, a list of lists the length of each. Values that are no lists have
+        none.
         """
         array = self._array(column, field)
         if array is None or not _is_list(array.type):
@@ -83,15 +86,20 @@ class Table:
 def survey(path: str) -> Survey:
     """Read the footer of a file, and cut its rows into slices.
 
-    Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a column are damaged.
+    Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a
+    column are damaged.
     """
     with _opened(path) as file, _errors_of(path):
         columns = {
-            field.name: [child.name for child in field.type] if pa.types.is_struct(field.type) else []
+            field.name: [child.name for child in field.type]
+            if pa.types.is_struct(field.type)
+            else []
             for field in file.schema_arrow
         }
         if len(columns) < len(file.schema_arrow):
-            raise LogError(path, f"has two columns of the same name: {listed(file.schema_arrow.names, 30)}")
+            raise LogError(
+                path, f"has two columns of the same name: {listed(file.schema_arrow.names, 30)}"
+            )
         filled = [
             f"{field.name}.{child.name}" if child is not field else field.name
             for field in file.schema_arrow
@@ -107,7 +115,9 @@ def survey(path: str) -> Survey:
             rows += group.num_rows
             if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
                 slices.append((first, index + 1, before, rows - before))
-                first, size, before = index + 1, 0, rows
+                first = index + 1
+                size = 0
+                before = rows
         return Survey(columns=columns, filled=filled, rows=metadata.num_rows, slices=slices)
 
 
@@ -121,7 +131,9 @@ def first_task(path: str) -> str:
     return ""
 
 
-def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None) -> Iterator[Table]:
+def tables(
+    path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None
+) -> Iterator[Table]:
     """Read columns of some row groups, or of all, a few rows at a time: memory does not grow with the row group."""
     with _opened(path) as file, _errors_of(path):
         first, end = groups or (0, file.metadata.num_row_groups)
@@ -129,7 +141,10 @@ def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = No
             group = file.metadata.row_group(index)
             rows = max(1, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
             for batch in file.iter_batches(
-                batch_size=min(rows, _BATCH_ROWS), row_groups=[index], columns=list(wanted), use_threads=False
+                batch_size=min(rows, _BATCH_ROWS),
+                row_groups=[index],
+                columns=list(wanted),
+                use_threads=False,
             ):
                 yield Table(path, batch)
 
@@ -169,10 +184,14 @@ def _lengths(array: Any) -> list[int]:
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     with storage_of(path).open_reader(path) as reader:
         pool = pa.default_memory_pool()
-        pa.set_memory_pool(pa.system_memory_pool())  # gives memory back; a reader keeps the pool that it starts with
+        pa.set_memory_pool(
+            pa.system_memory_pool()
+        )  # gives memory back; a reader keeps the pool that it starts with
         try:
             with _errors_of(path, _CUT):
-                file = pq.ParquetFile(ReaderFile(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+                file = pq.ParquetFile(
+                    ReaderFile(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False
+                )
         finally:
             pa.set_memory_pool(pool)
         yield file
@@ -180,7 +199,10 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
 
 @contextmanager
 def _errors_of(path: str, problem: str = "") -> Iterator[None]:
-    """Turn errors of pyarrow into ours. Some are an OSError, but without a number, unlike those of the system."""
+    """Turn errors of pyarrow into ours.
+
+    Some are an OSError, but without a number, unlike those of the system.
+    """
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError) as error:

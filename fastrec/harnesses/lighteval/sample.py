@@ -7,8 +7,8 @@ There are two layouts:
     model_response {text, …}        predictions, input_tokens, cont_tokens
     metric {name: value}            metrics
 
-Types vary from file to file: a column can be null, a value or a list, and up to 0.10 also the text of a Python value,
-such as `[(-1.5, False)]`.
+Types vary from file to file: a column can be null, a value or a list, and up to 0.10 also the text
+of a Python value, such as `[(-1.5, False)]`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
 
 
 def value_of(text: Any) -> Any:
-    """The value that a text spells in Python; the text itself if it spells none, other values as they are.
+    """The value that a text spells in Python.
+
+    The text itself if it spells none, other values as they are.
 
     Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
 
@@ -71,14 +73,43 @@ def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
     raise ValueError("not a value")
 
 
-_DOC: Final = ("query", "original_query", "choices", "gold_index", "id", "task_name", "sampling_methods")
-_RESPONSE: Final = ("input", "text", "text_post_processed", "reasonings", "logprobs", "unconditioned_logprobs")
+_DOC: Final = (
+    "query",
+    "original_query",
+    "choices",
+    "gold_index",
+    "id",
+    "task_name",
+    "sampling_methods",
+)
+_RESPONSE: Final = (
+    "input",
+    "text",
+    "text_post_processed",
+    "reasonings",
+    "logprobs",
+    "unconditioned_logprobs",
+)
 _TOKENS: Final = ("input_tokens", "output_tokens")
 _EXTRACTED: Final = "extracted_predictions"
 
-_FLAT: Final = ("example", "full_prompt", "predictions", "choices", "gold", "gold_index", "specifics", "metrics")
+_FLAT: Final = (
+    "example",
+    "full_prompt",
+    "predictions",
+    "choices",
+    "gold",
+    "gold_index",
+    "specifics",
+    "metrics",
+)
 _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
-_COLUMNS: Final = [*(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)), "metric", *_FLAT, *_FLAT_TOKENS]
+_COLUMNS: Final = [
+    *(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)),
+    "metric",
+    *_FLAT,
+    *_FLAT_TOKENS,
+]
 
 
 def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -86,22 +117,34 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
 
     All fields of documents are metadata, but for images: a record has no place for them.
     """
-    wanted = _COLUMNS + [name for name in filled if name.startswith("doc.") and name != "doc.images"]
-    return wanted, [name for name in filled if name not in wanted and name.partition(".")[0] not in wanted]
+    wanted = _COLUMNS + [
+        name for name in filled if name.startswith("doc.") and name != "doc.images"
+    ]
+    return wanted, [
+        name for name in filled if name not in wanted and name.partition(".")[0] not in wanted
+    ]
 
 
-def nested_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout since 0.11, each with its task; `about` is what the results say about the metrics."""
+def nested_samples(
+    rows: Table, before: int, about: Mapping[str, Metric]
+) -> Iterator[tuple[str, Sample]]:
+    """Read rows of the layout since 0.11, each with its task.
+
+    `about` is what the results say about the metrics.
+    """
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
     for row, (doc, response, counts, metrics) in enumerate(columns, before):
         fields = dict(doc or {})
-        query, original, choices, gold_index, number, task, methods = (fields.pop(name, None) for name in _DOC)
+        query, original, choices, gold_index, number, task, methods = (
+            fields.pop(name, None) for name in _DOC
+        )
         specific = fields.pop("specific", None)
         further = _further(specific).items()
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
-        texts, logprobs = _texts(texts), _numbers(logprobs)
+        texts = _texts(texts)
+        logprobs = _numbers(logprobs)
         yield (
             _text(task),
             _sample_of(
@@ -120,23 +163,39 @@ def nested_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Ite
                 unconditioned=_numbers(unconditioned),
                 tokens=counts,
                 scores=value_of(metrics),
-                fields=fields | {name if name not in fields else f"specific_{name}": value for name, value in further},
+                fields=fields
+                | {
+                    name if name not in fields else f"specific_{name}": value
+                    for name, value in further
+                },
             ),
         )
 
 
-def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout up to 0.10. They have no task and no id: that is the number of the row, from 0."""
+def flat_samples(
+    rows: Table, before: int, about: Mapping[str, Metric]
+) -> Iterator[tuple[str, Sample]]:
+    """Read rows of the layout up to 0.10.
+
+    They have no task and no id: that is the number of the row, from 0.
+    """
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
     for row, (values, counts) in enumerate(zip(columns, tokens, strict=True), before):
         example, prompt = values[:2]
         predictions, choices, gold, gold_index, specifics, metrics = map(value_of, values[2:])
         predictions = as_list(predictions)
-        if any(isinstance(item, list) and all(isinstance(part, str) for part in item) for item in predictions):
-            predictions = [part for item in predictions for part in as_list(item)]  # several answers to one request
+        if any(
+            isinstance(item, list) and all(isinstance(part, str) for part in item)
+            for item in predictions
+        ):
+            predictions = [
+                part for item in predictions for part in as_list(item)
+            ]  # several answers to one request
         choices = as_list(choices)
-        is_generative = all(isinstance(item, str | None) for item in predictions) and (bool(predictions) or not choices)
+        is_generative = all(isinstance(item, str | None) for item in predictions) and (
+            bool(predictions) or not choices
+        )
         # A log-probability may be followed by whether its choice is the likeliest.
         firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
         logprobs = [] if is_generative else _numbers(firsts)
@@ -179,7 +238,11 @@ def _texts(value: Any) -> list[str]:
 def _numbers(value: Any) -> list[float]:
     """The numbers of a list, or none if one of its items is no number."""
     items = as_list(value)
-    return [float(item) for item in items] if all(isinstance(item, int | float) for item in items) else []
+    return (
+        [float(item) for item in items]
+        if all(isinstance(item, int | float) for item in items)
+        else []
+    )
 
 
 def _further(specific: Any) -> dict[str, Any]:
@@ -200,14 +263,22 @@ _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
 """Metrics with such names, like `acc_norm`, pick this way; the second way is that of some tasks only."""
 
 
-def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
+def _scores_of(
+    name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]
+) -> Iterator[Score]:
     metric = metrics.get(name)
     category = metric.category if metric is not None else ""
     if value is None and category and category.startswith("GENERATIVE") != (choices is None):
-        return  # a column that only rows with the other kind of request fill: for text, or for log-probabilities
+        # a column that only rows with the other kind of request fill: for text, or for
+        # log-probabilities
+        return
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
-            yield Score(metric=name, value=None, problem=f"{name} has a value for all samples only, not for each")
+            yield Score(
+                metric=name,
+                value=None,
+                problem=f"{name} has a value for all samples only, not for each",
+            )
             return
         parts = {key: part for key, part in value.items() if part is not None}
         if any(number_of(part) is not None for part in parts.values()):
@@ -225,7 +296,8 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
         score.problem = (
             f"the log has no value of {name}"
             if value is None
-            else f"the value of {name} is not a number: {shown if len(shown) <= 80 else shown[:79] + '…'}"
+            else f"the value of {name} is not a number: "
+            f"{shown if len(shown) <= 80 else shown[:79] + '…'}"
         )
     if choices is not None:
         rule = None if metric is None else metric.rule
@@ -265,12 +337,19 @@ def _sample_of(
 ) -> Sample:
     """Make the sample of a row.
 
-    `processed` are the texts without reasoning, if lighteval removed it. The tokens are those of each prompt, and of
-    each answer or choice.
+    `processed` are the texts without reasoning, if lighteval removed it. The tokens are those of
+    each prompt, and of each answer or choice.
     """
-    correct = [index for index in as_list(gold_index) if index.__class__ is int and 0 <= index < len(choices)]
-    options, found = _texts(choices), specific.get(_EXTRACTED) if isinstance(specific, dict) else None
-    picking = None if is_generative else Choices(options, logprobs, correct, unconditioned, tokens[1])
+    correct = [
+        index
+        for index in as_list(gold_index)
+        if index.__class__ is int and 0 <= index < len(choices)
+    ]
+    options = _texts(choices)
+    found = specific.get(_EXTRACTED) if isinstance(specific, dict) else None
+    picking = (
+        None if is_generative else Choices(options, logprobs, correct, unconditioned, tokens[1])
+    )
     metadata = {}
     if picking:
         if correct:
@@ -279,7 +358,9 @@ def _sample_of(
             metadata["log_likelihood"] = spell(logprobs[0])
         elif logprobs:
             metadata["log_likelihoods"] = spell(logprobs)
-    answers = [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
+    answers = (
+        [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
+    )
     read, written = map(sum, tokens)
     scored = scores.items() if isinstance(scores, dict) else ()
     return Sample(
@@ -287,16 +368,21 @@ def _sample_of(
         input=Input(
             raw=question,
             formatted=prompt if prompt and prompt != question else UNSET,
-            reference=list(references) or [text for index in correct for text in _texts(choices[index])],
+            reference=list(references)
+            or [text for index in correct for text in _texts(choices[index])],
             choices=options if picking and options else UNSET,
         ),
         output=Output(
             raw=texts,  # of multiple choice, each score has the choice that its metric picks
             reasoning_trace=reasonings if reasonings and any(reasonings) else UNSET,
         ),
-        scores=[score for name, value in scored for score in _scores_of(name, value, picking, about)],
+        scores=[
+            score for name, value in scored for score in _scores_of(name, value, picking, about)
+        ],
         answers=answers + [extracted(text, _EXTRACTED) for text in _texts(found)],
-        token_usage=TokenUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        token_usage=TokenUsage(
+            input_tokens=read, output_tokens=written, total_tokens=read + written
+        )
         if read or written
         else None,
         metadata=metadata,

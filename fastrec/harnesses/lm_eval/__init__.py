@@ -1,6 +1,7 @@
 """Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` with the `results_<date>.json` of their run.
 
-Plan a log: what its results say about the run and its figures, and the slices of its samples. Then read a slice.
+Plan a log: what its results say about the run and its figures, and the slices of its samples. Then
+read a slice.
 """
 
 from __future__ import annotations
@@ -40,15 +41,21 @@ _OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean
 
 # How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
 _REGISTRY: Final = {
-    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"),
-    **dict.fromkeys(("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"),
+    **dict.fromkeys(
+        ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"
+    ),
+    **dict.fromkeys(
+        ("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"
+    ),
     "choice_logprob_norm": "mean",
     **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
     "mcc": "matthews_corrcoef",
     **{name: name for name in ("acc_all", "brier_score", "perplexity", "bits_per_byte", "bypass")},
     **{name: name for name in ("f1", "bleu", "chrf", "ter")},
 }
-_LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"})
+_LOWER: Final = frozenset(
+    {"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
+)
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
@@ -66,9 +73,11 @@ _decode_named: Final = decoder(_Named)
 
 
 def plan(log: Log) -> LogPlan:
-    path, task = log.files[0].path, log.task
+    path = log.files[0].path
+    task = log.task
     results = read_results(log.files[1].path)
-    figures, settings = results.figures(task), results.settings(task)
+    figures = results.figures(task)
+    settings = results.settings(task)
     setup = _setup_of(figures, settings)
     shard = shard_at(path)
     is_one_array = is_array(path)
@@ -77,7 +86,11 @@ def plan(log: Log) -> LogPlan:
     means, others = _aggregates_of(figures, settings)
     expected, notes = _expected(results, log, setup)
     return LogPlan(
-        run=_run_of(results, log, _lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
+        run=_run_of(
+            results,
+            log,
+            _lower_is_better(figures, settings, results.of_task("higher_is_better", task)),
+        ),
         slices=[LogSlice(piece, is_one_array, setup) for piece in pieces],
         aggregates=means,
         not_compared=others,
@@ -90,8 +103,14 @@ def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSe
     pairs = metric_keys(figures)
     filters = list(dict.fromkeys(name for _, name in pairs))
     listed = settings.get("filter_list")
-    named = [one.get("name") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if named and (not filters or set(named) == set(filters)):  # the order in which they were applied
+    named = (
+        [one.get("name") for one in listed if isinstance(one, dict)]
+        if isinstance(listed, list)
+        else []
+    )
+    if named and (
+        not filters or set(named) == set(filters)
+    ):  # the order in which they were applied
         filters = [name for name in named if isinstance(name, str)]
 
     def text(key: str, default: str = "") -> str:
@@ -112,8 +131,16 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
     model = model_of(results)
     if not model:
         raise LogError(log.files[1].path, "does not say which model was evaluated")
-    started = results.started or date_in(log.files[1].path) or date_in(log.path) or f"undated-{results.digest}"
-    about = {"num_fewshot": results.of_task("n_shot", log.task), "task_version": results.of_task("versions", log.task)}
+    started = (
+        results.started
+        or date_in(log.files[1].path)
+        or date_in(log.path)
+        or f"undated-{results.digest}"
+    )
+    about = {
+        "num_fewshot": results.of_task("n_shot", log.task),
+        "task_version": results.of_task("versions", log.task),
+    }
     return RunInfo(
         task=log.task,
         model=model,
@@ -133,7 +160,8 @@ def _names_filters(path: str) -> bool:
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
-    figures, path = results.figures(log.task), log.files[0].path
+    figures = results.figures(log.task)
+    path = log.files[0].path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
         if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
@@ -142,7 +170,8 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     count = counts.get("effective") if isinstance(counts, dict) else None
     if not isinstance(count, int) or not count:
         return None, []
-    # Of a run of chosen documents (--samples), the file states how many there are. The hash proves that all are here.
+    # Of a run of chosen documents (--samples), the file states how many there are. The hash proves
+    # that all are here.
     stated = results.of_task("task_hashes", log.task)
     if is_array(path) or not stated:
         return count * filters, []
@@ -155,8 +184,11 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     return count * filters, []
 
 
-def _aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[list[Aggregate], dict[str, str]]:
-    means, others = [], {}
+def _aggregates_of(
+    figures: Mapping[str, Any], settings: Mapping[str, Any]
+) -> tuple[list[Aggregate], dict[str, str]]:
+    means = []
+    others = {}
     for metric, name in metric_keys(figures):
         key = f"{metric},{name}"
         value = number_of(figures[key])
@@ -199,12 +231,22 @@ def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any) -> frozenset[str]:
+def _lower_is_better(
+    figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any
+) -> frozenset[str]:
     listed = _metric_list(settings)
     better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
-    better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}
+    better |= {
+        name: entry["higher_is_better"]
+        for name, entry in listed.items()
+        if "higher_is_better" in entry
+    }
     better |= higher if isinstance(higher, dict) else {}
-    found = {metric_id(metric, name) for metric, name in metric_keys(figures) if better.get(metric) is False}
+    found = {
+        metric_id(metric, name)
+        for metric, name in metric_keys(figures)
+        if better.get(metric) is False
+    }
     return frozenset(found | {metric for metric, value in better.items() if value is False})
 
 
@@ -218,11 +260,14 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
 
 
 def _of_lines(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
-    make, reader = maker.make, maker.reader
+    make = maker.make
+    reader = maker.reader
     for chunk in chunks_of(log_slice.piece):
         rows: Iterable[Any] | None = reader.rows(chunk.data)
         if rows is None:
-            rows = (reader.row(line) for line in chunk.data.split(b"\n") if line and not line.isspace())
+            rows = (
+                reader.row(line) for line in chunk.data.split(b"\n") if line and not line.isspace()
+            )
         number = 0
         try:
             for row in rows:

@@ -1,15 +1,16 @@
 """The files of lm-eval: read samples and results, tell the files by their first bytes, and pair them.
 
-A file of samples has one object per line, or, until May 2024, all of them in one indented array. Names tell which
-results belong to it, and its task, if they are still those that lm-eval gave:
+A file of samples has one object per line, or, until May 2024, all of them in one indented array.
+Names tell which results belong to it, and its task, if they are still those that lm-eval gave:
 
     samples_<task>_<date>.jsonl     results_<date>.json      since May 2024
     samples_<task>_<date>.jsonl     <any name>_<date>.json   --output_path with a file name
     <model arguments>_<task>.jsonl  results.json             until then
 
-Tasks have underscores of their own, and the name of one may begin or end like that of another. So a name counts only
-with a task that the results have, and the longest one wins. If names do not tell it, the content does: the hash over
-all samples that the results state, or else that there is only one task, with the same metrics.
+Tasks have underscores of their own, and the name of one may begin or end like that of another. So a
+name counts only with a task that the results have, and the longest one wins. If names do not tell
+it, the content does: the hash over all samples that the results state, or else that there is only
+one task, with the same metrics.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def is_array(path: str) -> bool:
 
 
 def chunks_of(piece: Slice) -> Iterator[Chunk]:
-    for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
+    for chunk in piece.shard.read(
+        piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST
+    ):
         if isinstance(chunk, LongLine):
             place = _number(piece, chunk.line)
             raise LogError(piece.shard.path, f"line {place} is longer than {_LONGEST >> 20} MiB")
@@ -50,12 +53,17 @@ def chunks_of(piece: Slice) -> Iterator[Chunk]:
 
 
 def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
-    """The error for a line of a chunk that is no sample; `number` counts its lines that are not empty."""
+    """The error for a line of a chunk that is no sample.
+
+    `number` counts its lines that are not empty.
+    """
     lines = chunk.data.split(b"\n")
     position = [index for index, line in enumerate(lines) if line and not line.isspace()][number]
     place = _number(piece, chunk.line + position)
     if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
-        return LogError(piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})")
+        return LogError(
+            piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})"
+        )
     return LogError(piece.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
 
 
@@ -104,13 +112,18 @@ class Results(msgspec.Struct, kw_only=True):
 
     @property
     def tasks(self) -> list[str]:
-        """The names of all tasks; groups are among them only if the file does not tell them apart."""
+        """The names of all tasks.
+
+        Groups are among them only if the file does not tell them apart.
+        """
         return list(self.configs or map(_plain_name, self.results))
 
     def figures(self, task: str) -> dict[str, Any]:
         found = self.results.get(task)
         if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
-            found = next((some for name, some in self.results.items() if _plain_name(name) == task), None)
+            found = next(
+                (some for name, some in self.results.items() if _plain_name(name) == task), None
+            )
         return found or {}
 
     def settings(self, task: str) -> dict[str, Any]:
@@ -140,7 +153,9 @@ def _plain_name(name: str) -> str:
 def read_results(path: str) -> Results:
     with open_plain(path) as reader:
         if reader.size > _MOST_BYTES:
-            raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
+            raise LogError(
+                path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
+            )
         text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
     try:
         found = _decode(text)
@@ -175,10 +190,13 @@ def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     [('acc', 'none'), ('em', 'strict-match')]
     """
     pairs = [key.partition(",") for key in figures]
-    return [(metric, name) for metric, comma, name in pairs if comma and not metric.endswith("_stderr")]
+    return [
+        (metric, name) for metric, comma, name in pairs if comma and not metric.endswith("_stderr")
+    ]
 
 
-# Lines may be longer than what can be seen of a file, so keys are searched for in text that may be cut.
+# Lines may be longer than what can be seen of a file, so keys are searched for in text that may be
+# cut.
 
 _SAMPLES: Final = "samples"
 _RESULTS: Final = "results"
@@ -186,10 +204,16 @@ _RESULTS: Final = "results"
 _FIRST_KEY: Final = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
 _SAMPLE_KEY: Final = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
 _EARLY_KEY: Final = re.compile(rb'"(?:doc|target)"\s*:')
-_SURE_KEYS: Final = [re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")]
+_SURE_KEYS: Final = [
+    re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")
+]
 _RESULTS_KEY: Final = re.compile(rb'"results"\s*:\s*\{')
-_METRIC_KEY: Final = re.compile(rb'"[^",\\]+_stderr,[^"\\]*"\s*:')  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS: Final = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:')
+_METRIC_KEY: Final = re.compile(
+    rb'"[^",\\]+_stderr,[^"\\]*"\s*:'
+)  # `acc_stderr,none`: no other harness has such keys
+_OTHER_KEYS: Final = re.compile(
+    rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
+)
 
 
 class _Top(msgspec.Struct):
@@ -208,7 +232,9 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
         return None
     if _FIRST_KEY.match(head):
         is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
-        return _SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+        return (
+            _SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+        )
     line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
     if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
         return _SAMPLES
@@ -233,10 +259,13 @@ _DATE: Final = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$"
 _ODD: Final = re.compile(r"\W")
 
 _NO_RESULTS: Final = (
-    "there is no results file of the same run beside it, so that the model and the date are unknown: "
+    "there is no results file of the same run beside it, so that the model and the date are "
+    "unknown: "
     "put results_<date>.json into its directory, and import the directory"
 )
-_NO_SAMPLES: Final = "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
+_NO_SAMPLES: Final = (
+    "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
+)
 
 
 class _Run(msgspec.Struct):
@@ -277,7 +306,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
             if problem:
                 found.bad.append(BadLog(file.path, problem))
     paths_used = {path for path, _ in used}
-    idle = [run.file.path for some in runs.values() for run in some if run.file.path not in paths_used]
+    idle = [
+        run.file.path for some in runs.values() for run in some if run.file.path not in paths_used
+    ]
     if found.logs or broken:
         found.others += idle
     else:
@@ -292,7 +323,9 @@ def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_
     return same if len(same) == 1 else []
 
 
-def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped) -> str:
+def _add(
+    file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped
+) -> str:
     """Add the log of a file of samples; return why it has none, if so."""
     if not runs:
         return _NO_RESULTS
@@ -303,7 +336,10 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
     except ValueError as exc:
         return f"a sample is damaged: {exc}"
     if pair is None:
-        return "no results file beside it has its task: neither its name nor its content tells to which run it belongs"
+        return (
+            "no results file beside it has its task: neither its name nor its content tells to "
+            "which run it belongs"
+        )
     run, task = pair
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
@@ -318,7 +354,9 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
     same_date = [run for run in runs if run.date == date]
     if date and not same_date:
         return None
-    fitting = [(run, task) for run in same_date or runs if (task := _task_in(path, run.results.tasks))]
+    fitting = [
+        (run, task) for run in same_date or runs if (task := _task_in(path, run.results.tasks))
+    ]
     longest = max((len(task) for _, task in fitting), default=0)
     fitting = [(run, task) for run, task in fitting if len(task) == longest]
     return fitting[0] if len(fitting) == 1 else None
@@ -329,7 +367,9 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
     plain = {_ODD.sub("_", task): task for task in tasks}
     if name.startswith("samples_"):
         return plain.get(name.removeprefix("samples_"), "")
-    return max((task for end, task in plain.items() if f"_{name}".endswith(f"_{end}")), key=len, default="")
+    return max(
+        (task for end, task in plain.items() if f"_{name}".endswith(f"_{end}")), key=len, default=""
+    )
 
 
 def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
@@ -354,7 +394,10 @@ def _hashes_of(results: Results) -> Mapping[str, str]:
 
 
 def task_hash(path: str) -> str:
-    """Compute the hash over all samples of a file that lm-eval calls `task_hashes`; ValueError if one is damaged."""
+    """Compute the hash over all samples of a file that lm-eval calls `task_hashes`.
+
+    ValueError if one is damaged.
+    """
     digest = sha256()
     for line in rows_in(path):
         row = _decode_hashes(line)

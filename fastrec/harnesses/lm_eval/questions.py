@@ -1,8 +1,8 @@
 """What a sample of lm-eval asked: its requests, its choices, the prompt, and the question alone.
 
-The question counts where the log proves which part of the prompt it is. A task says how its question is made of a
-document (`doc_to_text`): the name of a key, or a template. Where the template only inserts values, the question is
-rendered here. It counts if the prompt contains it.
+The question counts where the log proves which part of the prompt it is. A task says how its
+question is made of a document (`doc_to_text`): the name of a key, or a template. Where the template
+only inserts values, the question is rendered here. It counts if the prompt contains it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ _ORDERED: Final = 10  # up to this many requests, their names sort as their numb
 _decode: Final = msgspec.json.Decoder().decode
 
 _decode_indices: Final = msgspec.json.Decoder(list[int]).decode
-# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
+# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts
+# of them.
 _decode_likelihoods: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
-_decode_all_likelihoods: Final = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
+_decode_all_likelihoods: Final = msgspec.json.Decoder(
+    list[list[tuple[float, bool]]], strict=False
+).decode
 _NO_CONTEXT: Final = msgspec.Raw(b'""')
 
 
@@ -47,11 +50,17 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
         try:
             contexts = [request.arg_0 for request in arguments.values()]
             continuations = [request.arg_1 for request in arguments.values()]
-        except AttributeError:  # a table of samples has empty columns where another sample has more requests
-            return requests_of({name: request for name, request in arguments.items() if request is not None})
+        except (
+            AttributeError
+        ):  # a table of samples has empty columns where another sample has more requests
+            return requests_of(
+                {name: request for name, request in arguments.items() if request is not None}
+            )
     else:
         contexts = [request[0] for request in arguments if request]
-        continuations = [_decode(request[1]) if len(request) > 1 else None for request in arguments if request]
+        continuations = [
+            _decode(request[1]) if len(request) > 1 else None for request in arguments if request
+        ]
     if not contexts or not all(contexts):
         raise ValueError("it has no prompt")
     return contexts, continuations
@@ -72,7 +81,11 @@ def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
     """All responses of any kind, what was extracted from them, and what is wrong, if anything."""
     responses = texts_in(_of_generations(draft, draft.row.resps))
     raw = [text for text in responses if text is not None]
-    answers = [text for text in texts_in(_of_generations(draft, draft.row.filtered_resps)) if text is not None]
+    answers = [
+        text
+        for text in texts_in(_of_generations(draft, draft.row.filtered_resps))
+        if text is not None
+    ]
     return raw, answers, "" if raw and len(raw) == len(responses) else NO_RESPONSE
 
 
@@ -85,7 +98,9 @@ def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
     return values
 
 
-def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:
+def likelihoods_in(
+    filtered: msgspec.Raw, responses: msgspec.Raw, count: int
+) -> list[tuple[float, bool]] | None:
     """The log-likelihood of each request, and whether the model would have said just that.
 
     None if these are no answers to requests of this kind.
@@ -120,7 +135,8 @@ def choices_after(
 ) -> tuple[str, Choices]:
     """The prompt and the choices if the contexts differ, as in winogrande.
 
-    The prompt is the words that all of them begin with. A choice is what follows, with the continuation.
+    The prompt is the words that all of them begin with. A choice is what follows, with the
+    continuation.
     """
     same = _common_words(contexts)
     both = zip(contexts, continuations, strict=True)
@@ -146,7 +162,8 @@ def _common_words(texts: Sequence[str]) -> str:
 def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
     """The indices of the correct choices; none if the target does not tell them.
 
-    The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the text of a choice.
+    The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the
+    text of a choice.
     """
     count = len(texts)
     if isinstance(target, str):
@@ -165,7 +182,9 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
             return []
     if isinstance(target, int):
         return [int(target)] if 0 <= target < count else []
-    if isinstance(target, list) and all(isinstance(one, int) and 0 <= one < count for one in target):
+    if isinstance(target, list) and all(
+        isinstance(one, int) and 0 <= one < count for one in target
+    ):
         return list(map(int, target))
     return []
 
@@ -188,7 +207,10 @@ class _Insert(msgspec.Struct, frozen=True):
 
 class Question:
     def __init__(self, source: str) -> None:
-        """Parse a `doc_to_text`; `keys` are the keys of a document that it needs, none if it cannot be rendered."""
+        """Parse a `doc_to_text`.
+
+        `keys` are the keys of a document that it needs, none if it cannot be rendered.
+        """
         self.keys: list[str] = []
         self._parts: list[Any] = []
         if "{{" not in source:
@@ -241,7 +263,11 @@ def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
     A chat is a list of messages, or JSON text of one, which may be the only item of a list.
     """
     if isinstance(context, str):
-        if context.startswith("[{") and '"role"' in context and (asked := _last_question(context)) is not None:
+        if (
+            context.startswith("[{")
+            and '"role"' in context
+            and (asked := _last_question(context)) is not None
+        ):
             return asked, context
         return context, UNSET
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
@@ -257,7 +283,9 @@ def _last_question(text: str) -> str | None:
         messages = _decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    if not isinstance(messages, list) or not all(isinstance(one, dict) and "role" in one for one in messages):
+    if not isinstance(messages, list) or not all(
+        isinstance(one, dict) and "role" in one for one in messages
+    ):
         return None
     for message in reversed(messages):
         if message["role"] == "user":
@@ -273,5 +301,6 @@ def _text_of(content: Any) -> str | None:
         return None
     parts = [part if isinstance(part, dict) else {"type": "text", "text": part} for part in content]
     return "\n".join(
-        part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]" for part in parts
+        part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]"
+        for part in parts
     )

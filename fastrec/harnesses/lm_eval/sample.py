@@ -35,7 +35,15 @@ from fastrec.harnesses.lm_eval.questions import (
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import REFUSALS, encode, number_in, number_of, plain, replace_lone_surrogates, spell
+from fastrec.harnesses.values import (
+    REFUSALS,
+    encode,
+    number_in,
+    number_of,
+    plain,
+    replace_lone_surrogates,
+    spell,
+)
 from fastrec.schemas.newest import Input, Output
 
 _MOST_SHOWN: Final = 60  # characters of a value in an error
@@ -43,7 +51,12 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
 _MUTUAL_INFO: Final = "acc_mutual_info"
-_RULES: Final[dict[str, Rule]] = {"acc": "none", "acc_norm": "delimited", "acc_bytes": "bytes", _MUTUAL_INFO: "pmi"}
+_RULES: Final[dict[str, Rule]] = {
+    "acc": "none",
+    "acc_norm": "delimited",
+    "acc_bytes": "bytes",
+    _MUTUAL_INFO: "pmi",
+}
 """Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -79,8 +92,9 @@ _KNOWN: Final = frozenset(key[0] for key in _KEYS)
 class RowReader:
     """Decodes samples.
 
-    The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder knows those that were
-    seen so far and refuses others; then it is made anew. So nothing is parsed that is not needed.
+    The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder
+    knows those that were seen so far and refuses others; then it is made anew. So nothing is parsed
+    that is not needed.
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
@@ -95,8 +109,12 @@ class RowReader:
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
-        rename = {attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)}
-        kind = msgspec.defstruct("Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False)
+        rename = {
+            attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)
+        }
+        kind = msgspec.defstruct(
+            "Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False
+        )
         decoder = msgspec.json.Decoder(kind)
         self._decode = decoder.decode
         self._decode_lines = decoder.decode_lines
@@ -118,7 +136,10 @@ class RowReader:
             if not isinstance(value, dict):
                 raise ValueError("it is not an object")  # noqa: TRY004 - a damaged text
             self._add(value)
-            value = {self.attributes[key] if _ODD.search(key) else key: item for key, item in value.items()}
+            value = {
+                self.attributes[key] if _ODD.search(key) else key: item
+                for key, item in value.items()
+            }
             return self._decode(encode(plain(value)))
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
@@ -131,7 +152,9 @@ class RowReader:
 class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a task that decide what its records look like."""
 
-    question: str = ""  # `doc_to_text`: a key of the document or a template; empty if it is a function
+    question: str = (
+        ""  # `doc_to_text`: a key of the document or a template; empty if it is a function
+    )
     target: str = ""  # `doc_to_target`, likewise
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
@@ -164,11 +187,16 @@ class SampleMaker:
                 raise ValueError("a request has no continuation, unlike the first one")
             answers = likelihoods_in(row.filtered_resps, row.resps, len(continuations))
             if answers is not None:
-                return self._choice(draft, answers) if len(contexts) > 1 else self._likelihood(draft, *answers[0])
+                return (
+                    self._choice(draft, answers)
+                    if len(contexts) > 1
+                    else self._likelihood(draft, *answers[0])
+                )
         return self._rolling(draft) or self._generation(draft)
 
     def _generation(self, draft: Draft) -> Sample:
-        row, name = draft.row, draft.filter
+        row = draft.row
+        name = draft.filter
         try:
             (raw,), answers = _decode_responses(row.resps), _decode_filtered(row.filtered_resps)
             error = "" if raw else NO_RESPONSE
@@ -183,8 +211,10 @@ class SampleMaker:
         return sample
 
     def _choice(self, draft: Draft, answers: list[tuple[float, bool]]) -> Sample:
-        row, metadata = draft.row, draft.metadata
-        contexts, continuations = draft.contexts, draft.continuations
+        row = draft.row
+        metadata = draft.metadata
+        contexts = draft.contexts
+        continuations = draft.continuations
         likelihoods = [likelihood for likelihood, _ in answers]
         unconditional: list[float] = []
         if _MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:
@@ -196,26 +226,35 @@ class SampleMaker:
         if contexts.count(contexts[0]) == len(contexts):
             sent = _decode(contexts[0])
             texts = list(map(str.strip, continuations))
-            choices = Choices(texts, likelihoods, sent=continuations, delimiter=self._setup.delimiter)
+            choices = Choices(
+                texts, likelihoods, sent=continuations, delimiter=self._setup.delimiter
+            )
         else:
-            sent, choices = choices_after([spell(_decode(one)) for one in contexts], continuations, likelihoods)
+            sent, choices = choices_after(
+                [spell(_decode(one)) for one in contexts], continuations, likelihoods
+            )
             texts = choices.texts
         choices.unconditional = unconditional
         is_text = bool(self._target_key) and isinstance(_value(row.doc, self._target_key), str)
         best = index_of_greatest(likelihoods)
-        correct = correct_choices(row.target, texts, is_text=is_text) or _correct_by_score(draft, best, len(texts))
+        correct = correct_choices(row.target, texts, is_text=is_text) or _correct_by_score(
+            draft, best, len(texts)
+        )
         choices.correct = correct
         metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
-        asked = self._input(row, sent, [texts[index] for index in correct] or _references_of(row.target))
+        asked = self._input(
+            row, sent, [texts[index] for index in correct] or _references_of(row.target)
+        )
         asked.choices = texts
         sample = _sample(draft, asked, _NO_OUTPUT)
         _add_picks(sample, texts, _picks(choices, draft.metrics, draft.scores, best))
         return sample
 
     def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
-        row, text = draft.row, draft.continuations[0].strip()
+        row = draft.row
+        text = draft.continuations[0].strip()
         draft.metadata["log_likelihood"] = spell(likelihood)
         asked = self._input(row, _decode(draft.contexts[0]), [text])
         return _sample(draft, asked, Output(raw=[text]) if is_said else _NO_OUTPUT)
@@ -232,7 +271,9 @@ class SampleMaker:
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
         text = draft.continuations[0]
-        return _sample(draft, Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]), _NO_OUTPUT)
+        return _sample(
+            draft, Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]), _NO_OUTPUT
+        )
 
     def _references(self, row: Any) -> list[str]:
         may_be_list = self._target_is_template
@@ -248,8 +289,16 @@ class SampleMaker:
             raw, formatted = prompt_of(sent)
         if self._question.keys:
             question = self._question.render(row.doc)
-            if question and len(question) < len(raw) and (raw.endswith(question) or question in raw):
-                return Input(raw=question, formatted=raw if formatted is UNSET else formatted, reference=references)
+            if (
+                question
+                and len(question) < len(raw)
+                and (raw.endswith(question) or question in raw)
+            ):
+                return Input(
+                    raw=question,
+                    formatted=raw if formatted is UNSET else formatted,
+                    reference=references,
+                )
         return Input(raw=raw, formatted=formatted, reference=references)
 
 
@@ -279,8 +328,13 @@ def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
     return []
 
 
-def _picks(choices: Choices, metrics: Sequence[str], scores: Sequence[Score], best: int) -> list[int | None]:
-    """The choice that each metric picks; `best` is that with the greatest log-likelihood. None if it is unknown."""
+def _picks(
+    choices: Choices, metrics: Sequence[str], scores: Sequence[Score], best: int
+) -> list[int | None]:
+    """The choice that each metric picks; `best` is that with the greatest log-likelihood.
+
+    None if it is unknown.
+    """
     found: list[int | None] = []
     for metric, score in zip(metrics, scores, strict=True):
         rule = _RULES.get(metric)
@@ -309,8 +363,9 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
 def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     """The references of a target, which lm-eval writes with `str`.
 
-    `may_be_list` says that the task can have several: the document has a list, or `doc_to_target` is a template, whose
-    result lm-eval itself reads as a list if it is in brackets. The text of any other target is one reference.
+    `may_be_list` says that the task can have several: the document has a list, or `doc_to_target`
+    is a template, whose result lm-eval itself reads as a list if it is in brackets. The text of any
+    other target is one reference.
 
     >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']"), _references_of(None)
     (['a', 'b'], ["['a', 'b']"], [])
@@ -335,7 +390,9 @@ def _listed(text: str) -> list[str] | None:
         return None
     texts = list(map(str, items))
     is_finite = all(math.isfinite(item) for item in items if isinstance(item, float))
-    return texts if is_finite and "".join(texts) == replace_lone_surrogates("".join(texts)) else None
+    return (
+        texts if is_finite and "".join(texts) == replace_lone_surrogates("".join(texts)) else None
+    )
 
 
 def metric_id(metric: str, name: str) -> str:
@@ -350,9 +407,9 @@ def metric_id(metric: str, name: str) -> str:
 class _ScoreReader:
     """Reads the scores of samples.
 
-    Samples name their filter and metrics since November 2024. Before, metrics are all keys that are not known to be
-    something else. The filter follows from the order: a document has one sample per filter, and the filters have an
-    order.
+    Samples name their filter and metrics since November 2024. Before, metrics are all keys that are
+    not known to be something else. The filter follows from the order: a document has one sample per
+    filter, and the filters have an order.
     """
 
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
@@ -364,13 +421,16 @@ class _ScoreReader:
 
     def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
         """The filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
-        name, metrics = row.filter, row.metrics
+        name = row.filter
+        metrics = row.metrics
         if name is None:
             name = self._filter_by_order(row.doc_id)
         if metrics is None:
             metrics = [metric for metric in self._attributes if self._is_metric(row, metric)]
         last = self._fields.get(name)
-        fields = last[1] if last is not None and last[0] == metrics else self._fields_of(name, metrics)
+        fields = (
+            last[1] if last is not None and last[0] == metrics else self._fields_of(name, metrics)
+        )
         scores = []
         for _, attribute, result_id in fields:
             value = getattr(row, attribute, UNSET)
@@ -383,15 +443,24 @@ class _ScoreReader:
         return name, metrics, scores
 
     def _fields_of(self, name: str, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
-        """The name, the attribute and the id of each metric; the attribute is empty if the log lacks it."""
-        fields = [(metric, self._attributes.get(metric, ""), metric_id(metric, name)) for metric in metrics]
+        """The name, the attribute and the id of each metric.
+
+        The attribute is empty if the log lacks it.
+        """
+        fields = [
+            (metric, self._attributes.get(metric, ""), metric_id(metric, name))
+            for metric in metrics
+        ]
         if all(attribute for _, attribute, _ in fields):
             self._fields[name] = list(metrics), fields
         return fields
 
-    def _with_parts(self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[Score]]:
+    def _with_parts(
+        self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]
+    ) -> tuple[list[str], list[Score]]:
         """The scores of a sample of which one has several parts: each is a score of its own."""
-        names, scores = [], []
+        names = []
+        scores = []
         for metric, attribute, result_id in fields:
             value = getattr(row, attribute, UNSET)
             parts = {result_id: value}

@@ -1,8 +1,8 @@
 """Tasks: questions that could be from an evaluation, with the answers that models of any ability give to them.
 
-A model gives a right answer with some probability, in one of four styles. A wrong answer has a visible cause: a slip in
-one step, another choice, a result that was misread. Texts are in TOML files beside the modules. All facts are common
-knowledge in our own words.
+A model gives a right answer with some probability, in one of four styles. A wrong answer has a
+visible cause: a slip in one step, another choice, a result that was misread. Texts are in TOML
+files beside the modules. All facts are common knowledge in our own words.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def _draw(rng: Rng, low: int, high: int, step: int = 1) -> int:
     return low + step * rng.below((high - low) // step + 1)
 
 
-# Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
+# Questions about facts with four choices. Wrong choices are values of similar rows of the same
+# table.
 
 _LETTERS: Final = "ABCD"
 _NEAR: Final = 6  # wrong choices come from so many rows before and after a row
@@ -84,15 +85,23 @@ def facts() -> Sequence[_Fact]:
     return [fact for turn in zip_longest(*topics) for fact in turn if fact]
 
 
-def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[_Fact]:
+def _topic(
+    name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = ""
+) -> list[_Fact]:
     """Make the questions for values, followed by those for keys."""
     split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
-    made, marks = [], ("{key}", "{value}")
+    made = []
+    marks = ("{key}", "{value}")
     for given, pattern in enumerate(filter(None, (ask, ask_back))):
         asked = 1 - given
         for number, row in enumerate(split):
-            near = [other for other in split[max(0, number - _NEAR) : number + _NEAR + 1] if other[0] != row[0]]
-            others, lure = [other[asked] for other in near], "" if given else row[2]
+            near = [
+                other
+                for other in split[max(0, number - _NEAR) : number + _NEAR + 1]
+                if other[0] != row[0]
+            ]
+            others = [other[asked] for other in near]
+            lure = "" if given else row[2]
             statement = state.replace(marks[given], row[given]).replace(marks[asked], "{}")
             question = pattern.format(key=row[0], value=row[1])
             made.append(_Fact(name, subject, question, row[asked], others, lure, statement))
@@ -104,18 +113,33 @@ def trivia(rng: Rng, number: int) -> Task:
     others = [other for other in rng.shuffled(fact.others) if other not in (fact.answer, fact.lure)]
     wrong = [fact.lure, *others][:3] if fact.lure else others[:3]
     choices = rng.shuffled([fact.answer, *wrong])
-    raw = "\n".join([fact.question, *(f"{letter}. {text}" for letter, text in zip(_LETTERS, choices, strict=True))])
+    raw = "\n".join(
+        [
+            fact.question,
+            *(f"{letter}. {text}" for letter, text in zip(_LETTERS, choices, strict=True)),
+        ]
+    )
     reference = _LETTERS[choices.index(fact.answer)]
-    return Task(raw, reference, fact.subject, ["choice", fact.topic], partial(_choose, fact, choices), choices)
+    return Task(
+        raw,
+        reference,
+        fact.subject,
+        ["choice", fact.topic],
+        partial(_choose, fact, choices),
+        choices,
+    )
 
 
 def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Reply:
-    rng, right = trial.rng, trial.succeeds()
+    rng = trial.rng
+    right = trial.succeeds()
     chosen = fact.answer
     if not right:
         if rng.chance(0.04):
             text = "I am not sure, and I would rather not guess."
-            return Reply(text, "", 0, f"{fact.question} I do not remember this, and I should not guess.")
+            return Reply(
+                text, "", 0, f"{fact.question} I do not remember this, and I should not guess."
+            )
         tempting = fact.lure if fact.lure and rng.chance(0.6) else ""
         chosen = tempting or rng.choice([text for text in choices if text != fact.answer])
     letter = _LETTERS[choices.index(chosen)]
@@ -142,11 +166,19 @@ _OPENINGS: Final = ("", "Happy to explain! 😀 ", "Step by step: ", "**Short an
 
 def explanation(_: Rng, number: int) -> Task:
     """Make an open question; all combinations of topic, reader and limit differ."""
-    topics, readers, limits = (table("explanations")[name] for name in ("topics", "readers", "limits"))
-    topic, turn = topics[number % len(topics)], number // len(topics) + number % len(topics)
-    raw = " ".join(filter(None, (topic["ask"], readers[turn % len(readers)], limits[turn % len(limits)])))
-    reference, tags = " ".join(topic["points"]), ["explanation", topic["ask"].partition(" ")[0].lower()]
-    return Task(raw, reference, topic["subject"], tags, partial(_explain, topic), also=topic["short"])
+    topics, readers, limits = (
+        table("explanations")[name] for name in ("topics", "readers", "limits")
+    )
+    topic = topics[number % len(topics)]
+    turn = number // len(topics) + number % len(topics)
+    raw = " ".join(
+        filter(None, (topic["ask"], readers[turn % len(readers)], limits[turn % len(limits)]))
+    )
+    reference = " ".join(topic["points"])
+    tags = ["explanation", topic["ask"].partition(" ")[0].lower()]
+    return Task(
+        raw, reference, topic["subject"], tags, partial(_explain, topic), also=topic["short"]
+    )
 
 
 def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
@@ -160,7 +192,10 @@ def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
         text = _OPENINGS[trial.style] + " ".join(sentences)
     if trial.style == 3:
         text += f"\n\n[Read more](https://example.org/{topic['subject']})"
-    reasoning = f"The user asks: {topic['ask']} I need the cause, what follows from it, and a limit or an example. "
+    reasoning = (
+        f"The user asks: {topic['ask']} I need the cause, what follows from it, and a "
+        "limit or an example. "
+    )
     if len(made) < 2:
         reasoning += "I am not sure, so I begin with what people say."
     elif len(made) < len(points):
@@ -170,11 +205,16 @@ def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
     return Reply(text, text, len(made) / len(points), reasoning)
 
 
-# Word problems: numbers are drawn, the result follows from them, and answers show the steps. A wrong answer has one
-# mistake: a slip in one step, the wrong operation, the last step forgotten, or a unit that was not converted. Later
-# steps go on from the wrong value, so the cause is visible.
+# Word problems: numbers are drawn, the result follows from them, and answers show the steps. A
+# wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or
+# a unit that was not converted. Later steps go on from the wrong value, so the cause is visible.
 
-_OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {"+": add, "−": sub, "×": mul, "÷": truediv}
+_OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {
+    "+": add,
+    "−": sub,
+    "×": mul,
+    "÷": truediv,
+}
 _CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
 """The operation that a model takes by mistake."""
 _LATEX: Final = {"×": r"\times", "÷": r"\div", "−": "-"}
@@ -194,19 +234,23 @@ class _Step(NamedTuple):
 
 def problem(rng: Rng, number: int, language: str = "en") -> Task:
     """Make a word problem in a language; the kinds take turns."""
-    kinds, texts = table("problems")["kinds"], table("problems")["texts"][language]
+    kinds = table("problems")["kinds"]
+    texts = table("problems")["texts"][language]
     names = [name for name in kinds if name in texts]
     name = names[number % len(names)]
     kind = kinds[name]
     numbers: dict[str, float] = {key: _draw(rng, *bounds) for key, bounds in kind["draw"].items()}
     for key, formula in kind.get("derive", {}).items():
         numbers[key] = _step(formula, numbers).value
-    people = dict(zip(("name", "other", "third"), rng.shuffled(texts["names"].split()), strict=False))
+    people = dict(
+        zip(("name", "other", "third"), rng.shuffled(texts["names"].split()), strict=False)
+    )
     solution = _solve(kind["steps"], numbers)
     tell = texts[name]["tell"].replace("{name}", people["name"])
 
     def answer(trial: Trial) -> Reply:
-        right, style = trial.succeeds(), trial.style
+        right = trial.succeeds()
+        style = trial.style
         steps = solution if right else _mistaken(trial.rng, kind, numbers, solution)
         result = str(steps[-1].value)
         lines = [str(step) for step in steps]
@@ -214,9 +258,13 @@ def problem(rng: Rng, number: int, language: str = "en") -> Task:
         if style == 3:
             for sign, command in _LATEX.items():
                 lines = [line.replace(sign, command) for line in lines]
-            text = "\n".join([*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"])
+            text = "\n".join(
+                [*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"]
+            )
         elif style == 2:
-            text = "\n".join([*(f"{number}. {line}" for number, line in enumerate(lines, 1)), "", told])
+            text = "\n".join(
+                [*(f"{number}. {line}" for number, line in enumerate(lines, 1)), "", told]
+            )
         else:
             text = (f"{texts['hello']} " if style else "") + f"{', '.join(lines)}. {told}"
         reasoning = texts["think"].format(steps=", ".join(map(str, steps)), r=result)
@@ -236,9 +284,12 @@ def _step(formula: str, numbers: Mapping[str, float]) -> _Step:
     return _Step(one, operation, two, int(value) if value == int(value) else round(value, 3))
 
 
-def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1, mistake: str = "") -> list[_Step]:
+def _solve(
+    formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1, mistake: str = ""
+) -> list[_Step]:
     """Go through the steps, with a mistake in step number `wrong`."""
-    numbers, steps = dict(given), []
+    numbers = dict(given)
+    steps = []
     for number, formula in enumerate(formulas):
         if number == wrong and mistake == "operation":
             left, operation, right = formula.split()
@@ -283,7 +334,10 @@ _CAPITALS: Final = 8
 def capitals() -> dict[str, dict[str, Any]]:
     """The texts of each language, with `rows` as a dictionary from countries to capitals."""
     return {
-        language: {**texts, "rows": dict(row.split(" | ") for row in texts["rows"].strip().splitlines())}
+        language: {
+            **texts,
+            "rows": dict(row.split(" | ") for row in texts["rows"].strip().splitlines()),
+        }
         for language, texts in table("tongues").items()
     }
 
@@ -297,37 +351,57 @@ def tongue(rng: Rng, number: int) -> Task:
         return problem(rng, turn, language)
     texts = capitals()[language]
     country, capital = list(texts["rows"].items())[nth]
-    raw, answer = texts["ask"].format(country=country), partial(_name_capital, texts, country, capital)
+    raw = texts["ask"].format(country=country)
+    answer = partial(_name_capital, texts, country, capital)
     return Task(raw, capital, "geography", ["capitals", language], answer)
 
 
 def _name_capital(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Reply:
     right = trial.succeeds()
-    said = capital if right else trial.rng.choice([other for other in texts["rows"].values() if other != capital])
+    said = (
+        capital
+        if right
+        else trial.rng.choice([other for other in texts["rows"].values() if other != capital])
+    )
     sentence = texts["tell"].format(country=country, capital=said)
     text = (said, f"😀 {sentence}", sentence, f"**{said}**\n\n{sentence}")[trial.style]
     return Reply(text, said, right, texts["think"].format(country=country, capital=said))
 
 
 def small_talk(rng: Rng, number: int) -> Task:
-    """Make small talk; its last question is about a sum or a city that the model was told some turns before."""
+    """Make small talk.
+
+    Its last question is about a sum or a city that the model was told some turns before.
+    """
     turn, place = divmod(number, len(LANGUAGES))
     texts = table("chats")[LANGUAGES[place]]
-    a, b = rng.between(2, 9), rng.between(2, 9)
+    a = rng.between(2, 9)
+    b = rng.between(2, 9)
     city, other = rng.shuffled(texts["cities"].split())[:2]
-    told = {"name": rng.choice(texts["names"].split()), "city": city, "other": other, "a": a, "b": b, "n": a + b}
+    told = {
+        "name": rng.choice(texts["names"].split()),
+        "city": city,
+        "other": other,
+        "a": a,
+        "b": b,
+        "n": a + b,
+    }
     about = ("city", "sum")[(turn + place) % 2]
     raw = "\n".join(texts[key].format(**told) for key in ("hello", "animals", f"ask_{about}"))
-    reference, answer = str(told["n"]) if about == "sum" else city, partial(_remember, texts, told, about)
+    reference = str(told["n"]) if about == "sum" else city
+    answer = partial(_remember, texts, told, about)
     return Task(raw, reference, "memory", [about, LANGUAGES[place]], answer)
 
 
 def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Reply:
     right = trial.succeeds()
     if about == "sum":
-        text, extracted = (texts["right_sum"], told["n"]) if right else (texts["wrong_sum"], told["a"])
+        text, extracted = (
+            (texts["right_sum"], told["n"]) if right else (texts["wrong_sum"], told["a"])
+        )
     else:
-        text, extracted = texts["tell_city"], told["city"] if right else told["other"]
+        text = texts["tell_city"]
+        extracted = told["city"] if right else told["other"]
     shown = {**told, "city": extracted}
     turns = [
         said("system", texts["system"]),
@@ -340,7 +414,9 @@ def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, tri
     if about == "city":
         reasoning = f"The user told me the city in the first message. It was {extracted}."
     elif right:
-        reasoning = f"Dogs: {told['a']}. Cats: {told['b']}. {told['a']} + {told['b']} = {told['n']}."
+        reasoning = (
+            f"Dogs: {told['a']}. Cats: {told['b']}. {told['a']} + {told['b']} = {told['n']}."
+        )
     else:
         reasoning = f"Dogs: {told['a']}. I do not remember any other animals."
     return Reply(text.format(**shown), str(extracted), right, reasoning, turns)
@@ -348,15 +424,22 @@ def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, tri
 
 def help_desk(rng: Rng, number: int) -> Task:
     """Make a conversation of a help desk, graded by four points: ask, compute, quote the rule, confirm."""
-    cases, names = table("desk")["cases"], table("desk")["names"]
+    cases = table("desk")["cases"]
+    names = table("desk")["names"]
     case = cases[number % len(cases)]
     facts: dict[str, Any] = {"name": rng.choice(names), "missing": rng.choice(case["missing"])}
-    facts |= {"rule": rng.choice(case["rule"]), **{key: case[key] for key in ("wrong_missing", "wrong_rule")}}
+    facts |= {
+        "rule": rng.choice(case["rule"]),
+        **{key: case[key] for key in ("wrong_missing", "wrong_rule")},
+    }
     facts |= {key: _draw(rng, *bounds) for key, bounds in case["numbers"].items()}
     facts["total"] = facts["price"] * facts["count"]
     raw = case["system"].format(**facts) + "\n\n" + case["ask"].format(**facts)
-    reference, also = case["right"][-1].format(**facts), f"{facts['total']} euros"
-    return Task(raw, reference, case["subject"], ["conversation"], partial(_serve, case, facts), also=also)
+    reference = case["right"][-1].format(**facts)
+    also = f"{facts['total']} euros"
+    return Task(
+        raw, reference, case["subject"], ["conversation"], partial(_serve, case, facts), also=also
+    )
 
 
 def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Reply:
@@ -369,5 +452,9 @@ def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> R
     for key, reply in zip(("ask", "tell", "doubt", "close"), replies, strict=True):
         turns += [said("user", case[key].format(**facts)), said("assistant", reply)]
     sure = [point for point, good in zip(points, made, strict=True) if good]
-    reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
+    reasoning = (
+        "The customer agrees, so I confirm. "
+        + ("; ".join(sure) or "The details do not matter much")
+        + "."
+    )
     return Reply(replies[-1], replies[-1], sum(made) / len(points), reasoning, turns[:-1])

@@ -1,7 +1,8 @@
 """Tasks for agents: a shell in which to count, search and add up, and a travel assistant with tools.
 
-A wrong answer has a visible cause: the agent reads the wrong line of an output, misreads a result, runs a command that
-does something else than what was asked, or gives up. Some calls fail and are repeated, in right answers too.
+A wrong answer has a visible cause: the agent reads the wrong line of an output, misreads a result,
+runs a command that does something else than what was asked, or gives up. Some calls fail and are
+repeated, in right answers too.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ class _Session:
     """The turns of an agent that calls tools, one call or several at a time."""
 
     def __init__(self, kind: str, ask: str, trial: Trial) -> None:
-        self.rng, self.style = trial.rng, trial.style
-        self.turns: list[Record] = [said("system", table("agents")[kind]["system"]), said("user", ask)]
+        self.rng = trial.rng
+        self.style = trial.style
+        self.turns: list[Record] = [
+            said("system", table("agents")[kind]["system"]),
+            said("user", ask),
+        ]
 
     def call(self, name: str, **arguments: Any) -> Record:
         made: Record = {"id": f"call_{self.rng.bits(48):012x}", "name": name}
@@ -45,16 +50,24 @@ class _Session:
         if comment:
             turn["content"] = comment
         ids = [made["id"] for made in calls]
-        answered: Record = {"role": "tool", "content": output, "tool_call_id": ids[0] if len(ids) == 1 else ids}
+        answered: Record = {
+            "role": "tool",
+            "content": output,
+            "tool_call_id": ids[0] if len(ids) == 1 else ids,
+        }
         self.turns += [turn, answered]
 
     def run(self, command: str, output: str, comment: str = "") -> None:
         """Run a command in the shell; agents of style 0 do not comment."""
-        self.use(output, self.call("run_command", command=command), comment=comment if self.style else "")
+        self.use(
+            output, self.call("run_command", command=command), comment=comment if self.style else ""
+        )
 
     def answer(self, value: str, sentence: str, right: bool, reasoning: str) -> Reply:
         """Make the final answer of an agent with a shell."""
-        text = (value, f"Done! 😀 {sentence}", sentence, f"{sentence}\n\n```\n{value}\n```")[self.style]
+        text = (value, f"Done! 😀 {sentence}", sentence, f"{sentence}\n\n```\n{value}\n```")[
+            self.style
+        ]
         return Reply(text, value, right, reasoning, self.turns)
 
 
@@ -66,15 +79,28 @@ def _count(rng: Rng, words: Mapping[str, Any]) -> Task:
     """How many lines of a log have errors?"""
     services = rng.shuffled(words["services"])[:4]
     errors = dict(zip(services, rng.shuffled(range(3, 240))[:4], strict=True))
-    service, folder = rng.choice(services), f"logs/{_day(rng)}"
+    service = rng.choice(services)
+    folder = f"logs/{_day(rng)}"
     ask = f"How many lines of {folder}/{service}.log contain the word ERROR?"
-    return Task(ask, str(errors[service]), "logs", ["shell", "grep"], partial(_grep, ask, folder, service, errors))
+    return Task(
+        ask,
+        str(errors[service]),
+        "logs",
+        ["shell", "grep"],
+        partial(_grep, ask, folder, service, errors),
+    )
 
 
 def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Trial) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("shell", ask, trial)
     if rng.chance(0.3):
-        session.run(f"rg -c ERROR {folder}/{service}.log", "bash: rg: command not found", "I count the lines with rg.")
+        session.run(
+            f"rg -c ERROR {folder}/{service}.log",
+            "bash: rg: command not found",
+            "I count the lines with rg.",
+        )
     output = "".join(f"{folder}/{name}.log:{count}\n" for name, count in sorted(errors.items()))
     session.run(f"grep -c ERROR {folder}/*.log", output, "I count the lines of every log.")
     other = rng.choice([name for name in errors if name != service])
@@ -88,7 +114,8 @@ def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Tr
 
 def _definition(rng: Rng, words: Mapping[str, Any]) -> Task:
     """Which file defines a function?"""
-    name, project = f"{rng.choice(words['verbs'])}_{rng.choice(words['nouns'])}", rng.choice(words["projects"])
+    name = f"{rng.choice(words['verbs'])}_{rng.choice(words['nouns'])}"
+    project = rng.choice(words["projects"])
     folders = rng.shuffled(words["folders"])[:3]
     files = [f"{project}/{folder}/{rng.choice(words['modules'])}.py" for folder in folders]
     line = rng.between(10, 300)
@@ -97,7 +124,9 @@ def _definition(rng: Rng, words: Mapping[str, Any]) -> Task:
 
 
 def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("shell", ask, trial)
     home, user, third = files
     listed = "\n".join(("README.md", *sorted(table("agents")["shell"]["folders"])))
     session.run(f"ls {home.partition('/')[0]}", listed, "First I look at the project.")
@@ -120,7 +149,11 @@ def _largest(rng: Rng, words: Mapping[str, Any]) -> Task:
     """Which file is the largest?"""
     names = [f"{product}.parquet" for product in rng.shuffled(words["products"])[:4]]
     # The largest has megabytes, and another one has more digits.
-    sizes = [f"{rng.between(11, 98) / 10}M", f"{rng.between(200, 990)}K", f"{rng.between(20, 190)}K"]
+    sizes = [
+        f"{rng.between(11, 98) / 10}M",
+        f"{rng.between(200, 990)}K",
+        f"{rng.between(20, 190)}K",
+    ]
     sizes.append(f"{rng.between(11, 98) / 10}K")
     files = dict(zip(names, sizes, strict=True))
     folder = f"data/{_day(rng)}"
@@ -129,9 +162,13 @@ def _largest(rng: Rng, words: Mapping[str, Any]) -> Task:
 
 
 def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("shell", ask, trial)
     if rng.chance(0.3):
-        session.run(f"du -h /{folder}/*", f"du: cannot access '/{folder}/*': No such file or directory")
+        session.run(
+            f"du -h /{folder}/*", f"du: cannot access '/{folder}/*': No such file or directory"
+        )
     output = "".join(f"{size}\t{folder}/{name}\n" for name, size in sorted(files.items()))
     session.run(f"du -h --apparent-size {folder}/*", output, "I list the sizes.")
     first, second, *_ = files
@@ -144,7 +181,10 @@ def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Reply:
 
 def _column(rng: Rng, words: Mapping[str, Any]) -> Task:
     """What is the sum of a column?"""
-    rows = [(product, rng.between(3, 60)) for product in rng.shuffled(words["products"])[: rng.between(4, 6)]]
+    rows = [
+        (product, rng.between(3, 60))
+        for product in rng.shuffled(words["products"])[: rng.between(4, 6)]
+    ]
     total = sum(number for _, number in rows)
     file = f"sales/{_day(rng)}.csv"
     span = f"from {rows[0][0]} to {rows[-1][0]}"
@@ -153,16 +193,19 @@ def _column(rng: Rng, words: Mapping[str, Any]) -> Task:
 
 
 def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Reply:
-    right, session = trial.succeeds(), _Session("shell", ask, trial)
+    right = trial.succeeds()
+    session = _Session("shell", ask, trial)
     listed = "product,sold\n" + "".join(f"{product},{number}\n" for product, number in rows)
     session.run(f"cat {file}", listed, "I look at the file.")
     value = sum(number for _, number in rows)
     reasoning = f"The sum of the column is {value}."
-    command, comment = f"awk -F, 'NR > 1 {{s += $2}} END {{print s}}' {file}", "I add up the second column."
+    command = f"awk -F, 'NR > 1 {{s += $2}} END {{print s}}' {file}"
+    comment = "I add up the second column."
     if not right:
         value -= rows[-1][1]
         reasoning = f"I add the numbers without the last row: {value}."
-        command, comment = f"head -n {len(rows)} {file} | awk -F, '{{s += $2}} END {{print s}}'", "I add them up."
+        command = f"head -n {len(rows)} {file} | awk -F, '{{s += $2}} END {{print s}}'"
+        comment = "I add them up."
     session.run(command, f"{value}\n", comment)
     return session.answer(str(value), f"In all, {value} were sold.", right, reasoning)
 
@@ -170,12 +213,18 @@ def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Repl
 def _trains(rng: Rng, words: Mapping[str, Any]) -> Task:
     """The cheapest train that arrives in time."""
     start, end = rng.shuffled(words["cities"])[:2]
-    people, date, latest = rng.between(2, 5), _day(rng), rng.between(14, 19)
+    people = rng.between(2, 5)
+    date = _day(rng)
+    latest = rng.between(14, 19)
     hours = rng.shuffled(range(latest - 4, latest))[:3]
     prices = sorted(rng.shuffled(range(19, 96))[:4])
     # The cheapest train of all arrives too late; the others are in time.
     trains: list[dict[str, Any]] = [
-        {"train": f"T{rng.between(100, 999)}", "arrives": f"{hour:02d}:{rng.below(12) * 5:02d}", "price": price}
+        {
+            "train": f"T{rng.between(100, 999)}",
+            "arrives": f"{hour:02d}:{rng.below(12) * 5:02d}",
+            "price": price,
+        }
         for hour, price in zip((latest + rng.between(1, 3), *hours), prices, strict=True)
     ]
     ask = (
@@ -184,13 +233,26 @@ def _trains(rng: Rng, words: Mapping[str, Any]) -> Task:
     )
     reference = f"{trains[1]['train']}, {people * trains[1]['price']} euros"
     where = {"from": start, "to": end}
-    return Task(ask, reference, "trains", ["tools", "search"], partial(_book, ask, where, date, people, trains))
+    return Task(
+        ask,
+        reference,
+        "trains",
+        ["tools", "search"],
+        partial(_book, ask, where, date, people, trains),
+    )
 
 
 def _book(  # noqa: PLR0917
-    ask: str, where: dict[str, str], date: str, people: int, trains: list[dict[str, Any]], trial: Trial
+    ask: str,
+    where: dict[str, str],
+    date: str,
+    people: int,
+    trains: list[dict[str, Any]],
+    trial: Trial,
 ) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("travel", ask, trial)
     if rng.chance(0.3):
         other_date = ".".join(reversed(date.split("-")))
         failed = session.call("search_trains", **where, date=other_date)
@@ -200,32 +262,53 @@ def _book(  # noqa: PLR0917
     session.use(found, search, comment="I search for trains on that day." if trial.style else "")
     mistake = "" if right else rng.choice(("late", "one", "gives up"))
     late, best, *_ = trains
-    train, seats = late if mistake == "late" else best, 1 if mistake == "one" else people
-    name, total = train["train"], train["price"] * seats
-    book, comment = session.call("book_train", train=name, seats=seats), f"The cheapest one is {name}."
+    train = late if mistake == "late" else best
+    seats = 1 if mistake == "one" else people
+    name = train["train"]
+    total = train["price"] * seats
+    book = session.call("book_train", train=name, seats=seats)
+    comment = f"The cheapest one is {name}."
     if mistake == "gives up" or rng.chance(0.2):
         session.use('{"error": "the booking system is busy, try again"}', book, comment=comment)
         if mistake:
             text = "The booking failed, so I could not book a train."
             return Reply(text, "none", right, "There was an error. I tell the user.", session.turns)
-        book, comment = session.call("book_train", train=name, seats=seats), "I try again."
-    session.use(json.dumps({"status": "booked", "train": name, "total": total}), book, comment=comment)
+        book = session.call("book_train", train=name, seats=seats)
+        comment = "I try again."
+    session.use(
+        json.dumps({"status": "booked", "train": name, "total": total}), book, comment=comment
+    )
     text = f"I booked {name}, which arrives at {train['arrives']}. It costs {total} euros in all."
-    reasoning = f"{name} costs {train['price']} euros. It arrives at {train['arrives']}, so it is in time."
-    return Reply(text + " 😀" * (trial.style == 1), f"{name}, {total} euros", right, reasoning, session.turns)
+    reasoning = (
+        f"{name} costs {train['price']} euros. It arrives at {train['arrives']}, so it is in time."
+    )
+    return Reply(
+        text + " 😀" * (trial.style == 1), f"{name}, {total} euros", right, reasoning, session.turns
+    )
 
 
 def _weather(rng: Rng, words: Mapping[str, Any]) -> Task:
     """The difference of two temperatures."""
-    one, two, cold, warm = rng.choice(words["cold"]), rng.choice(words["warm"]), -rng.between(1, 9), rng.between(11, 19)
+    one = rng.choice(words["cold"])
+    two = rng.choice(words["warm"])
+    cold = -rng.between(1, 9)
+    warm = rng.between(11, 19)
     date = f"2026-{rng.choice(('01', '02', '12'))}-{rng.between(1, 28):02d}"
     ask = f"How many degrees warmer is it in {two} than in {one} on {date}?"
     degrees = dict(rng.shuffled(((one, cold), (two, warm))))
-    return Task(ask, str(warm - cold), "weather", ["tools", "parallel calls"], partial(_compare, ask, degrees, date))
+    return Task(
+        ask,
+        str(warm - cold),
+        "weather",
+        ["tools", "parallel calls"],
+        partial(_compare, ask, degrees, date),
+    )
 
 
 def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("travel", ask, trial)
     calls = [session.call("get_weather", city=city, date=date) for city in degrees]
     comment = "I look up both cities." if trial.style else ""
     if rng.chance(0.2):
@@ -233,12 +316,15 @@ def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> R
         calls = [session.call("get_weather", city=city, date=date) for city in degrees]
         comment = "The service did not answer. I try again."
     found = [
-        {"city": city, "celsius": value, "sky": rng.choice(("clear", "cloudy"))} for city, value in degrees.items()
+        {"city": city, "celsius": value, "sky": rng.choice(("clear", "cloudy"))}
+        for city, value in degrees.items()
     ]
     session.use("\n".join(map(json.dumps, found)), *calls, comment=comment)
     (cold, there), (warm, here) = sorted((value, city) for city, value in degrees.items())
     read = cold if right else -cold  # the mistake is to miss the minus sign
-    reasoning = f"{here}: {warm} degrees. {there}: {read} degrees. {warm} − ({read}) = {warm - read}."
+    reasoning = (
+        f"{here}: {warm} degrees. {there}: {read} degrees. {warm} − ({read}) = {warm - read}."
+    )
     text = f"It is {warm - read} degrees warmer in {here} than in {there}."
     if trial.style >= 2:
         text = f"{here}: {warm} °C\n{there}: {read} °C\n\n{text}"
@@ -248,18 +334,22 @@ def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> R
 def _money(rng: Rng, words: Mapping[str, Any]) -> Task:
     """Multiply by an exchange rate."""
     currency = rng.choice(list(words["rates"]))
-    rate, amount = rng.between(*words["rates"][currency]), rng.between(100, 2500)
+    rate = rng.between(*words["rates"][currency])
+    amount = rng.between(100, 2500)
     ask = f"How many {currency} do I get for {amount} EUR at today's rate?"
     answer = partial(_convert, ask, currency, rate, amount)
     return Task(ask, str(amount * rate), "money", ["tools", "calculator"], answer)
 
 
 def _convert(ask: str, currency: str, rate: int, amount: int, trial: Trial) -> Reply:
-    rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
+    rng = trial.rng
+    right = trial.succeeds()
+    session = _Session("travel", ask, trial)
     session.use("2026-11-16", session.call("today"))
     look = session.call("get_rate", base="EUR", quote=currency, date="2026-11-16")
     session.use(json.dumps({"base": "EUR", "quote": currency, "rate": rate}), look)
-    formula, value = f"{amount} * {rate}", str(amount * rate)
+    formula = f"{amount} * {rate}"
+    value = str(amount * rate)
     if not right and rng.chance(0.5):
         formula, value = f"{amount} / {rate}", str(round(amount / rate, 2))  # the wrong operation
     elif not right:
