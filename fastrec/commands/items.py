@@ -23,7 +23,6 @@ from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.items import (
     FEWEST_MODELS,
     discriminations,
@@ -58,9 +57,7 @@ class Item(msgspec.Struct, kw_only=True):
     discrimination: float | None
     """The correlation of its scores with the mean of all other questions, over models."""
     p_wrong_key: float | None
-    """How probable so negative a correlation is if the question tells nothing; None if unknown."""
-    p_adjusted: float | None
-    """The same, adjusted for the number of questions by the method of Benjamini and Hochberg."""
+    """How probable this is if the key is right (docs/benchmark.md), adjusted for all questions."""
     flags: list[str]
     """`suspected_key`, `all_wrong`, `all_right`, `near_duplicate`."""
     near_duplicates: list[str]
@@ -245,9 +242,6 @@ def _questions(
     nothing = np.full(table.questions, np.nan)
     correlations = discriminations(scores) if enough else nothing
     p_values = wrong_key_p_values(scores, seed) if enough else nothing
-    adjusted = np.full(table.questions, np.nan)
-    known = np.flatnonzero(~np.isnan(p_values))
-    adjusted[known] = benjamini_hochberg(p_values[known].tolist())
     duplicates = _near_duplicates(selection, table)
     sample_ids = _sample_ids(table)
     questions = []
@@ -259,7 +253,6 @@ def _questions(
             difficulty=float(difficulties[number]),
             discrimination=_or_none(correlations[number]),
             p_wrong_key=_or_none(p_values[number]),
-            p_adjusted=_or_none(adjusted[number]),
             flags=[],
             near_duplicates=[table.hash_of(other) for other in duplicates.get(number, ())],
             references=[],
@@ -279,14 +272,14 @@ def _or_none(value: float) -> float | None:
 
 
 def _order(item: Item) -> tuple[float, float, str]:
-    p = 2.0 if item.p_adjusted is None else item.p_adjusted
+    p = 2.0 if item.p_wrong_key is None else item.p_wrong_key
     discrimination = 2.0 if item.discrimination is None else item.discrimination
     return p, discrimination, item.sample_hash
 
 
 def _add_flags(item: Item, scores: Array) -> None:
     known = scores[~np.isnan(scores)]
-    if item.p_adjusted is not None and item.p_adjusted < _ALPHA:
+    if item.p_wrong_key is not None and item.p_wrong_key < _ALPHA:
         item.flags.append(SUSPECTED_KEY)
     if (known <= 0).all():
         item.flags.append(ALL_WRONG)

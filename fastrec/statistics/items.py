@@ -4,11 +4,18 @@ Scores are an array of models × questions; NaN where a model has no answer. A q
 a test, and a model is a person who takes it.
 
 A key is suspected to be wrong if strong models fail where weak ones succeed: the scores of the
-question correlate negatively with those of all other questions. The p-value is the share of random
-assignments of its scores to the models that correlate as negatively. A question that tells nothing
-about models has any p-value with equal chance, and a good one has p near 1, so few are suspected
-in error. Where the t-test of a correlation finds nothing, and beyond what 20,000 permutations can
-tell, its p-value stands for that of permutations.
+question correlate negatively with those of all other questions. Two tests have to agree:
+
+1. Chance. The p-value is the share of random assignments of its scores to the models that correlate
+   as negatively. Where the t-test of a correlation finds nothing, and beyond what 20,000
+   permutations can tell, the p-value of the t-test stands for it.
+2. The other questions. Most questions are good, and correlate alike. The median and the quartiles of
+   all correlations (after Fisher's transformation) tell how much they vary, at least as much as
+   chance alone would make them; the p-value of an outlier is that of a normal distribution. It is
+   adjusted for the number of questions by the method of Benjamini and Hochberg.
+
+The second test finds many more wrong keys than the first would, adjusted for all questions; the
+first keeps questions that merely tell little from being suspected.
 """
 
 from __future__ import annotations
@@ -19,12 +26,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.p_values import Array, incomplete_beta, t_p_values
 
 FEWEST_MODELS: Final = 8  # that item analysis needs
 _DRAWS: Final = 20_000  # permutations
 _SUSPECT: Final = 0.1  # permutations decide about p-values below this
 _CELLS: Final = 4_000_000  # of an array of permutations
+_LARGEST: Final = 0.999  # correlation that is transformed
+_QUARTILES: Final = 1.3489795003921634  # the distance of the quartiles of a normal distribution
 _TARGET: Final = 0.9  # the reliability that `needed` questions have
 _TAIL: Final = 0.025
 _STEPS: Final = 60  # of a bisection, which reaches the precision of doubles
@@ -70,11 +80,33 @@ def discriminations(scores: Array) -> Array:
 
 
 def wrong_key_p_values(scores: Array, seed: int = 0) -> Array:
-    """For each question, how probable so negative a correlation is if its scores tell nothing.
+    """For each question, the larger p-value of both tests; the key is suspected if it is small.
 
     NaN if all scores are the same, or too few models answered.
     """
     correlations = discriminations(scores)
+    by_chance = permutation_p_values(scores, correlations, seed)
+    known = ~np.isnan(by_chance)
+    p_values = by_chance.copy()
+    outliers = _outlier_p_values(correlations[known], (~np.isnan(scores)).sum(axis=0)[known])
+    p_values[known] = np.maximum(by_chance[known], benjamini_hochberg(outliers.tolist()))
+    return p_values
+
+
+def _outlier_p_values(correlations: Array, counts: Indices) -> Array:
+    """How probable correlations as low as these are among correlations like all of these."""
+    if not len(correlations):
+        return correlations
+    transformed = np.arctanh(np.clip(correlations, -_LARGEST, _LARGEST))
+    low, middle, high = np.quantile(transformed, (0.25, 0.5, 0.75))
+    by_chance = 1 / np.sqrt(np.maximum(counts - 3, 1))
+    spread = np.maximum((high - low) / _QUARTILES, by_chance)
+    deviations = (transformed - middle) / spread
+    return np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in deviations.tolist()])
+
+
+def permutation_p_values(scores: Array, correlations: Array, seed: int = 0) -> Array:
+    """For each question, how probable so negative a correlation is if its scores tell nothing."""
     rest = rest_means(scores)
     known = ~np.isnan(scores) & ~np.isnan(rest)
     counts = known.sum(axis=0)
