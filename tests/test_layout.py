@@ -36,7 +36,7 @@ ROWS = [
     ["schemas"],
     ["filters"],
     ["where"],
-    ["wording", "notebook", "toml_file"],
+    ["wording", "notebook", "svg", "toml_file"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
 ]
@@ -102,6 +102,7 @@ EDGES = {
         "notebook",
         "where",
         "statistics",
+        "svg",
     },
     "normalize": {
         "_version",
@@ -196,6 +197,7 @@ EDGES = {
     "csv_writer": set(),
     "errors": set(),
     "html": set(),
+    "svg": {"html"},
     "limits": set(),
     "progress": set(),
     "wording": {"errors"},

@@ -55,7 +55,7 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html, fill, joined, soft, tag
+from fastrec.html import Html, html, joined, soft
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
@@ -255,14 +255,17 @@ def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
 
 
 def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Html]) -> bytes:
-    numbered = [
-        (title, f"s{number}", body) for number, (title, body) in enumerate(bodies.items()) if body
-    ]
+    links = []
+    sections = []
+    for number, (title, body) in enumerate(bodies.items()):
+        if body:
+            links.append(html('<a href="#s{}">{}</a>', number, title))
+            sections.append(html('<section id="s{}"><h2>{}</h2>{}</section>', number, title, body))
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("html", "css", "js")
     )
-    return fill(
+    return html(
         template,
         policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
         style=style,
@@ -270,10 +273,8 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
         name=name,
         about=about,
         banner=banner,
-        nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in numbered)),
-        sections=joined(
-            *(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in numbered)
-        ),
+        nav=links,
+        sections=sections,
         version=__version__,
     ).encode()
 
