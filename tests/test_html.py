@@ -42,20 +42,16 @@ def test_formatted_values_are_escaped() -> None:
 def templates() -> Iterator[str]:
     """The templates of all modules, which are constants, or variables that hold one."""
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        texts = {
-            target.id: node.value.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "html"
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        texts = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
+                node.value, ast.Constant
             ):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                texts[ast.unparse(target)] = node.value.value
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "html":
                 template = node.args[0]
                 if isinstance(template, ast.Constant):
                     yield str(template.value)
