@@ -48,6 +48,12 @@ def html(template: LiteralString, /, *values: Child, **named: Child) -> Html:
     return Html(template.format(*map(_Escaped, values), **escaped))
 
 
+def each(template: LiteralString, rows: Iterable[object]) -> Html:
+    """Fill a template once for each row, which is a value or a tuple of values."""
+    tuples: Iterable[tuple[Any, ...]] = (row if isinstance(row, tuple) else (row,) for row in rows)
+    return joined(*(html(template, *values) for values in tuples))
+
+
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
     r"""Make an element; attributes that are None or False are left out.
 
@@ -176,18 +182,17 @@ def table(caption: str, heads: Iterable[str], rows: Sequence[Html], *, class_: s
     """
     if not rows:
         return Html("")
-    buttons = (
-        html('<th scope="col"><button type="button">{}</button></th>', name) for name in heads
-    )
+    buttons = each('<th scope="col"><button type="button">{}</button></th>', heads)
     return html(
         '<figure class="frame"><figcaption>{caption}</figcaption>'
-        '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div></figure>',
+        '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div>'
+        "</figure>",
         caption=caption,
         table=plain_table(buttons, rows, class_=class_ or None, aria_label=caption),
     )
 
 
-def plain_table(heads: Iterable[Html], rows: Iterable[Html], **attributes: str | None) -> Html:
+def plain_table(heads: Child, rows: Child, **attributes: str | None) -> Html:
     """Make a table from the cells of its head and its rows."""
     return tag(
         "table", html("<thead><tr>{}</tr></thead><tbody>{}</tbody>", heads, rows), **attributes
@@ -205,8 +210,8 @@ def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) ->
 
 
 def tiles(*numbers: tuple[str, int]) -> Html:
-    parts = (html("<div><dt>{}</dt><dd>{:,}</dd></div>", *number) for number in numbers)
-    return html('<dl class="tiles">{}</dl>', parts)
+    shown = each("<div><dt>{}</dt><dd>{:,}</dd></div>", numbers)
+    return html('<dl class="tiles">{}</dl>', shown)
 
 
 def details(summary: Child, *content: Child, class_: str | None = None) -> Html:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fastrec.html import Child, Html, html, joined, short_cell, tag
+from fastrec.html import Child, Html, each, html, joined, short_cell, tag
 
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
 _BAR: Final = 60
@@ -72,7 +72,7 @@ def bar(class_: str, x: float, y: float, width: float, height: float) -> Html:
 
 def ends(*texts: str) -> Html:
     """Label the ends of an axis, and maybe its middle."""
-    return html('<p class="ends">{}</p>', (html("<span>{}</span>", text) for text in texts))
+    return html('<p class="ends">{}</p>', each("<span>{}</span>", texts))
 
 
 def figure(caption: str, *content: Child) -> Html:
@@ -100,12 +100,12 @@ def stacked_bar(parts: Sequence[tuple[str, int]], what: str) -> Html:
 
 def bars(heights: Sequence[float]) -> list[Html]:
     """Draw bars side by side with an axis below, 200 wide and 60 high, from shares."""
-    made = [
+    shown = [
         bar("fill", 10 * number + 1, 60 - 56 * share, 8, 56 * share)
         for number, share in enumerate(heights)
         if share
     ]
-    return [*made, line("axis", 0, 200, 60.5)]
+    return [*shown, line("axis", 0, 200, 60.5)]
 
 
 def share_bar(share: float | None, class_: str = "share") -> Html:

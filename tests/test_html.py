@@ -51,7 +51,7 @@ def templates() -> Iterator[str]:
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
                 texts[ast.unparse(target)] = node.value.value
         for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "html":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("html", "each"):
                 template = node.args[0]
                 if isinstance(template, ast.Constant):
                     yield str(template.value)

@@ -83,7 +83,7 @@ class Selection(Filters, frozen=True, kw_only=True):
     """What a record must match: outcomes, and exact values instead of patterns."""
 
     rest: Filters = Filters()
-    """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
+    """Patterns that a record must match, too: of ids and hashes, and of unknown names."""
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """The values that match, by field of the head; fields without a filter are left out."""

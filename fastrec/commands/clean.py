@@ -1,7 +1,9 @@
 """`clean`: remove kept work, and unpublished files of interrupted runs of `normalize`.
 
-    on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work below --work-dir
-    in a store          the work beside OUT, in the temporary directory and below --work-dir; unpublished files in OUT
+    on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work
+                        below --work-dir
+    in a store          the work beside OUT, in the temporary directory and below --work-dir;
+                        unpublished files in OUT
 
 All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and
 OUT.refused stay. In a store, files of a run that may still be about to publish stay, too.

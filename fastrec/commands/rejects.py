@@ -52,7 +52,7 @@ class Rejects(Tabular, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[RejectGroup]
-    """Lines grouped by the code, path and version of their first errors, the most frequent first."""
+    """Lines by the code, path and version of their first errors, the most frequent first."""
     repairable: int
     """How many of the lines `--repair all` would keep."""
     repairable_by_code: dict[str, int]

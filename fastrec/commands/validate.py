@@ -133,8 +133,8 @@ class Validation(Tabular):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Findings with the same code, path and version together, errors first, then the most frequent; at most 1,000
-    groups."""
+    """Findings by code, path and version: at most 1,000 groups, errors first, then the most
+    frequent."""
     upgrade: UpgradeReport | None = None
     """With `upgrade_report`, what an upgrade to the newest version would change."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
@@ -266,7 +266,7 @@ class Reporter:
         self._text = TextEstimate(shards)
         self._progress = progress
         self._reported = (0, 0, 0, 0)
-        """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
+        """Of the current slice: its estimated text, text, lines and invalid lines."""
         progress.start("judge", self._text.total)
 
     def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:

@@ -172,7 +172,12 @@ def report(
     found = ranked(chosen)
     found.others = len(summary.evaluations) - len(chosen)
     if repeats.kind == "mean":
-        add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
+        judged = [
+            evaluation
+            for evaluation in found.evaluations
+            if not (errors_as_wrong and evaluation.errors)
+        ]
+        add_ranks(judged, index)
     notes: list[Html] = []
     if groups:
         group_index = open_index(
@@ -280,15 +285,20 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    models = len(
-        {model.model_id for evaluation in summary.evaluations for model in evaluation.by_model}
-    )
-    evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
-    metrics = len({one.metric for one in summary.evaluations} - {None})
-    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
-    records = sum(one.records for one in summary.evaluations)
+    evaluations = set()
+    metrics = set()
+    models: set[str] = set()
+    records = 0
+    for evaluation in summary.evaluations:
+        evaluations.add(evaluation.evaluation_name)
+        metrics.add(evaluation.metric)
+        models.update(model.model_id for model in evaluation.by_model)
+        records += evaluation.records
+    metrics.discard(None)
+    with_metrics = f" with {counted(len(metrics), 'metric')}" if metrics else ""
     return (
-        f"{records:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
+        f"{records:,} records of {counted(len(models), 'model')} on "
+        f"{counted(len(evaluations), 'evaluation')}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "

@@ -13,6 +13,7 @@ from fastrec.errors import counted, listed
 from fastrec.filters import AnyPath, Filters
 from fastrec.html import (
     Html,
+    each,
     html,
     joined,
     lazy,
@@ -504,21 +505,16 @@ def _drawn_models(evaluation: EvaluationTrend) -> list[ModelTrend]:
     sign = 1 if evaluation.lower_is_better else -1
 
     def best_first(model: ModelTrend) -> tuple[float, str]:
-        value = _last(model)
-        return math.inf if value is None else sign * value, model.model_id
+        return sign * (_last(model) or 0.0), model.model_id
 
-    def least_likely_first(model: ModelTrend) -> tuple[float, str]:
-        changes = (change.p_adjusted or 0.0 for change in model.changes if change.significant)
-        return min(changes), model.model_id
+    def least_likely_first(model: ModelTrend) -> tuple[float, float, str]:
+        changes = [change.p_adjusted or 0.0 for change in model.changes if change.significant]
+        if changes:
+            return min(changes), 0.0, model.model_id
+        return math.inf, *best_first(model)
 
-    changed = [
-        model for model in evaluation.models if any(change.significant for change in model.changes)
-    ]
-    chosen = sorted(changed, key=least_likely_first)[:_LINES]
-    others = [
-        model for model in evaluation.models if model not in chosen and _last(model) is not None
-    ]
-    chosen += sorted(others, key=best_first)[: _LINES - len(chosen)]
+    known = [model for model in evaluation.models if _last(model) is not None]
+    chosen = sorted(known, key=least_likely_first)[:_LINES]
     return sorted(chosen, key=best_first)
 
 
@@ -552,7 +548,7 @@ def _trend_drawing(
         if changed:
             paths += [dots(f"ring c{number}", changed), dots("hole", changed)]
     label = f"{evaluation.measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
-    scale = [html("<span>{}</span>", evaluation.spelled(end)) for end in (high, low) if values]
+    scale = each("<span>{}</span>", map(evaluation.spelled, (high, low) if values else ()))
     plot = stretched(_TREND_HEIGHT, label, *paths)
     return html('<div><p class="scale">{}</p>{}</div>', scale, plot)
 

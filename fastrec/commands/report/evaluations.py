@@ -26,6 +26,7 @@ from fastrec.commands.report.charts import (
 from fastrec.errors import counted
 from fastrec.html import (
     Html,
+    each,
     html,
     joined,
     lazy,
@@ -224,10 +225,7 @@ def costs_table(costs: Sequence[ModelCost]) -> Html:
     if not models:
         return Html("")
     most = current_limits().report_rows
-    rows = [
-        row(model, *(html('<td class="num">{}</td>', cell) for cell in cells))
-        for model, *cells in models[:most]
-    ]
+    rows = [row(model, each('<td class="num">{}</td>', cells)) for model, *cells in models[:most]]
     return joined(
         table("Cost by model, over evaluations", heads, rows),
         left_out(most, len(models), "models"),

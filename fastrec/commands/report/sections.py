@@ -15,6 +15,7 @@ from fastrec.html import (
     code,
     counts_table,
     details,
+    each,
     field_table,
     html,
     joined,
@@ -169,7 +170,7 @@ def _banner(title: str, lines: list[str], about: str) -> Html:
 
 
 def _list(lines: list[str]) -> Html:
-    return html("<ul>{}</ul>", (html("<li>{}</li>", line) for line in lines))
+    return html("<ul>{}</ul>", each("<li>{}</li>", lines))
 
 
 def _side_by_side(*tables: Html) -> Html:

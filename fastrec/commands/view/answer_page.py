@@ -43,7 +43,7 @@ from fastrec.commands.view.question_page import (
 )
 from fastrec.errors import UsageError, counted
 from fastrec.errors import shown as shown_path
-from fastrec.html import Html, details, html, soft
+from fastrec.html import Html, details, each, html, soft
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
 
 _SHORT: Final = 400  # a longer result of a tool, or system prompt, is folded
@@ -78,8 +78,8 @@ class _Text(NamedTuple):
         return folded(title, text, self.most, self.whole, class_=class_)
 
     def list(self, values: Mapping[str, str], class_: str = "text") -> Html:
-        item = "<div><dt>{}</dt><dd>{}</dd></div>"
-        rows = (html(item, key, self.block(value, class_)) for key, value in values.items())
+        blocks = ((key, self.block(value, class_)) for key, value in values.items())
+        rows = each("<div><dt>{}</dt><dd>{}</dd></div>", blocks)
         return html('<dl class="arguments">{}</dl>', rows)
 
 
@@ -221,14 +221,13 @@ def _header(frame: Frame, here: QuestionAddresses, shown: NumberedAnswer) -> Htm
     said = [("evaluation_id", answer.evaluation_id), ("sample_id", str(answer.sample_id))]
     if answer.source:
         said.append(("source", f"{answer.source.shard}, line {answer.source.line:,}"))
-    attribute = "<span>{} <code>{}</code></span>"
     return html(
         '<header><h1>{}</h1>{}<p class="line">{}{}</p><p class="soft line">{}</p>{}</header>',
         answer.model_id,
         _repeats(here, shown) if shown.total > 1 else None,
         verdict(answer.outcome),
         answer_facts(answer, shown.score),
-        (html(attribute, *named) for named in said),
+        each("<span>{} <code>{}</code></span>", said),
         label_form(here, shown) if frame.can_label and shown.can_label else None,
     )
 

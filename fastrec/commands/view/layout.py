@@ -18,7 +18,7 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, details, html, joined, multiline, tag
+from fastrec.html import Child, Exact, Html, details, each, html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
@@ -59,8 +59,8 @@ def name_filter(elements: str) -> Html:
 
 def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
     """Make the fields of a form that keep the state of the page."""
-    field = '<input type="hidden" name="{}" value="{}">'
-    return joined(html(field, name, Exact(value)) for name, value in pairs)
+    exact = ((name, Exact(value)) for name, value in pairs)
+    return each('<input type="hidden" name="{}" value="{}">', exact)
 
 
 def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
@@ -134,8 +134,8 @@ def figures(answer: Answer, score: str) -> dict[str, str]:
 
 
 def facts(named: Iterable[tuple[str, object]]) -> Html:
-    values = (html("<span>{} <b>{}</b></span>", name, str(value)) for name, value in named)
-    return html('<span class="facts">{}</span>', values)
+    values = ((name, str(value)) for name, value in named)
+    return html('<span class="facts">{}</span>', each("<span>{} <b>{}</b></span>", values))
 
 
 def answer_facts(answer: Answer, score: str) -> Html:
@@ -205,9 +205,8 @@ class Frame:
         )
 
     def problem(self, title: str, *text: str) -> Html:
-        lines = (html("<p>{}</p>", line) for line in text)
-        body = html('<section class="card problem"><h1>{}</h1>{}</section>', title, lines)
-        return self.page(title, [], body)
+        section = '<section class="card problem"><h1>{}</h1>{}</section>'
+        return self.page(title, [], html(section, title, each("<p>{}</p>", text)))
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> list[Html]:
         pages = [(self._corpus, self.addresses.plain()), *trail]
@@ -221,12 +220,9 @@ class Frame:
         return items
 
 
-def _help() -> list[Html]:
-    rows = []
-    for keys, text in _KEYS.items():
-        boxes = (html("<kbd>{}</kbd>", key) for key in keys.split())
-        rows.append(html('<tr><th scope="row">{}</th><td>{}</td></tr>', boxes, text))
-    return rows
+def _help() -> Html:
+    rows = ((each("<kbd>{}</kbd>", keys.split()), text) for keys, text in _KEYS.items())
+    return each('<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
 
 
 def key_link(text: Child, key: str, address: str | None, **attributes: str) -> Html:

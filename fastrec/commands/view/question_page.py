@@ -51,7 +51,7 @@ from fastrec.commands.view.layout import (
 )
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
-from fastrec.html import Exact, Html, details, html, multiline, soft, tag
+from fastrec.html import Exact, Html, details, each, html, multiline, soft, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
 from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
@@ -163,7 +163,7 @@ _TRIAL: Final = 60
 
 
 class NumberedAnswer(msgspec.Struct, frozen=True):
-    """An answer, how addresses name it, its conversation, and what tells it from other answers of its model."""
+    """An answer, its name in addresses, its conversation, and what tells it from the others."""
 
     name: AnswerName
     answer: Answer
@@ -181,7 +181,7 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
     by_model: dict[str, list[tuple[Answer, str]]] = {}
     for answer, score in zip(answers, even_scores(answer.score for answer in answers), strict=True):
         by_model.setdefault(answer.model_id, []).append((answer, score))
-    made = []
+    shown = []
     for model, scored in by_model.items():
         records = [decoded(answer.line) for answer, _ in scored]
         transcripts = list(map(transcript_of, records))
@@ -193,7 +193,7 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
         )
         uniqueness = are_unique(trials)
         for at, (answer, score) in enumerate(scored):
-            made.append(
+            shown.append(
                 NumberedAnswer(
                     name=AnswerName(model, at + 1),
                     answer=answer,
@@ -205,7 +205,7 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
                     can_label=uniqueness[at] and not answer.error,
                 )
             )
-    return made
+    return shown
 
 
 def are_unique(trials: Iterable[Mapping[str, str]]) -> list[bool]:
@@ -248,13 +248,12 @@ def _cards(here: QuestionAddresses, answers: Sequence[NumberedAnswer]) -> Html:
         values = figures(answer.answer, answer.score)
         used.update(name for name, text in values.items() if text)
         rows.append(_row(here, answer, values))
-    heads = (html("<span>{}</span>", name) for name in ("verdict", "model", *values))
     empty = "".join(f" no-{name}" for name in values if name not in used)
     return html(
         '<div class="answer-list{}"><div class="list-head"><span class="grid">{}</span></div>{}'
         "</div>",
         empty,
-        heads,
+        each("<span>{}</span>", ("verdict", "model", *values)),
         rows,
     )
 
@@ -341,7 +340,7 @@ def _row(here: QuestionAddresses, shown: NumberedAnswer, values: Mapping[str, st
         model=answer.model_id,
         short=cut_middle(answer.model_id, LONGEST_NAME),
         repeat=_repeat(shown),
-        figures=[html('<span class="figure">{}</span>', text) for text in values.values()],
+        figures=each('<span class="figure">{}</span>', values.values()),
         excerpt=_short(answer.error or shown.transcript.final_text, _START),
         name=_name(here, shown),
         body=_body(here, shown, _LISTED_TEXT),
@@ -360,12 +359,13 @@ def _body(
         error = _short(shown.answer.error, _CARD_TEXT)
         parts.append(html('<p class="error-text">Error: {}</p>', error))
     extracted = [
-        html("<code>{}</code>", _short(value, _EXTRACTED))
+        _short(value, _EXTRACTED)
         for value in dict.fromkeys(transcript.extracted)
         if value and not said.startswith(value)
     ]
     if extracted:
-        parts.append(html('<p class="extracted">Extracted: {}</p>', extracted[:5]))
+        values = each("<code>{}</code>", extracted[:5])
+        parts.append(html('<p class="extracted">Extracted: {}</p>', values))
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
         parts.append(folded("Reasoning", reasoning, most, address))
@@ -508,12 +508,7 @@ def _glance(
 ) -> Html:
     """Show the outcome of every model, or of each of its trials, as a small square."""
     counts = Counter(outcomes.values())
-    item = '<span><i class="dot {outcome}">{sign}</i> {count:,} {outcome}</span>'
-    legend = (
-        html(item, outcome=outcome, sign=SIGNS[outcome], count=counts[outcome])
-        for outcome in OUTCOMES
-        if counts[outcome]
-    )
+    legend = [(outcome, SIGNS[outcome], counts[outcome]) for outcome in OUTCOMES if counts[outcome]]
     squares = [
         _square(here, model, outcome, trials.get(model, ()))
         for model, outcome in islice(outcomes.items(), MOST)
@@ -533,7 +528,7 @@ def _glance(
         html(group, judged),
         folded,
         soft(f"and {len(outcomes) - MOST:,} more") if len(outcomes) > MOST else None,
-        legend,
+        each('<span><i class="dot {0}">{1}</i> {2:,} {0}</span>', legend),
     )
 
 

@@ -23,16 +23,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.layout import MOST, Frame, hidden_fields, key_link, name_filter
 from fastrec.errors import counted
-from fastrec.html import (
-    Exact,
-    Html,
-    html,
-    joined,
-    plain_table,
-    soft,
-    tag,
-    tiles,
-)
+from fastrec.html import Exact, Html, each, html, joined, plain_table, soft, tag, tiles
 from fastrec.svg import share_bar
 from fastrec.where import spell_path
 from fastrec.wording import NONE, cut_middle, even_scores, found_in, percent
@@ -129,7 +120,8 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
         for row in found
     ]
     shown = Html(
-        "<p>A question is found by its sample_id, or by the first characters of its sample_hash.</p>"
+        "<p>A question is found by its sample_id, or by the first characters of its sample_hash."
+        "</p>"
     )
     if rows:
         shown = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
@@ -168,16 +160,17 @@ def table_page(
     def in_metric(metric: str | None) -> str:
         return addresses.table(replace(state, query=replace(query, metric=metric), page=1))
 
-    conditions = (
-        html('<option value="{}"></option>', Exact(_condition(*field))) for field in index.fields
-    )
+    conditions = (Exact(_condition(*field)) for field in index.fields)
     paging = partial(_paging, addresses, state, page)
     return frame.page(
         query.evaluation_name,
         [(query.evaluation_name, None)],
         html("<h1>{}</h1>{}", query.evaluation_name, soft(f"{about}.")),
         metric_links(index, query, in_metric),
-        html('<datalist id="conditions">{}</datalist>', conditions),
+        html(
+            '<datalist id="conditions">{}</datalist>',
+            each('<option value="{}"></option>', conditions),
+        ),
         _filter_form(scope, state, addresses.table(all_questions(query))),
         None if problem else paging(),
         _rows(addresses, index, scope, state, page) or _nothing(addresses, state, page, problem),
@@ -275,8 +268,8 @@ def _heads(
             class_=None if name == "Question" else "num",
         )
         if name == "Question":
-            head = '<th scope="col" class="meta" title="metadata.{}">{}</th>'
-            yield from (html(head, key, cut_middle(key, 15)) for key in keys)
+            names = ((key, cut_middle(key, 15)) for key in keys)
+            yield each('<th scope="col" class="meta" title="metadata.{}">{}</th>', names)
 
 
 def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Html) -> Html:
