@@ -15,6 +15,9 @@ from typing import Final, NamedTuple
 from fastrec.html import Child, Html, each, html, joined, short_cell, tag
 
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
+NAMED: Final = 25  # results of a dot plot that have a name beside them
+_ROW: Final = 20  # pixels of a row with a name; as in the style of `report`
+_THIN: Final = 2  # pixels of a row without
 _BAR: Final = 60
 _SMALL: Final = 90  # the width of a chart in a cell of a table
 
@@ -77,6 +80,42 @@ def ends(*texts: str) -> Html:
 
 def figure(caption: str, *content: Child) -> Html:
     return html("<figure><figcaption>{}</figcaption>{}</figure>", caption, joined(*content))
+
+
+class Dot(NamedTuple):
+    """A result with its name, its text and the ends of its interval."""
+
+    name: str
+    text: str
+    value: float
+    low: float
+    high: float
+
+
+def dot_plot(results: Sequence[Dot], scale: Scale, label: str) -> Html:
+    """Draw results as dots with intervals, below each other.
+
+    The first ones have rows as high as names beside them, the others are thin.
+    """
+    intervals = []
+    points = []
+    top = 0
+    for number, dot in enumerate(results):
+        height = _ROW if number < NAMED else _THIN
+        low, x, high = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
+        y = top + height // 2
+        intervals.append(f"M{low} {y}H{high}")
+        points.append((x, y))
+        top += height
+    shapes = [
+        path("grid", (f"M{x} 0V{top}" for x in range(0, WIDTH + 1, WIDTH // 4))),
+        path("span", intervals[:NAMED]),
+        dots("spot", points[:NAMED]),
+    ]
+    if len(results) > NAMED:
+        shapes.append(path("thin-span", intervals[NAMED:]))
+        shapes.append(dots("thin-spot", points[NAMED:]))
+    return stretched(top, label, *shapes)
 
 
 def stacked_bar(parts: Sequence[tuple[str, int]], what: str) -> Html:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -30,10 +30,13 @@ from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
 from fastrec.svg import (
+    NAMED,
     WIDTH,
+    Dot,
     Point,
     Scale,
     bars,
+    dot_plot,
     dots,
     drawing,
     ends,
@@ -125,22 +128,12 @@ def _end_text(value: float) -> str:
 # A dot plot for each evaluation and metric: the accuracy or mean score of its models, with 95 %
 # intervals. Names and values are a list beside the drawing.
 
-_ROW: Final = 20  # pixels of a row with a name; as in page.css
-_THIN: Final = 2  # pixels of a row without
-_NAMED: Final = 25  # models with a name
 _MOST: Final = 425  # models with a dot
 _ABOUT: Final = (
     "Each dot is the accuracy of a model, or its mean score where scores are other than 0 and 1. "
     "The line through it is its 95% interval, over questions. Models whose lines overlap may "
     "differ by chance only."
 )
-
-
-class _Dot(NamedTuple):
-    name: str
-    value: float
-    low: float
-    high: float
 
 
 def dot_plots(stats: Stats, everything: Stats) -> Html:
@@ -153,18 +146,9 @@ def dot_plots(stats: Stats, everything: Stats) -> Html:
 
 
 def _dot_card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
-    models = []
-    spec = ""
-    for model in evaluation.by_model:
-        value, low, high, spec = result_of(model, accuracy=accuracy)
-        if value is not None:
-            low = value if low is None else low
-            high = value if high is None else high
-            models.append(_Dot(model.model_id, value, low, high))
+    models = _dots(evaluation, accuracy=accuracy)
     if not models:
         return Html("")
-    # Another order may have been chosen.
-    models.sort(key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
     least = min(dot.low for dot in models)
     most = max(dot.high for dot in models)
     if accuracy or are_shares(evaluation.by_model):
@@ -172,55 +156,48 @@ def _dot_card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
         most = 1.0
     measure = "accuracy" if accuracy else "mean score"
     about = f"{measure}, {counted(evaluation.questions, 'question')}"
-    if len(models) < len(evaluation.by_model):
-        about += f"; {counted(len(evaluation.by_model) - len(models), 'model')} not judged"
-    item = '<li title="{}"><span>{}</span><b>{}</b></li>'
-    named = [
-        html(item, dot.name, cut_middle(dot.name), format(dot.value, spec))
-        for dot in models[:_NAMED]
-    ]
-    label = f"{measure} of models: "
-    if len(models) > 1:
-        label += f"{len(models):,} from "
-    label += ", to ".join(f"{dot.name}, {dot.value:{spec}}" for dot in models[:1] + models[1:][-1:])
+    not_judged = len(evaluation.by_model) - len(models)
+    if not_judged:
+        about += f"; {counted(not_judged, 'model')} not judged"
+    named = [(dot.name, cut_middle(dot.name), dot.text) for dot in models[:NAMED]]
+    best = models[0]
+    worst = models[-1]
+    label = f"{measure} of models: {best.name}, {best.text}"
+    if best is not worst:
+        label = (
+            f"{measure} of models: {len(models):,} from {best.name}, {best.text}, "
+            f"to {worst.name}, {worst.text}"
+        )
     return html(
         '<article class="dots"><h3>{}</h3>{}<div><ol>{}</ol>{}</div>{}{}</article>',
         evaluation.title,
         soft(about),
-        named,
-        _dot_drawing(models[:_MOST], Scale(least, most, WIDTH), label),
+        each('<li title="{}"><span>{}</span><b>{}</b></li>', named),
+        dot_plot(models[:_MOST], Scale(least, most, WIDTH), label),
         ends("0%", "100%") if accuracy else ends(f"{least:.4g}", f"{most:.4g}"),
         _without_names(len(models)),
     )
 
 
-def _dot_drawing(models: Sequence[_Dot], scale: Scale, label: str) -> Html:
-    intervals = []
-    points = []
-    top = 0
-    for number, dot in enumerate(models):
-        height = _ROW if number < _NAMED else _THIN
-        low, x, high = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
-        intervals.append(f"M{low} {top + height // 2}H{high}")
-        points.append((x, top + height // 2))
-        top += height
-    thin = [path("thin-span", intervals[_NAMED:]), dots("thin-spot", points[_NAMED:])]
-    return stretched(
-        top,
-        label,
-        path("grid", (f"M{x} 0V{top}" for x in range(0, WIDTH + 1, WIDTH // 4))),
-        path("span", intervals[:_NAMED]),
-        dots("spot", points[:_NAMED]),
-        *(thin if len(models) > _NAMED else ()),
-    )
+def _dots(evaluation: EvaluationStats, *, accuracy: bool) -> list[Dot]:
+    """The models that have a result, the best first: another order may have been chosen."""
+    models = []
+    results = [result_of(model, accuracy=accuracy) for model in evaluation.by_model]
+    for model, (value, low, high, _) in zip(evaluation.by_model, results, strict=True):
+        if value is not None:
+            text = format(value, results[-1].spec)
+            low = value if low is None else low
+            high = value if high is None else high
+            models.append(Dot(model.model_id, text, value, low, high))
+    return sorted(models, key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
 
 
 def _without_names(models: int) -> Html | None:
-    if models <= _NAMED:
+    if models <= NAMED:
         return None
-    drawn = min(models, _MOST) - _NAMED
+    drawn = min(models, _MOST) - NAMED
     more = f"; {models - _MOST:,} more are not drawn" if models > _MOST else ""
-    return soft(f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.")
+    return soft(f"The {NAMED} best have a name; {drawn:,} others have a dot only{more}.")
 
 
 # Scatter plots of results against the cost of an answer and against the median latency. A name is
@@ -352,8 +329,10 @@ def heat_maps(stats: Stats) -> Html:
     by_size = sorted(stats.evaluations, key=lambda scope: -scope.records)
     evaluations = by_size[: limits.report_columns]
     evaluations.sort(key=lambda scope: (scope.evaluation_name, scope.metric or ""))
+    places = _places(evaluations)
+    if not places:
+        return Html("")
     records: Counter[str] = Counter()
-    places: dict[str, list[float]] = {}
     results = []
     coverage = []
     for evaluation in evaluations:
@@ -362,14 +341,10 @@ def heat_maps(stats: Stats) -> Html:
         cell = partial(_result_cell, accuracy=accuracy, coloured=accuracy or are_shares(models))
         results.append({model.model_id: cell(model) for model in models})
         coverage.append({model.model_id: heat_cell(model.coverage, ".1%") for model in models})
-        for place, model in enumerate(models):  # best first
-            records[model.model_id] += model.records
-            places.setdefault(model.model_id, []).append(place / len(models))
-    if not records:
-        return Html("")
+        records.update({model.model_id: model.records for model in models})
     most = max(limits.report_cells // len(evaluations), 1)
     names = [name for name, _ in records.most_common(most)]
-    names.sort(key=lambda name: (fmean(places[name]), name))
+    names.sort(key=lambda name: (places[name], name))
     shown = set(map(stats.shows_accuracy, evaluations))
     title = f"{'Accuracy' if True in shown else 'Mean score'} of models on evaluations"
     if len(shown) == 2:
@@ -384,6 +359,15 @@ def heat_maps(stats: Stats) -> Html:
         left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
         map(lazy, maps) if is_large(stats) else maps,
     )
+
+
+def _places(evaluations: Sequence[EvaluationStats]) -> dict[str, float]:
+    """The mean place of each model, from 0 for the best."""
+    places: dict[str, list[float]] = {}
+    for evaluation in evaluations:
+        for place, model in enumerate(evaluation.by_model):  # best first
+            places.setdefault(model.model_id, []).append(place / len(evaluation.by_model))
+    return {name: fmean(shares) for name, shares in places.items()}
 
 
 def _heat_map(
@@ -454,6 +438,7 @@ def _reliability(model: Calibration) -> Html:
 _LINES: Final = 8  # models of a plot; page.css has as many colours
 _TREND_HEIGHT: Final = 160
 _MARGIN: Final = 8  # pixels above and below
+_GRID: Final = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
 _MOST_CHANGES: Final = 500
 _COUNTS: Final = LineCounts.__struct_fields__
 
@@ -530,27 +515,37 @@ def _trend_drawing(
     high = max(values, default=1.0)
     across = Scale(0, len(corpora) - 1, WIDTH)
     down = Scale(low, high, _MARGIN, _TREND_HEIGHT - _MARGIN)
+    paths = [path("grid", (f"M0 {y}H{WIDTH}" for y in _GRID))]
     columns = {name: number for number, name in enumerate(corpora)}
-    heights = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
-    paths = [path("grid", (f"M0 {y}H{WIDTH}" for y in heights))]
     for number, model in enumerate(models):
         points: dict[int, Point] = {}
         for point in model.points:
             if point.value is not None:
                 column = columns[point.corpus]
                 points[column] = (round(across(column)), round(down(point.value)))
-        # The line has a gap where a corpus has no value.
-        line = (
-            f"{'L' if column - 1 in points else 'M'}{x} {y}" for column, (x, y) in points.items()
-        )
-        paths += [path(f"line c{number}", line), dots(f"spot c{number}", points.values())]
-        changed = [points[columns[change.after]] for change in model.changes if change.significant]
-        if changed:
-            paths += [dots(f"ring c{number}", changed), dots("hole", changed)]
+        changes = [change for change in model.changes if change.significant]
+        changed = [points[columns[change.after]] for change in changes]
+        paths += _trend_paths(f"c{number}", points, changed)
     label = f"{evaluation.measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
     scale = each("<span>{}</span>", map(evaluation.spelled, (high, low) if values else ()))
     plot = stretched(_TREND_HEIGHT, label, *paths)
     return html('<div><p class="scale">{}</p>{}</div>', scale, plot)
+
+
+def _trend_paths(
+    colour: str, points: Mapping[int, Point], changed: Sequence[Point]
+) -> Iterator[Html]:
+    """Draw the points of a model by column, and rings around those that changed."""
+    steps = []
+    for column, (x, y) in points.items():
+        # The line has a gap where a corpus has no value.
+        step = "L" if column - 1 in points else "M"
+        steps.append(f"{step}{x} {y}")
+    yield path(f"line {colour}", steps)
+    yield dots(f"spot {colour}", points.values())
+    if changed:
+        yield dots(f"ring {colour}", changed)
+        yield dots("hole", changed)
 
 
 def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html:

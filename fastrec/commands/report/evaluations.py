@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from glob import escape
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.answers.further_tables import total_costs
@@ -39,7 +39,7 @@ from fastrec.html import (
     table,
 )
 from fastrec.limits import current_limits
-from fastrec.summary.document import Summary
+from fastrec.summary.document import ModelSummary, Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
     ModelCost,
@@ -132,12 +132,11 @@ def _columns(
     yield _column("coverage", "coverage", ".1%")
     if any(model.tokens.records for model in models):
         yield _column("tokens/record", "tokens_per_record", ",.0f")
-    latencies = [model.latency_ms.p50 for model in models] + [
-        model.latency_ms.p99 for model in models
-    ]
-    known = list(filter(None, latencies))
-    if known:
-        ends = (min(known), max(known))
+    latencies: list[float] = []
+    for model in models:
+        latencies += filter(None, (model.latency_ms.p50, model.latency_ms.p99))
+    if latencies:
+        ends = (min(latencies), max(latencies))
         yield "latency p50 · p90 · p99, ms", partial(_latency, ends=ends if drawn else None)
 
 
@@ -191,33 +190,42 @@ def _histograms(evaluation: EvaluationStats) -> Html:
     return html("<article><h3>{}</h3>{}</article>", evaluation.title, charts)
 
 
+_TOKENS: Final = {
+    "records": "records",
+    "with token counts": "tokens.records",
+    "input": "tokens.input",
+    "output": "tokens.output",
+    "total": "tokens.total",
+}
+
+
 def tokens(summary: Summary) -> Html:
-    used: dict[tuple[str, str], tuple[int, ...]] = {}
+    """Show the tokens of each model, the most first."""
+    used: dict[str, dict[str, ModelSummary]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
-            tokens = model.tokens
-            if tokens.records:
-                key = (model.model_id, evaluation.evaluation_name)
-                sums = map(from_portable, (tokens.input, tokens.output, tokens.total))
-                counts = (model.records, tokens.records, *sums)
+            if model.tokens.records:
                 # All metrics of an evaluation are about the same answers, so their tokens are not
                 # added up.
-                used[key] = max(used.get(key, counts), counts, key=itemgetter(1))
-    by_model: dict[str, list[tuple[int, ...]]] = {}
-    for (name, _), counts in used.items():
-        by_model.setdefault(name, []).append(counts)
-    if not by_model:
+                by_evaluation = used.setdefault(model.model_id, {})
+                known = by_evaluation.setdefault(evaluation.evaluation_name, model)
+                if model.tokens.records > known.tokens.records:
+                    by_evaluation[evaluation.evaluation_name] = model
+    if not used:
         return Html("<p>No record has token counts.</p>")
-    totals = {name: [*map(sum, zip(*counts, strict=True))] for name, counts in by_model.items()}
-    most_first = sorted(totals.items(), key=lambda item: -item[1][-1])
-    heads = ("model", "records", "with token counts", "input", "output", "total")
+    counts_of = attrgetter(*_TOKENS.values())
+    totals: list[tuple[str, list[int]]] = []
+    for name, by_evaluation in used.items():
+        counts = (map(from_portable, counts_of(model)) for model in by_evaluation.values())
+        totals.append((name, [*map(sum, zip(*counts, strict=True))]))
+    totals.sort(key=lambda total: -total[1][-1])
+    shown = totals[: current_limits().report_rows]
+    rows = [row(name, *map(_big, sums)) for name, sums in shown]
     title = "Tokens by model, over the evaluations that have token counts for it"
     if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
         title += "; of an evaluation with several metrics, the metric with the most token counts"
-    shown = most_first[: current_limits().report_rows]
-    rows = [row(name, *map(_big, counts)) for name, counts in shown]
     note = left_out(len(rows), len(totals), "models with the most tokens")
-    return joined(table(title, heads, rows), note)
+    return joined(table(title, ("model", *_TOKENS), rows), note)
 
 
 def costs_table(costs: Sequence[ModelCost]) -> Html:
