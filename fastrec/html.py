@@ -7,9 +7,10 @@ of this package. So no text from a record can become markup.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, LiteralString
 from unicodedata import category
 
@@ -199,10 +200,20 @@ def plain_table(heads: Child, rows: Child, **attributes: str | None) -> Html:
     )
 
 
-def field_table(caption: str, columns: Mapping[str, str], items: Iterable[object]) -> Html:
-    """Make a table of objects, with a column for each head and field."""
-    cells: Any = attrgetter(*columns.values())
-    return table(caption, columns, [row(*cells(item)) for item in items])
+def field_table(
+    caption: str,
+    columns: Mapping[str, str],
+    items: Iterable[object],
+    formats: Mapping[str, Callable[[Any], Child]] = MappingProxyType({}),
+) -> Html:
+    """Make a table of objects: a column has a head and a field, which a format makes a cell of."""
+    rows = []
+    for item in items:
+        values = {field: attrgetter(field)(item) for field in columns.values()}
+        for field in formats.keys() & values:
+            values[field] = formats[field](values[field])
+        rows.append(row(*values.values()))
+    return table(caption, columns, rows)
 
 
 def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:

@@ -14,6 +14,7 @@ from fastrec.filters import AnyPath, Filters
 from fastrec.html import (
     Html,
     each,
+    field_table,
     html,
     joined,
     lazy,
@@ -313,7 +314,10 @@ def _label(name: str, x: int, y: int, taken: list[tuple[float, float, int]]) -> 
     for left in (x + 9, x - 9 - size):
         right = left + size
         is_inside = 0 < left < right < _FRAME_WIDTH + 20
-        if is_inside and all(abs(y - at) > 11 or right < a or b < left for a, b, at in taken):
+        covered = (
+            start <= right and left <= end for start, end, middle in taken if abs(y - middle) <= 11
+        )
+        if is_inside and not any(covered):
             taken.append((left, right, y))
             text = '<text x="{}" y="{}" textLength="{}">{}</text>'
             return html(text, short(left), y + 4, short(size), name)
@@ -440,7 +444,6 @@ _TREND_HEIGHT: Final = 160
 _MARGIN: Final = 8  # pixels above and below
 _GRID: Final = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
 _MOST_CHANGES: Final = 500
-_COUNTS: Final = LineCounts.__struct_fields__
 
 
 def trend_plots(paths: Sequence[AnyPath], filters: Filters) -> Html:
@@ -593,10 +596,12 @@ def _changes(trend: Trend) -> Html:
 
 
 def _line_counts(trend: Trend) -> Html:
-    rows = []
-    for corpus in trend.corpora:
-        counts = (getattr(corpus.line_counts, name) for name in _COUNTS)
-        appeared = listed(corpus.appeared)
-        rows.append(row(corpus.name, *counts, corpus.models, appeared, listed(corpus.disappeared)))
-    heads = ("corpus", *_COUNTS, "models", "appear", "disappear")
-    return table("Line counts of each corpus", heads, rows)
+    columns = {
+        "corpus": "name",
+        **{name: f"line_counts.{name}" for name in LineCounts.__struct_fields__},
+        "models": "models",
+        "appear": "appeared",
+        "disappear": "disappeared",
+    }
+    formats = {"appeared": listed, "disappeared": listed}
+    return field_table("Line counts of each corpus", columns, trend.corpora, formats)

@@ -165,7 +165,9 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
         return short_cell("–")
     if low is None or high is None:
         return _number(value, spec)
-    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:{spec}} to {high:{spec}}"
+    interval = f" {low:{spec}} to {high:{spec}}"
+    if accuracy:
+        interval = f" {100 * low:.1f}–{high:.1%}"
     bar = interval_bar(value, low, high) if drawn else None
     return _number(value, spec, html("<small>{}</small>", interval), bar)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import (
-    Child,
     Html,
     code,
     counts_table,
@@ -33,6 +32,15 @@ from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
 from fastrec.svg import stacked_bar
 from fastrec.wording import titles
 
+# Columns of tables: their heads and fields, and how some fields become cells.
+_SAMPLE: Final = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id"}
+_FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+    "sample_id": str,
+    "metric": lambda metric: metric or "",
+    "given": code,
+    "computed": code,
+    "sample_hashes": lambda hashes: code(", ".join(hashes)),
+}
 _EXAMPLES: Final = 5  # per code
 _EXCERPT_BYTES: Final = 160
 
@@ -42,22 +50,16 @@ def repaired_lines(summary: Summary) -> Html:
     repaired = summary.repaired
     if not repaired.lines:
         return Html("")
-    rows = [
-        row(
-            example.code,
-            example.evaluation_name,
-            example.model_id,
-            str(example.sample_id),
-            example.path,
-            example.message,
-        )
-        for example in repaired.examples
-    ]
-    heads = ("code", "evaluation", "model", "sample_id", "path", "message")
+    columns = {
+        "code": "code",
+        **_SAMPLE,
+        "path": "path",
+        "message": "message",
+    }
     return joined(
         tiles(("repaired lines", repaired.lines)),
         _codes("Repairs by code", repaired.by_code),
-        table("Examples of repairs", heads, rows),
+        field_table("Examples of repairs", columns, repaired.examples, _FORMATS),
     )
 
 
@@ -249,38 +251,25 @@ def repeats(summary: Summary) -> Html:
 
 def _identities(kind: str, identities: Identities) -> Html:
     examples = identities.examples
-    heads = ["evaluation", "model", "evaluation_id", "sample_id", "records", "sample_hash"]
-    has_metrics = any(example.metric is not None for example in examples)
-    if has_metrics:
-        heads.insert(1, "metric")
-    rows = []
-    for example in examples:
-        cells: list[Child] = [
-            example.model_id,
-            example.evaluation_id,
-            str(example.sample_id),
-            example.records,
-            code(", ".join(example.sample_hashes)),
-        ]
-        if has_metrics:
-            cells.insert(0, example.metric or "")
-        rows.append(row(example.evaluation_name, *cells))
-    return table(f"{kind}: the first {len(rows):,} of {identities.identities:,}", heads, rows)
+    columns = {
+        "evaluation": "evaluation_name",
+        "metric": "metric",
+        "model": "model_id",
+        "evaluation_id": "evaluation_id",
+        "sample_id": "sample_id",
+        "records": "records",
+        "sample_hash": "sample_hashes",
+    }
+    if all(example.metric is None for example in examples):
+        del columns["metric"]
+    title = f"{kind}: the first {len(examples):,} of {identities.identities:,}"
+    return field_table(title, columns, examples, _FORMATS)
 
 
 def hashes(summary: Summary) -> Html:
     given = summary.sample_hash
-    wrong = [
-        row(
-            example.evaluation_name,
-            example.model_id,
-            str(example.sample_id),
-            code(example.given),
-            code(example.computed),
-        )
-        for example in given.examples
-    ]
-    wrong_title = f"Wrong hashes: the first {len(wrong):,} of {given.replaced:,}"
+    columns = {**_SAMPLE, "given": "given", "computed": "computed"}
+    title = f"Wrong hashes: the first {len(given.examples):,} of {given.replaced:,}"
     return joined(
         tiles(
             ("verified", given.verified), ("filled in", given.filled), ("replaced", given.replaced)
@@ -291,7 +280,7 @@ def hashes(summary: Summary) -> Html:
             "duplicates too."
         ),
         _recipes(given),
-        table(wrong_title, ("evaluation", "model", "sample_id", "given", "computed"), wrong),
+        field_table(title, columns, given.examples, _FORMATS),
         _mismatches(summary) or Html("<p>Every id has one hash, and every hash has one id.</p>"),
     )
 

@@ -69,10 +69,11 @@ def answer_name_text(name: AnswerName) -> str:
 
 def _answer_name_of(text: str) -> AnswerName:
     found = _ORDINAL.search(text)
-    # After an even number of backslashes it is an ordinal; after an odd number, a backslash that
-    # belongs to the name.
-    if found and (found.start() - len(text[: found.start()].rstrip("\\"))) % 2 == 0:
-        return AnswerName(name_of(text[: found.start()]), int(found[1]))
+    if found:
+        name = text[: found.start()]
+        backslashes = len(name) - len(name.rstrip("\\"))
+        if backslashes % 2 == 0:  # else the backslash before the digits belongs to the name
+            return AnswerName(name_of(name), int(found[1]))
     return AnswerName(name_of(text))
 
 
@@ -127,7 +128,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     def last(key: str) -> str:
         return values.get(key, [""])[-1]
 
-    fields: dict[str, Any] = {"evaluation_name": "", "sort": _ALL.sort}
+    fields: dict[str, Any] = {}
     for key, given in values.items():
         field = _PARAMETERS.get(key, "")
         read = given if key in _TYPED else [name_of(value) for value in given]
@@ -140,7 +141,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         elif field and given[-1] in _CHOICES.get(key, given):
             fields[field] = read[-1]
     return PageState(
-        query=Query(**fields),
+        query=replace(_ALL, **fields),
         page=_count(last("page"), 1, 10**_MOST_DIGITS),
         size=_count(last("size"), PAGE_SIZE, LARGEST_PAGE),
         show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),

@@ -110,10 +110,11 @@ def _markup(token: Token) -> Html:
         return _BREAKS.get(token.type, Html(""))
     if token.nesting:
         name = "h4" if token.tag in _HEADINGS else token.tag
+        end = f"</{name}>"
+        if token.nesting < 0:
+            return Html(end)
         start = token.attrs.get("start")  # of a list; no other attribute is taken over
-        return Html(
-            f"</{name}>" if token.nesting < 0 else tag(name, start=start).removesuffix(f"</{name}>")
-        )
+        return Html(tag(name, start=start).removesuffix(end))
     content = multiline(token.content)
     content = tag("code", content) if token.tag == "code" else content
     return tag("pre", content, title=token.info or None) if token.type == "fence" else content

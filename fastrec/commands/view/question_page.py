@@ -112,8 +112,11 @@ def are_unique(trials: Iterable[Mapping[str, str]]) -> list[bool]:
 
 def _short(text: str, most: int) -> str:
     """Put the beginning of a text on one line."""
-    line = " ".join(text[: most * 4].split())
-    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
+    start = text[: most * 4]
+    line = " ".join(start.split())
+    if len(line) <= most and start == text:
+        return line
+    return line[:most].rstrip() + "…"
 
 
 def repeat_text(shown: NumberedAnswer) -> str:
