@@ -58,7 +58,7 @@ class Rejects(Tabular, kw_only=True):
     repairable_by_code: dict[str, int]
     """These lines by the code of a repair; a line may need several repairs."""
     truncated: list[Location]
-    """With `extract`, lines that were not written: too long to be kept, only the shard has them."""
+    """With `extract`, lines that are not written because they are too long: see their shard."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each group."""

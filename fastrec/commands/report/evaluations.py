@@ -385,7 +385,7 @@ class _Cut:
 
 
 def _answers(index: Index, question: _Question) -> list[Answer]:
-    """Read a few answers of the best and of the worst models; if all are alike, only of some."""
+    """Read answers of a few of the best and worst models; of the best only, if all are equal."""
     scope, row = question
     query = Query(
         evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
@@ -402,7 +402,7 @@ def _answers(index: Index, question: _Question) -> list[Answer]:
 
 
 def _different(answers: Sequence[Answer], models: Sequence[str], number: int) -> list[Answer]:
-    """Choose an answer of each model; those that say the same only if there are no others."""
+    """Choose one answer per model, answers with different texts first."""
     by_model = {
         answer.model_id: answer for answer in reversed(answers) if answer.outcome != "error"
     }
