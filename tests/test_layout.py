@@ -36,7 +36,7 @@ ROWS = [
     ["schemas", "scoring"],
     ["filters"],
     ["where"],
-    ["wording", "notebook", "toml_file"],
+    ["wording", "notebook", "svg", "toml_file"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
 ]
@@ -103,6 +103,7 @@ EDGES = {
         "where",
         "statistics",
         "scoring",
+        "svg",
     },
     "normalize": {
         "_version",
@@ -198,6 +199,7 @@ EDGES = {
     "csv_writer": set(),
     "errors": set(),
     "html": set(),
+    "svg": {"html"},
     "limits": set(),
     "progress": set(),
     "wording": {"errors"},
