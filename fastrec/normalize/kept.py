@@ -69,7 +69,7 @@ class KeptRejects(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    settings: dict[str, Any]
+    settings: dict[str, str]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
     decompressed: dict[
@@ -430,7 +430,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def find_base(
     kept: Kept | str | None,
     shards: Sequence[Shard],
-    settings: dict[str, Any],
+    settings: dict[str, str],
     engine: Engine,
     check: str | None,
 ) -> tuple[Base, str]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ from fastrec.corpus.columns import columns_path
 from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, naming
-from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
@@ -48,17 +47,12 @@ from fastrec.storage.base import Log
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
-_OPTIONS: Final = {
-    "sort_fields": "sort_by",
-    "hash": "hash_algorithm",
-}  # options that users know by another name
-_SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    def __init__(self, path: str, settings: dict[str, Any], earlier: Iterable[str] = ()) -> None:
+    def __init__(self, path: str, settings: dict[str, str], earlier: Iterable[str] = ()) -> None:
         """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
@@ -142,7 +136,7 @@ class Journal:
 
 
 def reusable_settings(
-    choices: Mapping[str, dict[str, Any]], journals: Iterable[str], kept: dict[str, Any]
+    choices: Mapping[str, dict[str, str]], journals: Iterable[str], kept: dict[str, str]
 ) -> str | None:
     """The name of the settings that the longest of some journals has, or else the kept work.
 
@@ -164,39 +158,18 @@ def reusable_settings(
     return found or heads.get(_encode(kept))
 
 
-def difference(before: bytes, settings: dict[str, Any]) -> str:
+def difference(before: bytes, settings: dict[str, str]) -> str:
+    """How encoded settings differ from those of this run."""
+    now = dict(settings)
     try:
-        then, now = (
-            _flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings))
-        )
-    except (msgspec.MsgspecError, TypeError, AttributeError):
+        then = msgspec.msgpack.decode(before, type=dict[str, str])
+    except msgspec.MsgspecError:
         return "it cannot be read"
-    if then.get("schema") != now.get(
-        "schema"
-    ):  # which says it all: the fields to sort by follow from the version
+    if then.get("schema") != now["schema"]:
+        # This says it all: the fields to sort by follow from the version.
         then.pop("sort_by", None)
-        now.pop("sort_by", None)
+        now.pop("sort_by")
     return f"it was made with {', '.join(differences(then, now))}"
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings in one level, with the names and values of options as users write them."""
-    flat = {**settings.pop("build", {}), **settings}
-    for name, value in settings.items():
-        if name == "repair" and value == list(REPAIRS):
-            flat[name] = "all"
-        elif isinstance(value, list):
-            flat[name] = ",".join(map(str, value)) or "none"
-        elif name in _SIZES:
-            flat[name] = _spell_size(value)
-    return {_OPTIONS.get(name, name): value for name, value in flat.items()}
-
-
-def _spell_size(size: int) -> str:
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size and size % (1 << shift) == 0:
-            return f"{size >> shift}{unit}"
-    return str(size)
 
 
 def framed(body: bytes) -> bytes:

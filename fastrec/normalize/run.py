@@ -313,21 +313,24 @@ def run_attempts(
                 kept = None
                 if options.incremental:
                     say(f"work kept by the last run is not used, and all shards are read: {reason}")
-            marked = trusted_shards(
-                shards,
-                target,
-                algorithm=options.hash_algorithm,
-                sort_fields=options.sort_fields_of(target),
-                is_guess=options.schema == AUTO,
-                trust=options.trust,
-                judge=options.judge,
-                notice=say,
-            )
+            marked = shards
+            if not options.judge:
+                marked = trusted_shards(
+                    shards,
+                    target,
+                    sort_fields=options.sort_fields_of(target),
+                    is_guess=options.schema == AUTO,
+                    trust=options.trust,
+                    why_judged_again=options.why_judged_again,
+                    notice=say,
+                )
             wanted = [
                 shard for number, shard in enumerate(marked) if number not in base.changes.unchanged
             ]
             runs = (
-                wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
+                wanted
+                if options.judges_all_lines
+                else [shard for shard in wanted if not shard.is_run]
             )
             if is_first and (scarce := too_little_space(output, wanted, runs)):
                 say(scarce)

@@ -46,7 +46,7 @@ def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumn
         raise CorpusError(
             path, "is damaged: it is not the file that the manifest lists. Normalize again"
         )
-    if options.changes_lines or max(sizes, default=0) > options.max_line_bytes:
+    if options.judges_all_lines or max(sizes, default=0) > options.max_line_bytes:
         return None
     # Each record of the default version is of that version by its shape, whatever its label says.
     is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(
