@@ -86,7 +86,7 @@ def plan(
     if not options.skip_bad_shards:
         check_formats(shards)
     text = total_text(shards)
-    schema = choose_target(shards, options)
+    schema = choose_target(shards, options.line_settings(options.target))
     slices = [piece for shard in shards for piece in shard.slices(options.slice_bytes)]
     planned = Plan(
         shards=len(shards),

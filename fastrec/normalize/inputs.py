@@ -24,7 +24,7 @@ from fastrec.errors import (
     listed,
     shown,
 )
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import LineSettings
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
@@ -189,17 +189,6 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-def read_chunks(
-    shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats
-) -> Iterator[Chunk | LongLine]:
-    return shard.read(
-        chunk_bytes=chunk_bytes,
-        max_line_bytes=options.max_line_bytes,
-        max_window=options.max_window,
-        stats=stats,
-    )
-
-
 class _Stream(msgspec.Struct):
     rest: Iterator[Chunk | LongLine]
     stats: ReadStats
@@ -224,11 +213,11 @@ class Streams:
             str, bool
         ] = {}  # files of chunks, and whether their tasks are finished
 
-    def open(self, number: int, shard: Shard, options: Options, chunk_bytes: int) -> ReadStats:
+    def open(self, number: int, shard: Shard, lines: LineSettings, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
             stats = ReadStats()
-            self._streams[number] = _Stream(read_chunks(shard, options, chunk_bytes, stats), stats)
+            self._streams[number] = _Stream(lines.read(shard, chunk_bytes, stats), stats)
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:

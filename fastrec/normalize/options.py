@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -41,7 +41,8 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.lines import MAX_LINE_BYTES
+from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
+from fastrec.sources.shard import Shard
 from fastrec.summary.document import LineCounts
 
 MEMORY_PER_JOB: Final = 512 << 20
@@ -135,6 +136,32 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
     if not number.is_integer() and not text.endswith("%"):
         raise UsageError(f"{text!r} is not a whole number of lines: did you mean {text}%?")
     return MaxRejects(number, text.endswith("%"))
+
+
+class LineSettings(msgspec.Struct, frozen=True):
+    """What pass 1 needs of the options to turn lines into records with keys."""
+
+    judge: JudgeSettings
+    sort_fields: tuple[str, ...]
+    max_line_bytes: int
+    max_window: int
+    judges_all_lines: bool
+    map: tuple[NameRule, ...]
+    keep_names: bool
+    labels: GivenFile | None
+    fixes: GivenFile | None
+
+    @property
+    def target(self) -> Schema:
+        assert self.judge.target
+        return TARGETS[self.judge.target]
+
+    def read(
+        self, shard: Shard, chunk_bytes: int, stats: ReadStats | None = None, **more: int
+    ) -> Iterator[Chunk | LongLine]:
+        """Read the chunks of a shard, within the limits of lines and windows."""
+        limits = {"max_line_bytes": self.max_line_bytes, "max_window": self.max_window}
+        return shard.read(chunk_bytes=chunk_bytes, stats=stats, **limits | more)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm": "hash"}):
@@ -441,8 +468,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     def memory_per_job(self) -> int:
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
-    def for_judge(self, target: Schema) -> JudgeSettings:
-        return JudgeSettings(
+    def line_settings(self, target: Schema) -> LineSettings:
+        judge = JudgeSettings(
             target=target.name,
             target_is_guess=self.schema == AUTO,
             algorithm=self.hash_algorithm,
@@ -452,6 +479,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
             # The memory stays occupied while a worker sorts.
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
+        same = {name: getattr(self, name) for name in LineSettings.__struct_fields__[2:]}
+        return LineSettings(judge, self.sort_fields_of(target), **same)
 
     # Sizes of buffers, which follow from the memory of a process
 

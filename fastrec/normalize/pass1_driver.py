@@ -23,7 +23,7 @@ from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.filters import nothing_matches
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.inputs import Streams, check_fields, read_chunks
+from fastrec.normalize.inputs import Streams, check_fields
 from fastrec.normalize.kept import Base
 from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
@@ -65,7 +65,7 @@ class SortTasks:
         self._streams = streams or Streams()
         self._directory = directory
         self._options = options
-        self._target = target.name
+        self._lines = options.line_settings(target)
         self._text = total_text(self._wanted)
         self._at_once = options.slices_per_task(self._text)
         self._chunk_bytes = current_limits().decompressed_chunk_bytes * self._at_once
@@ -188,18 +188,16 @@ class SortTasks:
         options = self._options
         text = self._text
         sizes = options.run_bytes(text), options.most_fences(text)
-        return SortTask(
-            number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts
-        )
+        return SortTask(number, pieces, self._directory, self._lines, *sizes, self._indexes_parts)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
         if self._shards[shard].stream:
-            stats = self._streams.open(shard, self._shards[shard], self._options, self._chunk_bytes)
+            stats = self._streams.open(shard, self._shards[shard], self._lines, self._chunk_bytes)
             chunks = self._streams.chunks(shard)
         else:
             stats = ReadStats()
-            chunks = read_chunks(self._shards[shard], self._options, self._chunk_bytes, stats)
+            chunks = self._lines.read(self._shards[shard], self._chunk_bytes, stats)
         self.decompressed[shard] = stats
         count = 0
         try:

@@ -149,10 +149,10 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     records: int
     first: bytes  # key of the first record
     last: bytes  # key of the last record
-    left_out: dict[str, int]  # records that options left out, by code
     files: tuple[FileDigest, ...]  # the files of its statistics, and of its index if it is kept
     path: str  # of the part before it is published
     statistics_prefix: str  # path prefix of its statistics
+    left_out: dict[str, int] = {}  # records that options left out, by code
     superseded: tuple[str, str] = ("", "")
     """Fingerprints of the superseded records that it leaves out because of other runs, and because of other repeats."""
     names: str = (

@@ -289,7 +289,9 @@ def run_attempts(
     kept_settings = kept.settings if isinstance(kept, Kept) and options.incremental else {}
     found = reusable_settings(settings, [output.working("journal"), *earlier], kept_settings)
     # Choosing a target also makes its judge, which workers that are forked after this inherit.
-    target = TARGETS[found] if found else choose_target(shards, options)
+    target = (
+        TARGETS[found] if found else choose_target(shards, options.line_settings(options.target))
+    )
     streams = Streams(kept=options.schema == AUTO and any(shard.stream for shard in shards))
     said: set[str] = set()
     is_first = True

@@ -21,7 +21,7 @@ from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut
 from fastrec.judge.findings import label_code
 from fastrec.judge.parse import parse
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import LineStatistics
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -31,7 +31,7 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import sha256_of_file
 
 
-def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumns | None:
+def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
     """The columns of a trusted part; None if its lines have to be judged.
 
     Raises:
@@ -46,8 +46,9 @@ def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumn
         raise CorpusError(
             path, "is damaged: it is not the file that the manifest lists. Normalize again"
         )
-    if options.judges_all_lines or max(sizes, default=0) > options.max_line_bytes:
+    if lines.judges_all_lines or max(sizes, default=0) > lines.max_line_bytes:
         return None
+    target = lines.target
     # Each record of the default version is of that version by its shape, whatever its label says.
     is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(
         columns.values("schema_version")

@@ -95,7 +95,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def note(task: pass1.SortTask) -> SortResult:
-        found.append(task.target)
+        found.append(task.lines.judge.target)
         return pass1.sort_pieces(task)
 
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
@@ -302,7 +302,7 @@ def test_only_text_names_a_metric(
     )
     corpus = normalized(shard, tmp_path / "out")
     assert corpus.same_for_all == normalized(shard, tmp_path / "pinned", schema=OLD).same_for_all
-    judge = Judge(Options().for_judge(DEFAULT_SCHEMA))
+    judge = Judge(Options().line_settings(DEFAULT_SCHEMA).judge)
     judge.judge_chunk(b"\n".join(some[:6]), bytearray())
     assert judge.judge_chunk(b"\n".join(some), bytearray()).slow == 0
 
