@@ -88,8 +88,12 @@ _TABLE_OPTIONS = {
 @choice_option("--from from_", _HARNESSES, "Harness whose logs are imported: "
 f"{', '.join(_HARNESSES[1:])}; auto: "
                "recognise it by the content.", metavar="HARNESS")  # fmt: skip
-@click.option("--metric", multiple=True, metavar="PATTERN",
-              help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@click.option(
+    "--metric",
+    multiple=True,
+    metavar="PATTERN",
+    help="Import only metrics that match, like acc* or *:strict-match; may be repeated.",
+)
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
               help="Metadata of samples to keep. Values of more than 4,096 characters are cut, "
 "unless you name "
@@ -113,8 +117,12 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
     "Output format; json prints the account of all logs.",
 )
 @shared("no_progress")
-@click.option("-v", "--verbose", count=True,
-              help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Name all skipped files; with -vv, print a traceback for unexpected errors.",
+)
 def import_logs(
     paths: tuple[str, ...],
     *,
@@ -266,7 +274,7 @@ def _print_fields(result: Import) -> None:
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """Cut the beginning of logs and the end of figures, so that the table fits into the terminal."""
+    """Cut the beginning of logs and the end of figures, so that the table fits."""
     width = terminal_width()
     if width is None:
         return rows
@@ -382,9 +390,18 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
 "traceback for "
         "unexpected errors.", count=True)  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
-    quiet: bool, no_progress: bool, verbose: int, **given: Any,
-) -> None:  # fmt: skip
+    *,
+    paths: tuple[str, ...],
+    files_from: str | None,
+    output: str,
+    sort_by: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    no_progress: bool,
+    verbose: int,
+    **given: Any,
+) -> None:
     """Turn any number of shards into one clean, sorted corpus.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an

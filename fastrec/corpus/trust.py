@@ -1,4 +1,4 @@
-"""Which corpora are trusted: the lines of a trusted corpus are valid and in normal form, so they are not judged again.
+"""Which corpora are trusted: their lines are known to be valid and in normal form.
 
 Pass 1 takes their records from columns. So a corpus is also judged if columns cannot tell what the
 judge would find in its lines: turns of two versions, or metrics in a version without metrics.
@@ -40,7 +40,10 @@ _Range = tuple[Position, Position, str]  # the first and the last position of a 
 _LIST: Final = "published"
 _MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
 _MOST_OVERLAPS: Final = 3
-"""Parts that a part may overlap to be read like a run. It is decompressed for about as many new parts."""
+"""Parts that a part may overlap to be read like a run.
+
+It is decompressed for about as many new parts.
+"""
 
 
 def remember(document: bytes, *, is_guess: bool = True) -> None:
@@ -218,7 +221,10 @@ def _list_path() -> Path:
 
 
 def state_directory() -> Path:
-    """The directory of what fastrec keeps about this user: published corpora, and the history of queries."""
+    """The directory of what fastrec keeps about this user.
+
+    It has the list of published corpora, and the history of queries.
+    """
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named)
     return user_directory("XDG_STATE_HOME", "~/.local/state")

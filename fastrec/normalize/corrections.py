@@ -1,10 +1,10 @@
-"""What people correct: names of models, evaluations and metrics; labels, which change verdicts; and fixes.
+"""What people correct: names, verdicts (labels), and rejected lines (fixes).
 
 `--map` is a TOML file with other names:
 
     [models]
     "OpenAI/gsm8k-6B" = "openai/gsm8k-6b"     a name
-    "org_*" = "org/*"                         a pattern: each * stands for what that of the old name matched
+    "org_*" = "org/*"                         a pattern: each * stands for what the old one matched
 
 Names are changed behind the judge, so verdicts, filters and examples in the summary are about the
 names of the input. Of several rules for a name, an exact one decides, else the first one that
@@ -241,7 +241,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     metric: str | None = None
     """The `evaluation_result_id`, if the answer has records of several metrics."""
     trial: dict[str, str] = {}
-    """What tells the record from others of the answer's model and question: `evaluation_id`, `epoch`, `trial`, …"""
+    """What tells the record from others of the answer's model and question: `evaluation_id`,
+    `epoch`, `trial`, …"""
     is_correct: bool | None = None
     """The new verdict; this or `score` is needed."""
     score: float | None = None
@@ -289,7 +290,8 @@ class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
     counts: Counter[str]
-    """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
+    """Lines by the number of a label, whether it changed the record (+) or not (=), and the
+    record's digest."""
 
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
@@ -450,7 +452,7 @@ def fix_lines(
     fixes: dict[tuple[int, str], _Fix],
     counts: Counter[str],
 ) -> None:
-    """Judge the corrected versions of rejected lines, and add those that are valid to the records of the chunk.
+    """Judge the corrected versions of rejected lines, and add the valid ones to the records.
 
     The others stay rejected, with the errors of the corrected version.
     """

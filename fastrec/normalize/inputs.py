@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -90,14 +90,11 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
 
     directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
-    files = (join(folder, name) for path in directories for folder, names in walk(path, []) for name in names
-             if name not in _OWN)  # fmt: skip
+    folders = chain.from_iterable(walk(path, []) for path in directories)
+    files = (join(folder, name) for folder, names in folders for name in names if name not in _OWN)
     others = (file for file in files if ".jsonl" not in file and file not in known)
-    return [
-        file
-        for file in islice(others, _MOST_BESIDE)
-        if os.path.isfile(file) and harness_of(file)  # noqa: PTH113
-    ]
+    first = islice(others, _MOST_BESIDE)
+    return [file for file in first if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
 def check_fields(
@@ -154,7 +151,10 @@ def _harness_of(shard: Shard) -> str | None:
 
 
 def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
-    """The harness whose logs are there instead of shards; else a sentence about a file of another format."""
+    """The harness whose logs are there instead of shards.
+
+    Else a sentence about a file of another format.
+    """
     from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
 
     foreign = (0, "")  # the largest file says most about a directory
@@ -199,7 +199,7 @@ class _Stream(msgspec.Struct):
 
 
 class Streams:
-    """Standard input and pipes, which can be read only once, although pass 1 may have to start again.
+    """Standard input and pipes, which can be read only once; pass 1 may have to start again.
 
     While the target may change, the driver keeps their chunks in files. A second reading takes the
     chunks from these files, and continues with the rest of the stream.

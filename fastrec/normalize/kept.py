@@ -1,7 +1,7 @@
-"""Kept work: what a run with `--incremental` leaves in the work directory, and what the next one builds on.
+"""Kept work: what a run with `--incremental` leaves for the next one.
 
-    parts        the parts of the corpus, which the next run reads like runs; each with its borders and counts, and an
-                 index that says what its columns lack: the origins of its records
+    parts        the parts of the corpus, which the next run reads like runs; each with its borders
+                 and counts, and an index with what its columns lack: the origins of its records
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
@@ -53,7 +53,7 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     # whether it was last modified so long before it was read that a later change has another time
     certain: bool
     ranges: tuple[tuple[int, int, str], ...] = ()
-    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read, which may be one."""
+    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read."""
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -103,7 +103,10 @@ def read_kept(path: str) -> Kept | str | None:
 
 
 def recover_kept(path: str, next_path: str) -> Kept | str | None:
-    """Read the document that counts, as `read_kept` does: the next one if all its files are in place, and it stays."""
+    """Read the document that counts, as `read_kept` does.
+
+    If all files of the next one are in place, that one counts, and replaces the other.
+    """
     newer = None if next_path == path else read_kept(next_path)
     if newer is None:
         return read_kept(path)
@@ -203,7 +206,7 @@ def match_shards(
     was renamed or moved. What has to be equal:
 
         by signature    size, modification time and inode, or ETag; no file is read
-        by content      hashes of all bytes; every shard that has the size of a kept one is read, in parallel
+        by content      hashes of all bytes; every shard that has the size of a kept one is read
 
     A signature proves nothing if the file was modified just before it was read: a later write may
     have the same time. Nor does it if the store tells no version. Then the hashes have to be equal,
@@ -261,7 +264,7 @@ def _grouped(
 def _proofs(
     shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
 ) -> tuple[dict[int, list[_Proof]], dict[int, list[_Proof]]]:
-    """What has to be equal for a shard to be the same as a kept one: of each shard, and of each kept one.
+    """What has to be equal for a shard to be the same as a kept one: of all shards of both kinds.
 
     A shard has several proofs if it may be equal to kept shards that were read in different ranges.
     """
@@ -392,7 +395,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (low is None or low <= part.first) and (high is None or part.last < high)
 
     def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
-        """Where the gaps between parts begin and end in which a range of keys may have new evaluations."""
+        """Where the gaps between parts are in which a range of keys may have new evaluations."""
         gaps: list[bytes] = []
         for number, part in enumerate(self.parts):
             begin, end = self.range_of(number)
@@ -412,7 +415,10 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
-        """For each block of parts, the pieces that are gone and may have records in it, with their range of parts."""
+        """For each block of parts, the pieces that are gone and may have records in it.
+
+        Each is given with its range of parts.
+        """
         blocks: list[list[tuple[int, int, int]]] = [
             [] for _ in range(-(-len(self.parts) // _BLOCK))
         ]

@@ -75,7 +75,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     decides: Decides
     help: str = ""
-    """A sentence for the command line. Empty if several commands have the option (`cli.options`)."""
+    """A sentence for the command line; empty if several commands share it (`cli.options`)."""
     choices: tuple[str, ...] = ()
     """Its values, the default first. A `Literal` has them as its type."""
     is_size: bool = False

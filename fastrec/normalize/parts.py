@@ -98,7 +98,7 @@ def _write_locations(
 def _find_copies(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
 ) -> dict[int, tuple[Shard, str]]:
-    """By number of a part, the part of a trusted corpus that has all of its records, and no others, with its hash.
+    """By number of a part, the part of a trusted corpus with exactly its records, and its hash.
 
     So its file can be copied. It is compressed as this part would be, and no other shard has keys
     in this range.
@@ -111,19 +111,16 @@ def _find_copies(
     copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
         found = [
-            one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)
+            counts
+            for counts in pieces
+            if (not high or counts.first < high) and (not low or counts.last >= low)
         ]
         if len(found) == 1 and not found[0].filtered:
-            [one], shard = (
-                found,
-                shards[found[0].piece.shard],
-            )  # a part of a trusted corpus is one piece
-            if (
-                shard.compression == wanted
-                and (not low or low <= one.first)
-                and (not high or one.last < high)
-            ):
-                copies[number] = shard, one.read.raw_hash
+            [only] = found  # a part of a trusted corpus is one piece
+            shard = shards[only.piece.shard]
+            is_whole = (not low or low <= only.first) and (not high or only.last < high)
+            if shard.compression == wanted and is_whole:
+                copies[number] = shard, only.read.raw_hash
     return copies
 
 
@@ -159,7 +156,10 @@ def _complete_sources(
 
 
 def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
-    """Number the parts that have records from 0 on, put them in place, and remove all other files of parts."""
+    """Number the parts that have records from 0 on, and put them in place.
+
+    Remove all other files of parts.
+    """
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {
@@ -184,14 +184,10 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     numbered: list[Part] = []
     for number, part in enumerate(parts):
         name = context.part_name(number)
-        columns = part.columns
-        sources = part.sources
         path = put(part.path, name)
-        if columns:
-            columns = replace(columns, path=put(columns.path, columns_path(name)))
-        if sources:
-            sources = replace(sources, path=put(sources.path, sources_path(name)))
-        numbered.append(replace(part, number=number, path=path, columns=columns, sources=sources))
+        columns = put(part.columns.path, columns_path(name)) if part.columns else ""
+        sources = put(part.sources.path, sources_path(name)) if part.sources else ""
+        numbered.append(replace(part.at(path, columns, sources), number=number))
     return numbered
 
 
@@ -293,7 +289,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         }, total
 
     def _groups(self, parts: Mapping[int, Part]) -> list[list[int]]:
-        """The numbers of all parts in groups: parts of different groups have no evaluation in common."""
+        """The numbers of all parts in groups which have no evaluation in common."""
         field = self._context.sort_fields[0]
         groups: list[list[int]] = []
         last: bytes | None = None
@@ -323,7 +319,10 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _make(
         self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int
     ) -> dict[int, Part]:
-        """Make the parts that are missing, or leave out other superseded records, as far as their kinds are `known`."""
+        """Make the parts that are missing, or leave out other superseded records than before.
+
+        `known` is how many kinds of superseded records are known by now.
+        """
         context = self._context
         ranges = self._plan.ranges
         hashes = {

@@ -100,7 +100,7 @@ _judge_of = lru_cache(maxsize=4)(Judge)
 
 
 def _has_later(batch: Batch) -> bool:
-    """Whether a chunk has a record that decides for the newest version, whichever target it is judged for.
+    """Whether a chunk has a record that decides for the newest version, whatever the target is.
 
     It is of a later version than the default one, or names a metric. It counts even if its
     `sample_hash` is the reason to reject it.
@@ -113,7 +113,7 @@ def _has_later(batch: Batch) -> bool:
 
 
 def choose_target(shards: Sequence[Shard], lines: LineSettings) -> Schema:
-    """The given target, or one guessed from the first lines of some shards, spread over all of them.
+    """The given target, or one guessed from the first lines of a few shards.
 
     Also make the judge of this process, which learns from these lines.
     """
@@ -311,7 +311,10 @@ class _Sorter:
         return counts, statistics
 
     def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords, last: bytes) -> Run:
-        """Make a run of a part that is sorted as the corpus will be: pass 2 reads the part itself, and its columns."""
+        """Make a run of a part that is sorted as the corpus will be.
+
+        Pass 2 reads the part itself, and its columns.
+        """
         part = piece.slice.shard
         path = f"{self._task.directory}/run-{self._name}-of-{piece.number}"
         offsets = list(accumulate(records.sizes, initial=0))

@@ -41,7 +41,10 @@ _SHARE: Final = (
     16  # a shard that is at most this fraction of the work of a worker is not too large for one
 )
 _FEEDS: Final = 3
-"""The driver decompresses as fast as this many workers sort: measured 247 to 286 MB/s and 94 to 95 MB/s of text."""
+"""The driver decompresses as fast as this many workers sort.
+
+Measured: 247 to 286 MB/s, and 94 to 95 MB/s of text.
+"""
 
 
 class SortTasks:
@@ -57,7 +60,7 @@ class SortTasks:
         unchanged: Container[int] = (),
         indexes_parts: bool = False,
     ) -> None:
-        """Plan the tasks of all shards but those that are `unchanged` since the last run, given by number."""
+        """Plan the tasks of all shards but the `unchanged` ones, given by number."""
         self._indexes_parts = indexes_parts
         self._shards = shards
         self._unchanged = unchanged
@@ -135,7 +138,10 @@ class SortTasks:
         return self.next_piece - 1
 
     def learn_from(self, result: SortResult) -> None:
-        """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
+        """Correct the estimate of all text by that of a finished task.
+
+        Compressed shards expand more or less than usual.
+        """
         for counts in result.pieces:
             piece = counts.piece
             text = counts.read.text_bytes
@@ -251,11 +257,11 @@ class SortTasks:
 
 class SortedShards(msgspec.Struct, frozen=True):
     results: tuple[SortResult, ...]
-    """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
-    checksums of their runs, and without fences if there are too many runs to use them."""
+    """All tasks, those of earlier runs included. They lack the pieces of bad shards and of shards
+    that are gone, checksums of their runs, and fences if there are too many runs to use them."""
     durable: frozenset[int]
-    """Tasks that the journal has, and will have as long as the shards are unchanged; without those that have pieces of
-    bad shards, which the next run may be able to read."""
+    """Tasks that the journal has, and will have as long as the shards are unchanged. Tasks with
+    pieces of bad shards are not among them: the next run may be able to read these."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
     removed: dict[
@@ -402,7 +408,7 @@ class _Pass1:
         )
 
     def _settle_target(self) -> None:
-        """Start again if there is no record of the target's version, but only of the default one."""
+        """Start again if all records are of the default version, and the target is another."""
         context = self._context
         is_newer_version = self._base.is_newer_version or any(
             task.is_newer_version for task in self._finished.values()

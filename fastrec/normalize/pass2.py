@@ -81,10 +81,11 @@ _line_of: Final = itemgetter(Column.LINE)
 _piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
 
 Locations = Mapping[int, tuple[int, str, int]]
-"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it.
+"""By number of a piece: its position in the order of pieces, its source, and the lines before it.
 
-Tasks know the lines of a record by piece. Its shard may have another name and another place in the order of the input
-than when the piece was sorted. So the driver writes the locations of all pieces to a file once pass 1 is done.
+Tasks know the lines of a record by piece. Its shard may have another name and another place in the
+order of the input than when the piece was sorted. So the driver writes the locations of all pieces
+to a file once pass 1 is done.
 """
 
 
@@ -97,9 +98,9 @@ class PartTask(msgspec.Struct, frozen=True):
     window_bytes: int  # bytes merged at a time
     path: str
     statistics_prefix: str
-    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
-    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records
-    (`-excluded`)."""
+    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out
+    (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and the
+    excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     compression: str
@@ -405,7 +406,7 @@ class _Records:
         self._waiting_fingerprints = []
 
     def _count(self, fields: KeyColumns) -> None:
-        """Add the waiting records to the tally; if a part of the base has grown, only the new ones."""
+        """Add the waiting records to the tally; only new ones if a part of the base has grown."""
         rows = self._waiting_rows
         if self._grown:
             new = [at for at, row in enumerate(rows) if row[Column.SOURCE] >= self._first_new]
@@ -606,7 +607,7 @@ class _SourcesWriter:
         self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
-        """Append the sources of records, given their rows and the sources of those with several copies."""
+        """Append the sources of records, given their rows and the origins of those with copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
             places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]

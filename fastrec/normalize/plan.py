@@ -116,7 +116,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
-    """The first and the last of some ranges of keys, given the cuts between them, that overlap another range."""
+    """The first and the last of the ranges between cuts that overlap another range of keys."""
     first = 0 if low is None else bisect_right(cuts, low)
     return first, len(cuts) if high is None else bisect_left(cuts, high)
 
@@ -156,7 +156,10 @@ def _memory() -> int:
 
 
 def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
-    """Where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
+    """Where gaps between parts begin and end.
+
+    New evaluations there do not change the parts beside them.
+    """
     new = [
         counts
         for result in sorted_shards.results
@@ -288,7 +291,8 @@ class MergeTask(msgspec.Struct, frozen=True):
     slices: list[RunSlice]
     directory: str
     regions: str | None
-    """Path of a file with the first key of each region but the first; None if the run will be merged again."""
+    """Path of a file with the first key of each region but the first; None if the run will be
+    merged again."""
     window_bytes: int  # bytes merged at a time
 
     def __str__(self) -> str:
@@ -418,7 +422,7 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
 def _unchanged(
     regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the regions that are unchanged parts of the base, each with the new part that has exactly its records.
+    """Yield the regions that are unchanged parts of the base, each with the new part that is equal.
 
     `lasts` are the last borders of the regions that have any.
     """

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
@@ -107,7 +107,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
 
     def without(self, shards: Container[int]) -> SortResult:
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
-        return msgspec.structs.replace(self, pieces=pieces)
+        return replace(self, pieces=pieces)
 
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
@@ -120,7 +120,7 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """Records that options left out of a part: sorted, in a compressed file, with their index in another one."""
+    """Records that options left out of a part: sorted, in a compressed file, with their index."""
 
     path: str
     text_bytes: int
@@ -154,25 +154,36 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     statistics_prefix: str  # path prefix of its statistics
     left_out: dict[str, int] = {}  # records that options left out, by code
     superseded: tuple[str, str] = ("", "")
-    """Fingerprints of the superseded records that it leaves out because of other runs, and because of other repeats."""
+    """Fingerprints of the superseded records that it leaves out, because of other runs, and because
+    of other repeats."""
     names: str = (
         ""  # fingerprint of the names of the pieces of input that its left-out records come from
     )
     index_bytes: int = 0
-    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept for the next run."""
+    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept."""
     excluded: Excluded | None = None
-    """The records of its range that options left out, which the next run may need; None if there are none, or if work
-    is not kept."""
+    """The records of its range that options left out, which the next run may need; None if there
+    are none, or if work is not kept."""
     border: bytes = b""  # the first border of its range, if work is kept
     columns: SideFile | None = None  # None if it has no records
     sources: PartSources | None = None
     census: FileDigest | None = None
-    """If work is kept, for the first part of a group: the census of all parts of the group (`parts._groups`)."""
+    """If work is kept, for the first part of a group: the census of all parts of the group
+    (`parts._groups`)."""
 
     @property
     def side_files(self) -> list[SideFile]:
         """The files beside it, which are published with it."""
         return [file for file in (self.columns, self.sources) if file]
+
+    def at(self, path: str, columns: str, sources: str) -> Part:
+        """The same part with its files at other paths."""
+        return replace(
+            self,
+            path=path,
+            columns=replace(self.columns, path=columns) if self.columns else None,
+            sources=replace(self.sources, path=sources) if self.sources else None,
+        )
 
     @property
     def index(self) -> str:
@@ -188,7 +199,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 _MOST_SEEN: Final = 10_000  # names that were filtered out and are not looked at again
 _HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
 _REPAIR_EXAMPLES: Final = 3
-"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
+"""Examples of each repair: the first ones by names, which do not depend on the order of lines."""
 
 
 class _Repair(msgspec.Struct, frozen=True, order=True):

@@ -1,4 +1,4 @@
-"""Resume an interrupted run: its journal, and which of its finished tasks, merged runs and parts are reusable.
+"""Resume an interrupted run: its journal, and what of its finished work is reusable.
 
     settings │ entry │ entry │ …        each: length, fingerprint, msgpack
 
@@ -53,7 +53,7 @@ JournalEntry = SortResult | MergedRun | Part
 
 class Journal:
     def __init__(self, path: str, settings: dict[str, str], earlier: Iterable[str] = ()) -> None:
-        """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
+        """Open the journal of this run, which may continue one of `earlier` runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
@@ -89,7 +89,10 @@ class Journal:
         return entries, end
 
     def _start(self, earlier: Iterable[str]) -> None:
-        """Start with a copy of the longest journal of the same settings: it includes those that it continued."""
+        """Start with a copy of the longest journal of the same settings.
+
+        It includes those that it continued.
+        """
         longest = ""
         size = 0
         for path in earlier:
@@ -211,7 +214,7 @@ class Reusable(msgspec.Struct):
         default_factory=list
     )  # runs merged from the runs of these tasks
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
-    """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash of the text."""
+    """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash."""
     next_task: int = 0  # the first task number that no file in the work directory uses
     next_piece: int = 0  # the first number that no piece has
 
@@ -329,13 +332,7 @@ def find_parts(
 
 
 def _moved(part: Part, path: str) -> Part:
-    """A part at another path, with the files beside it."""
-    return replace(
-        part,
-        path=path,
-        columns=replace(part.columns, path=columns_path(path)) if part.columns else None,
-        sources=replace(part.sources, path=sources_path(path)) if part.sources else None,
-    )
+    return part.at(path, columns_path(path), sources_path(path))
 
 
 def _range(piece: Piece) -> tuple[str, int, int | None]:

@@ -1,4 +1,4 @@
-"""Parts of trusted corpora in pass 1: their columns say what their lines are, so no line is decoded.
+"""Parts of trusted corpora in pass 1: no line is decoded, because columns say what it is.
 
 Filters are applied to columns (`corpus.column_filter`). Only records that pass them are read and
 parsed, if a condition is on a field without a column, or if the column does not tell enough.
