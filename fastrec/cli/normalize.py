@@ -471,9 +471,8 @@ def normalize(
         print_stderr(_closing_line(result))
         if repairable := result.summary.repairable.lines:
             print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
-    print_warning(
-        skipped_lines(result.skipped)
-    )  # also with --quiet: a nightly job must not lose shards silently
+    # Also with --quiet: a nightly job must not lose shards silently.
+    print_warning(skipped_lines(result.skipped))
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
     if rejected and options.gate is None:

@@ -96,9 +96,8 @@ def _read(paths: tuple[str, ...]) -> list[bytes]:
 
 
 def _digest_of(texts: list[bytes]) -> str:
-    return sha256(
-        b"\0".join(texts)
-    ).hexdigest()  # the second one, of places, is JSON text: it has no NUL
+    # The second one, of places, is JSON text: it has no NUL.
+    return sha256(b"\0".join(texts)).hexdigest()
 
 
 class Editor(Protocol):

@@ -389,9 +389,8 @@ def _keep_work(
     """
     output = context.output
     kept_parts = _keep_parts(context, parts, numbered)
-    summary_path = output.working(
-        f"summary-{secrets.token_hex(8)}"
-    )  # the old one stays until this work is kept
+    # The old one stays until this work is kept.
+    summary_path = output.working(f"summary-{secrets.token_hex(8)}")
     written = FileDigest(
         summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True)
     )

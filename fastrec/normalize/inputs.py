@@ -37,16 +37,10 @@ _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
 _MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
-_OWN: Final = (
-    "manifest.json",
-    "summary.json",
-    "import.json",
-)  # telling the others takes 70 ms to import harnesses
-_MARKS: Final = (
-    b'"doc_id"',
-    b'"spec"',
-    b'"question_id"',
-)  # of harnesses that write JSON lines: one is in each line
+# Telling the others takes 70 ms to import harnesses.
+_OWN: Final = ("manifest.json", "summary.json", "import.json")
+# Keys of harnesses that write JSON lines: each line has one of them.
+_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')
 
 
 def find_records(
@@ -192,9 +186,8 @@ def check_formats(shards: Sequence[Shard]) -> None:
 class _Stream(msgspec.Struct):
     rest: Iterator[Chunk | LongLine]
     stats: ReadStats
-    read: list[
-        tuple[str, int, int] | LongLine
-    ] = []  # a chunk is the path of its file, its offset and line
+    # A chunk is the path of its file, its offset and line.
+    read: list[tuple[str, int, int] | LongLine] = []
     error: ShardError | None = None
 
 
@@ -209,9 +202,8 @@ class Streams:
         """With `kept`, streams can be read again until `release` is called."""
         self.kept = kept
         self._streams: dict[int, _Stream] = {}
-        self._finished: dict[
-            str, bool
-        ] = {}  # files of chunks, and whether their tasks are finished
+        # Files of chunks, and whether their tasks are finished.
+        self._finished: dict[str, bool] = {}
 
     def open(self, number: int, shard: Shard, lines: LineSettings, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""

@@ -72,9 +72,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
-    decompressed: dict[
-        int, ReadStats
-    ]  # by position in `shards`: those that the driver decompressed
+    # by position in `shards`: those that the driver decompressed
+    decompressed: dict[int, ReadStats]
     parts: list[Part]
     lines: list[Any]  # what became of the records of each piece, packed
     order: list[int]  # the numbers of all pieces, in the order of the input
@@ -185,16 +184,13 @@ class Changes(msgspec.Struct):
     All lists are in ascending order.
     """
 
-    unchanged: dict[
-        int, int
-    ]  # numbers of shards, with the position of the kept shard that has the same content
+    # Numbers of shards, with the position of the kept shard that has the same content.
+    unchanged: dict[int, int]
     new: list[int]  # numbers of shards that have no kept shard of the same content or path
-    changed: list[
-        int
-    ]  # numbers of shards that have another content than the kept shard of the same path
-    gone: list[
-        int
-    ]  # positions of the kept shards that no shard matches; also those of shards that changed
+    # Numbers of shards that have another content than the kept shard of the same path.
+    changed: list[int]
+    # Positions of the kept shards that no shard matches; also those of shards that changed.
+    gone: list[int]
 
 
 def match_shards(
@@ -279,9 +275,8 @@ def _proofs(
         number: [(shard.signature, ())] for number, shard in enumerate(shards) if shard.signature
     }
     theirs: dict[int, list[_Proof]] = {}
-    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(
-        set
-    )  # ranges of kept shards
+    # Ranges of kept shards.
+    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
     for position, one in enumerate(kept):
         if not by_content and one.signature not in doubtful:
             theirs[position] = [(one.signature, ())]
@@ -347,24 +342,20 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """
 
     changes: Changes
-    paths_gone: tuple[
-        str, ...
-    ] = ()  # of shards of the last run that are not there any more, under no other name
-    tasks: tuple[
-        SortResult, ...
-    ] = ()  # of unchanged shards; their pieces have the shards of this run
+    # of shards of the last run that are not there any more, under no other name
+    paths_gone: tuple[str, ...] = ()
+    # of unchanged shards; their pieces have the shards of this run
+    tasks: tuple[SortResult, ...] = ()
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
-    decompressed: dict[
-        int, ReadStats
-    ] = {}  # unchanged shards that the driver of an earlier run decompressed
+    # Unchanged shards that the driver of an earlier run decompressed.
+    decompressed: dict[int, ReadStats] = {}
     parts: tuple[Part, ...] = ()
     lines: LinesByPiece | None = None
     order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
-    files: frozenset[str] = (
-        frozenset()
-    )  # all kept files, which must stay until this run is complete
+    # All kept files, which must stay until this run is complete.
+    files: frozenset[str] = frozenset()
     next_task: int = 0
     next_piece: int = 0
 

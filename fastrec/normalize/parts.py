@@ -133,9 +133,8 @@ def _complete_sources(
     """
     if not context.options.track_sources:
         return [replace(part, sources=None) for _, part in sorted(parts.items())]
-    known = {
-        part.fingerprint for part in base
-    }  # parts that this run has made have their sources already
+    # Parts that this run has made have their sources already.
+    known = {part.fingerprint for part in base}
     done = dict(parts)
     stale = [
         number
@@ -204,9 +203,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
-    _copies: dict[
-        int, tuple[Shard, str]
-    ]  # by number of a part, a file that probably has the same text, and its hash
+    # by number of a part, a file that probably has the same text, and its hash
+    _copies: dict[int, tuple[Shard, str]]
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context = self._context
@@ -383,9 +381,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             made[part.number] = self._held(part)
             text += part.written.text_bytes
             count += 1
-            context.progress.expect(
-                text * len(wanted) // count
-            )  # runs still have duplicates; parts are alike
+            # Runs still have duplicates; parts are alike.
+            context.progress.expect(text * len(wanted) // count)
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
 

@@ -37,9 +37,8 @@ from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
-_SHARE: Final = (
-    16  # a shard that is at most this fraction of the work of a worker is not too large for one
-)
+# A shard that is at most this fraction of the work of a worker is not too large for one.
+_SHARE: Final = 16
 _FEEDS: Final = 3
 """The driver decompresses as fast as this many workers sort.
 
@@ -75,9 +74,8 @@ class SortTasks:
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
-        self._chunks: dict[
-            int, tuple[int, int]
-        ] = {}  # text of finished chunks by shard: found, and estimated
+        # Text of finished chunks by shard: found, and estimated.
+        self._chunks: dict[int, tuple[int, int]] = {}
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -264,9 +262,8 @@ class SortedShards(msgspec.Struct, frozen=True):
     pieces of bad shards are not among them: the next run may be able to read these."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
-    removed: dict[
-        str, tuple[int, ...]
-    ]  # by path of a run, the numbers of pieces whose records do not count
+    # by path of a run, the numbers of pieces whose records do not count
+    removed: dict[str, tuple[int, ...]]
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
     sample: RegionSample  # of the keys of all runs
     next_task: int
@@ -308,9 +305,8 @@ class _Pass1:
             indexes_parts=sum(shard.is_run for shard in shards) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
-        self._is_newer_version = (
-            base.is_newer_version
-        )  # whether there is a later record, as far as is known
+        # Whether there is a later record, as far as is known.
+        self._is_newer_version = base.is_newer_version
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._sample = RegionSample()

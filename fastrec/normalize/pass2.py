@@ -601,9 +601,8 @@ class _SourcesWriter:
     def __init__(self, path: str, locations: str) -> None:
         self._path = path
         self._locations = _read_locations(locations)
-        self._begins: dict[
-            int, tuple[bytes, int]
-        ] = {}  # by piece: how its lines begin, and the lines before it
+        # by piece: how its lines begin, and the lines before it
+        self._begins: dict[int, tuple[bytes, int]] = {}
         self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:

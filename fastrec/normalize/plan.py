@@ -70,9 +70,8 @@ class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
     fences: Fences
     ranges: list[Range]
-    unchanged: dict[
-        int, Part
-    ]  # by number of a range, the part of the base that has the same records
+    # by number of a range, the part of the base that has the same records
+    unchanged: dict[int, Part]
     regions: list[bytes]
     removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
     base: Base
@@ -455,9 +454,8 @@ class RegionTask(msgspec.Struct, frozen=True):
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    statistics_prefix: (
-        str  # path prefix of the statistics of this part, if the region is all of it; else empty
-    )
+    # Path prefix of the statistics of this part, if the region is all of it; else empty.
+    statistics_prefix: str
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]

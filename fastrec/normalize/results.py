@@ -43,9 +43,8 @@ class Piece(msgspec.Struct, frozen=True):
     offset: int = 0  # for a chunk: added to offsets in its file
     line: int = 1  # for a chunk: number of its first line
     long_lines: tuple[LongLine, ...] = ()  # for a chunk: lines before it that were too long
-    temporary: bool = (
-        False  # whether it is a chunk; the driver deletes its file when the task is done
-    )
+    # Whether it is a chunk; the driver deletes its file when the task is done.
+    temporary: bool = False
 
     def __str__(self) -> str:
         if not self.temporary:
@@ -70,16 +69,13 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
-    rejects: tuple[int, int] = (
-        0,
-        0,
-    )  # where its rejected lines begin and end in the file of the task
+    # Where its rejected lines begin and end in the file of the task.
+    rejects: tuple[int, int] = 0, 0
     is_newer_version: bool = False  # whether a line is a record that decides for the newest version
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
-    error: ShardError | None = (
-        None  # why the piece could not be read completely; all counts are 0 then
-    )
+    # Why the piece could not be read completely; all counts are 0 then.
+    error: ShardError | None = None
 
     @property
     def lines(self) -> int:
@@ -89,9 +85,8 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
     task: int
-    pieces: tuple[
-        PieceCounts, ...
-    ]  # its pieces; after pass 1, without those of bad shards and of shards that are gone
+    # Its pieces; after pass 1, without those of bad shards and of shards that are gone.
+    pieces: tuple[PieceCounts, ...]
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
     statistics: str  # path of the statistics of all pieces, each with its number
@@ -156,9 +151,8 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     superseded: tuple[str, str] = ("", "")
     """Fingerprints of the superseded records that it leaves out, because of other runs, and because
     of other repeats."""
-    names: str = (
-        ""  # fingerprint of the names of the pieces of input that its left-out records come from
-    )
+    # Fingerprint of the names of the pieces of input that its left-out records come from.
+    names: str = ""
     index_bytes: int = 0
     """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept."""
     excluded: Excluded | None = None
@@ -237,18 +231,16 @@ class LineStatistics(Sums):
     renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
     labelled: Counter[str] = _counter  # valid lines by label and record
     fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
-    recipes: Counter[tuple[str, str, str]] = (
-        _counter  # valid lines by evaluation, model and recipe of the given hash
-    )
+    # Valid lines by evaluation, model and recipe of the given hash.
+    recipes: Counter[tuple[str, str, str]] = _counter
     wrong_hashes: list[WrongHash] = _list  # examples
     repaired: int = 0
     repaired_by_code: Counter[str] = _counter
     repairs: list[_Repair] = _list  # examples
     repairable: int = 0  # rejected lines that repairs would keep
     repairable_by_code: Counter[str] = _counter
-    evaluations: list[str] = (
-        _list  # of records that are filtered out: the first ones, one more than is listed
-    )
+    # of records that are filtered out: the first ones, one more than is listed
+    evaluations: list[str] = _list
     metrics: list[str] = _list  # the same
     models: list[str] = _list  # the same
     similar: list[str] = _list  # names of them that a filter would match if it ignored case

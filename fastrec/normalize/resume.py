@@ -207,12 +207,10 @@ Range = tuple[str, int, int | None]  # the path of a shard, and a range of its b
 
 class Reusable(msgspec.Struct):
     tasks: list[SortResult] = msgspec.field(default_factory=list)
-    covered: set[Range] = msgspec.field(
-        default_factory=set
-    )  # the ranges of shards that these tasks have read
-    merged: list[MergedRun] = msgspec.field(
-        default_factory=list
-    )  # runs merged from the runs of these tasks
+    # The ranges of shards that these tasks have read.
+    covered: set[Range] = msgspec.field(default_factory=set)
+    # Runs merged from the runs of these tasks.
+    merged: list[MergedRun] = msgspec.field(default_factory=list)
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
     """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash."""
     next_task: int = 0  # the first task number that no file in the work directory uses
