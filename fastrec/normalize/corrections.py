@@ -36,6 +36,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_64_hexdigest
 
 from fastrec.errors import DamagedFileError, UsageError, counted, listed, shown
@@ -211,9 +212,8 @@ class Renamer:
     def _new_name(self, field: str, name: Any) -> tuple[str, NameRule] | None:
         if rule := self._exact.get((field, name)):
             return rule.new, rule
-        for of, pattern, rule in (
-            self._patterns if isinstance(name, str) else ()
-        ):  # a metric may be absent
+        patterns = self._patterns if isinstance(name, str) else ()  # a metric may be absent
+        for of, pattern, rule in patterns:
             if of == field and (match := pattern.fullmatch(name)):
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once
@@ -469,12 +469,8 @@ def fix_lines(
         judged.lines = 0
         for corrected in judged.rejected:  # at most one
             first, *others = corrected.findings
-            told = msgspec.structs.replace(
-                first, message=f"in line {number} of the fixes: {first.message}"
-            )
-            judged.rejected = [
-                msgspec.structs.replace(corrected, findings=(told, *others), raw=line.raw)
-            ]
+            told = replace(first, message=f"in line {number} of the fixes: {first.message}")
+            judged.rejected = [replace(corrected, findings=(told, *others), raw=line.raw)]
         counts["rejected" if judged.rejected else "fixed"] += 1
         batch += judged
 

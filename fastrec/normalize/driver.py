@@ -461,8 +461,8 @@ def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[P
 
 def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
     pieces = (
-        replace(one, piece=replace(one.piece, shard=positions[one.piece.shard]))
-        for one in result.pieces
+        replace(counts, piece=replace(counts.piece, shard=positions[counts.piece.shard]))
+        for counts in result.pieces
     )
     return replace(result, pieces=tuple(pieces), runs=())
 
@@ -473,7 +473,9 @@ def _kept_shards(
     """Describe shards, given with their numbers: the next run tells whether they changed."""
     read = list(sorted_shards.decompressed.items())
     read += [
-        (one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary
+        (counts.piece.shard, counts.read)
+        for counts in sorted_shards.pieces()
+        if not counts.piece.temporary
     ]
     ranges: dict[int, list[tuple[int, int, str]]] = {}
     for number, stats in read:

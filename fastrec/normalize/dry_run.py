@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.output import CORPUS, KEPT, work_root_of
 from fastrec.corpus.publish import LocalOutput, check_output
@@ -109,7 +110,7 @@ def _plan_reuse(
     shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan
 ) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
-    options = msgspec.structs.replace(options, engine="pool", scheduler=None)
+    options = replace(options, engine="pool", scheduler=None)
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
         output.prepare(fresh=True)

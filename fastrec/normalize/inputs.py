@@ -99,7 +99,11 @@ def check_fields(
     A field may be rare, so one that is not found at once is an error only if nothing matches. A
     negated condition would match everything, so it is refused at once.
     """
-    paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
+    paths = [
+        condition.path
+        for condition in map(parse_condition, conditions)
+        if condition.negated or nothing_matches
+    ]
     known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
     if unknown_field(paths, known) is None:
         return
@@ -219,13 +223,15 @@ class Streams:
         """
         stream = self._streams[number]
         self._finished.update(
-            dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False)
+            dict.fromkeys(
+                (item[0] for item in stream.read if not isinstance(item, LongLine)), False
+            )
         )
-        for one in tuple(stream.read):
-            if isinstance(one, LongLine):
-                yield one
+        for item in tuple(stream.read):
+            if isinstance(item, LongLine):
+                yield item
             else:  # the first byte of the file is not part of the chunk
-                path, offset, line = one
+                path, offset, line = item
                 yield Chunk(storage_of(path).read_all(path)[1:], offset, line)
         try:
             for chunk in stream.rest:

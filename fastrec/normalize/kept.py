@@ -150,7 +150,9 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
     if len(paths) <= _FILES:
         return _signatures(paths)
     groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
-    return [signature for _, some in sorted(engine.run(_signatures, groups)) for signature in some]
+    return [
+        signature for _, group in sorted(engine.run(_signatures, groups)) for signature in group
+    ]
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
@@ -215,7 +217,7 @@ def match_shards(
     lines. So a shard is hashed in the ranges of the kept shards that it may be equal to.
     """
     ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
-    paths = [shard.path for shard in shards], [one.path for one in kept]
+    paths = [shard.path for shard in shards], [old.path for old in kept]
     unchanged: dict[int, int] = {}
     for with_path in (True, False):
         matched = set(unchanged.values())
@@ -224,7 +226,7 @@ def match_shards(
         for key in sorted(left.keys() & kept_left.keys()):
             numbers = [number for number in left[key] if number not in unchanged]
             unchanged.update(zip(numbers, kept_left[key], strict=False))
-    known = {one.path for one in kept if one.signature}
+    known = {old.path for old in kept if old.signature}
     others = [number for number in range(len(shards)) if number not in unchanged]
     changed = [
         number for number in others if not shards[number].stream and shards[number].path in known
@@ -264,7 +266,7 @@ def _proofs(
 
     A shard has several proofs if it may be equal to kept shards that were read in different ranges.
     """
-    doubtful = {one.signature for one in kept if not one.certain}
+    doubtful = {old.signature for old in kept if not old.certain}
     doubtful.update(shard.signature for shard in shards if not shard.version)
 
     def likeness(signature: str) -> str:
@@ -277,20 +279,20 @@ def _proofs(
     theirs: dict[int, list[_Proof]] = {}
     # Ranges of kept shards.
     layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
-    for position, one in enumerate(kept):
-        if not by_content and one.signature not in doubtful:
-            theirs[position] = [(one.signature, ())]
-        elif hashed := _hashed(one):
-            theirs[position] = [(likeness(one.signature), hashed)]
-            layouts[likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
+    for position, old in enumerate(kept):
+        if not by_content and old.signature not in doubtful:
+            theirs[position] = [(old.signature, ())]
+        elif hashed := _hashed(old):
+            theirs[position] = [(likeness(old.signature), hashed)]
+            layouts[likeness(old.signature)].add(tuple((start, size) for start, size, _ in hashed))
     unsure = [number for number in ours if by_content or shards[number].signature in doubtful]
     possible = {number: sorted(layouts[likeness(shards[number].signature)]) for number in unsure}
     wanted = list(
         dict.fromkeys(
             (shards[number].path, *range_)
             for number in unsure
-            for one in possible[number]
-            for range_ in one
+            for layout in possible[number]
+            for range_ in layout
         )
     )
     hashes = {wanted[at]: found for at, found in engine.run(_hash_of_range, wanted)}
@@ -298,10 +300,12 @@ def _proofs(
         path = shards[number].path
         like = likeness(shards[number].signature)
         found = [
-            tuple((start, size, hashes[path, start, size]) for start, size in one)
-            for one in possible[number]
+            tuple((start, size, hashes[path, start, size]) for start, size in layout)
+            for layout in possible[number]
         ]
-        ours[number] = [(like, one) for one in found if all(content for _, _, content in one)]
+        ours[number] = [
+            (like, hashed) for hashed in found if all(content for _, _, content in hashed)
+        ]
     return ours, theirs
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
@@ -540,7 +541,7 @@ def _about(annotation: Any) -> About:
     type_, about = get_args(annotation)
     assert isinstance(about, About)
     choices = about.choices or tuple(value for value in get_args(type_) if isinstance(value, str))
-    return msgspec.structs.replace(about, choices=choices)
+    return replace(about, choices=choices)
 
 
 _ANNOTATIONS: Final = get_type_hints(Options, include_extras=True)

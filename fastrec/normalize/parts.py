@@ -368,7 +368,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         if len(left) < _MANY * context.engine.jobs and not self._plan.is_large:
             left.sort(
                 key=lambda number: (
-                    -sum(one.data_end - one.data_start for one in self._plan.slices(number))
+                    -sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
                 )
             )
         # Tasks are made when workers take them: those of all parts with slices of all runs would
@@ -406,7 +406,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         try:
             return xxh3_128_hexdigest(_encode((content, slices)))
         except UnicodeEncodeError:
-            named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
+            named = [
+                replace(piece, path=utf8(piece.path), index=utf8(piece.index)) for piece in slices
+            ]
             return xxh3_128_hexdigest(_encode((content, named)))
 
     def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
@@ -450,8 +452,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 def _hash_of_superseded(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
     """A fingerprint of the superseded records of a part; empty if there are none."""
     digest = xxh3_128()
-    for one in superseded_in(slices, low, high):
-        digest.update(_encode(one))
+    for record in superseded_in(slices, low, high):
+        digest.update(_encode(record))
     return digest.hexdigest() if slices else ""
 
 

@@ -29,6 +29,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.columns import PartColumns, listed_columns
 from fastrec.corpus.part_records import PartIndex, PartRecords
@@ -124,11 +125,11 @@ def choose_target(shards: Sequence[Shard], lines: LineSettings) -> Schema:
         count = min(len(files), _PEEKED_SHARDS)
         # Without filters: what matches is rarely among the first lines, and mostly of the same
         # version as other ones.
-        peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
+        peeking = replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
         spread = [files[number * len(files) // count] for number in range(count)]
         is_later = any(_begins_with_later(shard, peeking, lines) for shard in spread)
         target = NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA
-        judge = msgspec.structs.replace(judge, target=target.name)
+        judge = replace(judge, target=target.name)
         if judge == peeking:
             return target
     _judge_of(judge)
@@ -275,7 +276,7 @@ class _Sorter:
             counts = PieceCounts(piece=piece, error=error)
             statistics = LineStatistics()
         self._statistics.append((piece.number, statistics))
-        return msgspec.structs.replace(counts, rejects=rejects.end_range())
+        return replace(counts, rejects=rejects.end_range())
 
     def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
         """Take the records of a trusted part from its columns."""
@@ -345,10 +346,10 @@ class _Sorter:
         for first in range(0, len(records), BLOCK_ROWS):
             end = min(first + BLOCK_ROWS, len(records))
             sizes = records.sizes[first:end]
-            some = texts.take(sizes)
-            if list(map(fingerprint, some)) != records.fingerprints[first:end].tolist():
+            read = texts.take(sizes)
+            if list(map(fingerprint, read)) != records.fingerprints[first:end].tolist():
                 raise DamagedFileError(part.path, "a record does not match its fingerprint")
-            normal = bytearray().join(some)
+            normal = bytearray().join(read)
             keys = records.keys(first, end)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
@@ -435,7 +436,7 @@ class _Sorter:
 
     def _add_run(self, run: Run) -> None:
         if len(run.fences) > (most := self._task.most_fences):
-            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // most)])
+            run = replace(run, fences=run.fences[:: -(-len(run.fences) // most)])
         self._runs.append(run)
 
 

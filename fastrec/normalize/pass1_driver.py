@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
@@ -144,9 +145,8 @@ class SortTasks:
             piece = counts.piece
             text = counts.read.text_bytes
             estimated = piece.slice.estimated_text
-            if (
-                piece.temporary
-            ):  # a chunk of a shard: its share follows from what the driver has read so far
+            if piece.temporary:
+                # A chunk of a shard: its share follows from what the driver has read so far.
                 shard = self._shards[piece.shard]
                 read = self.decompressed[piece.shard]
                 before, known = self._chunks.get(piece.shard, (0, 0))
@@ -172,9 +172,9 @@ class SortTasks:
         share = self._text // workers
         least = max(2 * current_limits().task_bytes, share // _SHARE)
         sizes = [
-            (one.estimated_text, number)
-            for number, one in wanted
-            if not one.splittable and not one.trusted
+            (shard.estimated_text, number)
+            for number, shard in wanted
+            if not shard.splittable and not shard.trusted
         ]
         chosen = {number for number, shard in wanted if shard.stream}
         text = 0
@@ -250,7 +250,7 @@ class SortTasks:
             self._streams.finish([path])
             self.reused.append(done)
         else:
-            yield self._task((msgspec.structs.replace(piece, number=self._piece_number()),))
+            yield self._task((replace(piece, number=self._piece_number()),))
 
 
 class SortedShards(msgspec.Struct, frozen=True):
@@ -338,7 +338,7 @@ class _Pass1:
         self._durable -= {
             number
             for number, task in self._finished.items()
-            if any(one.piece.shard in bad for one in task.pieces)
+            if any(counts.piece.shard in bad for counts in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
         self._check_records(bad)
@@ -383,13 +383,17 @@ class _Pass1:
         if context.options.allow_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
-        if any(one.lines > one.blank + one.rejected + one.filtered for one in pieces):
+        if any(
+            counts.lines > counts.blank + counts.rejected + counts.filtered for counts in pieces
+        ):
             return
         context.progress.finish()
         if self._shards and len(bad) == len(self._shards):
             raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine)
-        if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
+        if context.options.filters and (
+            not self._shards or any(counts.filtered for counts in pieces)
+        ):
             check_fields(self._shards, context.options.filters.where, nothing_matches=True)
             names = {
                 "evaluations": lines.evaluations,
@@ -397,8 +401,8 @@ class _Pass1:
                 "models": lines.models,
             }
             raise nothing_matches(context.options.filters, names, lines.similar)
-        total = sum(one.lines for one in pieces)
-        rejected = sum(one.rejected for one in pieces)
+        total = sum(counts.lines for counts in pieces)
+        rejected = sum(counts.rejected for counts in pieces)
         raise NothingValidError(
             utf8(self._shards[0].path), total, rejected, lines.codes.most_common()
         )
@@ -441,11 +445,7 @@ class _Pass1:
             for task in tasks:
                 if self._is_refuted:
                     return  # the run starts again; tasks that run already end first
-                yield (
-                    task
-                    if self._keeps_fences
-                    else msgspec.structs.replace(task, most_fences=FEW_FENCES)
-                )
+                yield (task if self._keeps_fences else replace(task, most_fences=FEW_FENCES))
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
@@ -476,29 +476,22 @@ class _Pass1:
         files = tuple(
             file for file in result.files if file.path in (result.rejects, result.statistics)
         )
-        self._finished[result.task] = msgspec.structs.replace(result, files=files)
+        self._finished[result.task] = replace(result, files=files)
         had_fences = self._keeps_fences
         self._runs += len(result.runs)
         if not self._keeps_fences:
             for number in list(self._finished) if had_fences else [result.task]:
-                runs = tuple(
-                    msgspec.structs.replace(run, fences=[]) for run in self._finished[number].runs
-                )
-                self._finished[number] = msgspec.structs.replace(self._finished[number], runs=runs)
+                runs = tuple(replace(run, fences=[]) for run in self._finished[number].runs)
+                self._finished[number] = replace(self._finished[number], runs=runs)
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
-        text, lines, rejected = map(
-            sum,
-            zip(
-                *((one.read.text_bytes, one.lines, one.rejected) for one in result.pieces),
-                strict=True,
-            ),
-        )
+        text = sum(counts.read.text_bytes for counts in result.pieces)
         if reused:
             progress.reuse(text)
         else:
-            progress.advance(text, lines, rejected)
+            lines = sum(counts.lines for counts in result.pieces)
+            progress.advance(text, lines, sum(counts.rejected for counts in result.pieces))
 
     def _removed(
         self, bad: Container[int], merged: Iterable[MergedRun]
@@ -511,7 +504,7 @@ class _Pass1:
         runs = [
             (run.path, [number]) for number, task in self._finished.items() for run in task.runs
         ]
-        runs += [(one.run.path, one.tasks) for one in merged]
+        runs += [(merge.run.path, merge.tasks) for merge in merged]
         found = (
             (path, tuple(piece for number in tasks for piece in pieces[number]))
             for path, tasks in runs

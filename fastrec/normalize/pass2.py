@@ -31,6 +31,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
@@ -152,9 +153,9 @@ def make_part(task: PartTask) -> Part:
     try:
         return _make_part(task)
     except NotACopyError:
-        return _make_part(msgspec.structs.replace(task, copied=None))
+        return _make_part(replace(task, copied=None))
     except _NotGrownError:
-        return _make_part(msgspec.structs.replace(task, grown=None))
+        return _make_part(replace(task, grown=None))
 
 
 class _NotGrownError(Exception):
@@ -321,7 +322,7 @@ class _PartWriter(_Step):
 
 
 def _with_file(part: Part, file: FileDigest) -> Part:
-    return msgspec.structs.replace(part, files=(*part.files, file))
+    return replace(part, files=(*part.files, file))
 
 
 class _ContradictionFinder(_Step):
@@ -531,9 +532,7 @@ class _Resolver(_Step):
         if self._left_out:
             names = names_hash(self._locations, self._sink.lines.pieces())
         codes = Counter(record.code for record in self._left_out)
-        return msgspec.structs.replace(
-            _with_file(part, digest_of(path)), left_out=codes, names=names
-        )
+        return replace(_with_file(part, digest_of(path)), left_out=codes, names=names)
 
     def _units(
         self, records: Sequence[int], numbers: Sequence[int | None], window: Window
@@ -669,7 +668,7 @@ class _SourcesStep(_Step):
         self._sources = self._writer.finish(self._sink.lines.pieces())
 
     def complete(self, part: Part) -> Part:
-        return msgspec.structs.replace(part, sources=self._sources)
+        return replace(part, sources=self._sources)
 
 
 class _Keeper(_Step):
@@ -734,7 +733,7 @@ class _Keeper(_Step):
             _, others = self._excluded
             files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
             excluded = Excluded(path, self._excluded_bytes, others.size)
-        return msgspec.structs.replace(
+        return replace(
             part,
             files=tuple(files),
             index_bytes=written.size,

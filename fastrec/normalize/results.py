@@ -257,20 +257,21 @@ class LineStatistics(Sums):
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
                 WrongHash(
-                    one.evaluation_name,
-                    one.model_id,
-                    encode_sample_id(one.sample_id),
-                    one.given,
-                    one.computed,
+                    replaced.evaluation_name,
+                    replaced.model_id,
+                    encode_sample_id(replaced.sample_id),
+                    replaced.given,
+                    replaced.computed,
                 )
-                for one in first
+                for replaced in first
             ]
         for line in batch.repaired:
             self.repaired += 1
             self.repaired_by_code.update(finding.code for finding in line.findings)
             names = line.evaluation_name, line.model_id, encode_sample_id(line.sample_id)
             self.repairs += [
-                _Repair(one.code, *names, one.path, one.message) for one in line.findings
+                _Repair(finding.code, *names, finding.path, finding.message)
+                for finding in line.findings
             ]
         for invalid in batch.rejected:
             if invalid.repairs:
@@ -280,9 +281,9 @@ class LineStatistics(Sums):
             if len(seen) > _MOST_SEEN:
                 seen.clear()
             seen |= new
-            self.evaluations += [one.evaluation_name for one in new]
-            self.metrics += [one.metric for one in new if one.metric]
-            self.models += [one.model_id for one in new]
+            self.evaluations += [names.evaluation_name for names in new]
+            self.metrics += [names.metric for names in new if names.metric]
+            self.models += [names.model_id for names in new]
             self.similar += similar(filters.evaluation, self.evaluations)
             self.similar += similar(filters.metric, self.metrics) + similar(
                 filters.model, self.models

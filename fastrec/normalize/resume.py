@@ -225,7 +225,7 @@ class Reusable(msgspec.Struct):
     def files(self) -> set[str]:
         tasks = [*self.tasks, *self.chunks.values()]
         files = {file.path for task in tasks for file in task.files} - _covered_files(self.merged)
-        return files | {file.path for one in self.merged for file in one.run.files}
+        return files | {file.path for merge in self.merged for file in merge.run.files}
 
 
 def find_reusable(
@@ -262,9 +262,9 @@ def find_reusable(
             ranges = [_range(counts.piece) for counts in task.pieces]
             if reusable.covered.isdisjoint(ranges):
                 reusable.covered.update(ranges)
-                found[task.task] = _attached(task, [slices[one][0] for one in ranges])
+                found[task.task] = _attached(task, [slices[range_][0] for range_ in ranges])
     merged, lost = _without_merged(
-        merged, {task for one in merged for task in one.tasks} - found.keys()
+        merged, {task for merge in merged for task in merge.tasks} - found.keys()
     )
     for number in lost & found.keys():
         reusable.covered.difference_update(
@@ -284,9 +284,9 @@ def _without_merged(
     """
     left = list(merged)
     lost = set(lost)
-    while touched := [one for one in left if not lost.isdisjoint(one.tasks)]:
-        left = [one for one in left if lost.isdisjoint(one.tasks)]
-        lost.update(task for one in touched for task in one.tasks)
+    while touched := [merge for merge in left if not lost.isdisjoint(merge.tasks)]:
+        left = [merge for merge in left if lost.isdisjoint(merge.tasks)]
+        lost.update(task for merge in touched for task in merge.tasks)
     return left, lost
 
 
@@ -294,19 +294,19 @@ def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
     """The merged runs whose files are intact, without those that were merged again."""
     unchanged = [
         result
-        for _, result in sorted(engine.run(_files_unchanged, [one.run.files for one in merged]))
+        for _, result in sorted(engine.run(_files_unchanged, [merge.run.files for merge in merged]))
     ]
     intact: list[MergedRun] = []
     covered: set[str] = set()
-    for one, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
-        if is_intact and covered.isdisjoint(one.covers):
-            covered.update(one.covers)
-            intact.append(one)
+    for merge, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
+        if is_intact and covered.isdisjoint(merge.covers):
+            covered.update(merge.covers)
+            intact.append(merge)
     return intact[::-1]
 
 
 def _covered_files(merged: Iterable[MergedRun]) -> set[str]:
-    covered = {path for one in merged for path in one.covers}
+    covered = {path for merge in merged for path in merge.covers}
     return covered | set(map(index_of, covered))
 
 
@@ -385,7 +385,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
 def _attached(task: SortResult, shards: Sequence[int]) -> SortResult:
     """A finished task whose pieces know the current numbers of their shards."""
     counts = (
-        replace(one, piece=replace(one.piece, shard=shard))
-        for one, shard in zip(task.pieces, shards, strict=True)
+        replace(counts, piece=replace(counts.piece, shard=shard))
+        for counts, shard in zip(task.pieces, shards, strict=True)
     )
     return replace(task, pieces=tuple(counts))

@@ -118,8 +118,8 @@ def _refused(
     texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
     sizes = records.sizes
     for first in range(0, len(positions), BLOCK_ROWS):
-        some = slice(first, first + BLOCK_ROWS)
-        for position, text in zip(positions[some], texts.take(sizes[some]), strict=True):
+        block = slice(first, first + BLOCK_ROWS)
+        for position, text in zip(positions[block], texts.take(sizes[block]), strict=True):
             value, _ = parse(bytes(text))
             # A line that was taken on trust may be anything.
             is_record = isinstance(value, dict) and "sample_id" in value
