@@ -176,7 +176,8 @@ def _has_hash(file: KeptFile) -> bool:
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
-_Hashed = tuple[tuple[int, int, str], ...]
+_Layout = tuple[tuple[int, int], ...]  # ranges of a file: start and size
+_Hashed = tuple[tuple[int, int, str], ...]  # the same, with their hashes
 _Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed ranges, or both
 
 
@@ -273,39 +274,29 @@ def _proofs(
         """What has to be equal before content is compared."""
         return _size_in(signature) if by_content else signature
 
-    ours: dict[int, list[_Proof]] = {
-        number: [(shard.signature, ())] for number, shard in enumerate(shards) if shard.signature
-    }
     theirs: dict[int, list[_Proof]] = {}
-    # Ranges of kept shards.
-    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
+    layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
     for position, old in enumerate(kept):
         if not by_content and old.signature not in doubtful:
             theirs[position] = [(old.signature, ())]
         elif hashed := _hashed(old):
-            theirs[position] = [(likeness(old.signature), hashed)]
-            layouts[likeness(old.signature)].add(tuple((start, size) for start, size, _ in hashed))
-    unsure = [number for number in ours if by_content or shards[number].signature in doubtful]
-    possible = {number: sorted(layouts[likeness(shards[number].signature)]) for number in unsure}
-    wanted = list(
-        dict.fromkeys(
-            (shards[number].path, *range_)
-            for number in unsure
-            for layout in possible[number]
-            for range_ in layout
-        )
-    )
-    hashes = {wanted[at]: found for at, found in engine.run(_hash_of_range, wanted)}
-    for number in unsure:
-        path = shards[number].path
-        like = likeness(shards[number].signature)
-        found = [
-            tuple((start, size, hashes[path, start, size]) for start, size in layout)
-            for layout in possible[number]
-        ]
-        ours[number] = [
-            (like, hashed) for hashed in found if all(content for _, _, content in hashed)
-        ]
+            like = likeness(old.signature)
+            theirs[position] = [(like, hashed)]
+            layouts[like].add(tuple((start, size) for start, size, _ in hashed))
+    ours: dict[int, list[_Proof]] = {}
+    unsure: list[tuple[int, str, _Layout]] = []
+    for number, shard in enumerate(shards):
+        if by_content or shard.signature in doubtful:
+            ours[number] = []
+            like = likeness(shard.signature)
+            unsure += [(number, like, layout) for layout in layouts[like]]
+        elif shard.signature:
+            ours[number] = [(shard.signature, ())]
+    tasks = [(shards[number].path, layout) for number, _, layout in unsure]
+    for at, hashed in engine.run(_hash_ranges, tasks):
+        number, like, _ = unsure[at]
+        if hashed:
+            ours[number].append((like, hashed))
     return ours, theirs
 
 
@@ -326,17 +317,22 @@ def _size_in(signature: str) -> str:
     return signature.partition("-")[0]
 
 
-def _hash_of_range(argument: tuple[str, int, int]) -> str:
-    """Hash a range of a file; empty if it cannot be read, which pass 1 will report.
+def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
+    """Hash ranges of a file; None if it cannot be read, which pass 1 will report.
 
     Runs in a worker.
     """
-    path, start, size = argument
-    try:
-        count, content = hash_of_file(path, start, size)
-    except OSError:
-        return ""
-    return content if count == size else ""
+    path, layout = task
+    hashed: list[tuple[int, int, str]] = []
+    for start, size in layout:
+        try:
+            count, content = hash_of_file(path, start, size)
+        except OSError:
+            return None
+        if count != size:
+            return None
+        hashed.append((start, size, content))
+    return tuple(hashed)
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):

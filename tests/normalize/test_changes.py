@@ -53,7 +53,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(argument: object) -> str:
         raise AssertionError(f"{argument} was read")
 
-    monkeypatch.setattr(changes, "_hash_of_range", refuse)
+    monkeypatch.setattr(changes, "_hash_ranges", refuse)
 
 
 @pytest.mark.usefixtures("unread")
