@@ -85,7 +85,7 @@ def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(
         module,
         "choose_target",
-        lambda _, given: TARGETS[name] if given.schema == "auto" else given.target,
+        lambda _, lines: TARGETS[name] if lines.judge.target_is_guess else lines.target,
     )
 
 
@@ -510,7 +510,7 @@ def test_the_command_line_and_settings(tmp_path: Path) -> None:
     done = run_command("normalize", "in.jsonl", "-o", "out", "--allow-empty", cwd=tmp_path)
     assert done.returncode == 1
     assert Corpus(tmp_path / "out").summary["rejected_by_code"] == {"version.newer": 1}
-    with pytest.raises(UsageError, match=r"schema must be one of 0.2.0, 0.3.0, auto, not '0.2.1'"):
+    with pytest.raises(UsageError, match=r"schema must be one of auto, 0.2.0, 0.3.0, not '0.2.1'"):
         Options(schema="0.2.1")
 
 
