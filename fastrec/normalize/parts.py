@@ -336,44 +336,19 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             if part.superseded[:known] == hashes[number][:known]
         }
         wanted = [number for number in superseded if number not in made]
-        # Fingerprints are needed now only to find parts of an interrupted run. With many runs, they
-        # take long.
-        sought = wanted if context.journal.entries else ()
-        fingerprints = {
-            number: self._fingerprint(number, self._plan.slices(number), hashes[number])
-            for number in sought
-        }
-        found = find_parts(
-            context.journal.entries,
-            {key: context.part_path(number) for number, key in fingerprints.items()},
-            context.engine,
-        )
-        if found:
-            context.notice(
-                f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run"
-            )
-        for number, key in fingerprints.items():
-            if part := found.get(key):
-                self._sync(part)
-                context.journal.add(part)  # another run may have made it
-                made[number] = self._held(replace(part, number=number))
-        text = sum(part.written.text_bytes for part in found.values())
-        count = len(found)
-        if found:
-            context.progress.reuse(text)
-        left = [number for number in wanted if fingerprints.get(number) not in found]
+        reused = self._reuse(wanted, hashes)
+        made |= reused
+        left = [number for number in wanted if number not in reused]
         # The largest parts come first, so that all workers end at about the same time. With many
         # parts, they do anyway, and runs are read from front to back. Those of large inputs are
         # read ahead in that order.
         if len(left) < _MANY * context.engine.jobs and not self._plan.is_large:
-            left.sort(
-                key=lambda number: (
-                    -sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
-                )
-            )
+            left.sort(key=self._text_of, reverse=True)
         # Tasks are made when workers take them: those of all parts with slices of all runs would
         # take gigabytes.
         tasks = (self._task(number, superseded[number], hashes[number]) for number in left)
+        text = sum(part.written.text_bytes for part in reused.values())
+        count = len(reused)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             self._sync(part)  # meanwhile, workers make other parts
@@ -385,6 +360,36 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.progress.expect(text * len(wanted) // count)
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
+
+    def _reuse(
+        self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, str]]
+    ) -> dict[int, Part]:
+        """The parts that an interrupted run has made, by number."""
+        context = self._context
+        if not context.journal.entries:
+            return {}  # fingerprints take long with many runs
+        fingerprints = {
+            self._fingerprint(number, self._plan.slices(number), hashes[number]): number
+            for number in wanted
+        }
+        paths = {key: context.part_path(number) for key, number in fingerprints.items()}
+        found = find_parts(context.journal.entries, paths, context.engine)
+        reused: dict[int, Part] = {}
+        for key, part in found.items():
+            number = fingerprints[key]
+            self._sync(part)
+            context.journal.add(part)  # another run may have made it
+            reused[number] = self._held(replace(part, number=number))
+        if reused:
+            context.notice(
+                f"{len(reused):,} of {len(wanted):,} parts are reused from an interrupted run"
+            )
+            context.progress.reuse(sum(part.written.text_bytes for part in reused.values()))
+        return reused
+
+    def _text_of(self, number: int) -> int:
+        """Text of all slices that a part is made from."""
+        return sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
 
     def _sync(self, part: Part) -> None:
         for path in (part.path, *(file.path for file in part.side_files)):

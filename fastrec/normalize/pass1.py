@@ -359,6 +359,7 @@ class _Sorter:
         return lowest, highest
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
+        """Read, judge and buffer the lines of a piece, in one loop over chunks: it is hot."""
         lines = self._task.lines
         buffer = self._buffer
         source = utf8(piece.source)
