@@ -112,15 +112,20 @@ def check_fields(
         raise (NoMatchError if nothing_matches else UsageError)(mistake)
 
 
-def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
-    """Decode the first lines of some shards, spread over all of them."""
+def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
+    """A few shards, spread over all of them, without streams."""
     files = [shard for shard in shards if not shard.stream]
-    count = min(len(files), _PEEKED_SHARDS)
-    for number in range(count):
+    count = min(len(files), most)
+    return [files[number * len(files) // count] for number in range(count)]
+
+
+def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
+    """Decode the first lines of a few shards."""
+    for shard in spread(shards, _PEEKED_SHARDS):
         with contextlib.suppress(
             ShardError, OSError, MemoryError
         ):  # what cannot be read is reported in pass 1
-            chunk = next(files[number * len(files) // count].read(chunk_bytes=_PEEKED_TEXT), None)
+            chunk = next(shard.read(chunk_bytes=_PEEKED_TEXT), None)
             for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     yield msgspec.json.decode(line)

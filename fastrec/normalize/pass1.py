@@ -48,6 +48,7 @@ from fastrec.normalize.corrections import (
     fix_lines,
     read_fixes,
 )
+from fastrec.normalize.inputs import spread
 from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import (
     LineStatistics,
@@ -118,23 +119,21 @@ def choose_target(shards: Sequence[Shard], lines: LineSettings) -> Schema:
 
     Also make the judge of this process, which learns from these lines.
     """
-    files = [shard for shard in shards if not shard.stream]
+    peeked = spread(shards, _PEEKED_SHARDS)
     target = lines.target
     judge = lines.judge
     if judge.target_is_guess:
-        count = min(len(files), _PEEKED_SHARDS)
         # Without filters: what matches is rarely among the first lines, and mostly of the same
         # version as other ones.
         peeking = replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
-        spread = [files[number * len(files) // count] for number in range(count)]
-        is_later = any(_begins_with_later(shard, peeking, lines) for shard in spread)
+        is_later = any(_begins_with_later(shard, peeking, lines) for shard in peeked)
         target = NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA
         judge = replace(judge, target=target.name)
         if judge == peeking:
             return target
     _judge_of(judge)
-    if files:
-        _begins_with_later(files[0], judge, lines)
+    if peeked:
+        _begins_with_later(peeked[0], judge, lines)
     return target
 
 

@@ -54,6 +54,7 @@ from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
+    LinesByPiece,
     PartCounts,
     read_lines_by_piece,
     read_part_counts,
@@ -202,7 +203,7 @@ def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[_Step
         steps.append(_Keeper(task, files))
     steps.append(sink)
     if task.sources:
-        steps.append(_SourcesStep(task, sink, files))
+        steps.append(_SourcesWriter(task.sources, task.locations, sink.lines, files))
     return steps
 
 
@@ -594,15 +595,20 @@ def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
     return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
 
 
-class _SourcesWriter:
-    """Writes the sources of the records of a part to `file`."""
+class _SourcesWriter(_Step):
+    """Writes the sources of the records of a part that are left."""
 
-    def __init__(self, path: str, locations: str) -> None:
+    def __init__(self, path: str, locations: str, lines: LinesByPiece, files: ExitStack) -> None:
         self._path = path
         self._locations = _read_locations(locations)
+        self._lines = lines
         # by piece: how its lines begin, and the lines before it
         self._begins: dict[int, tuple[bytes, int]] = {}
-        self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
+        self._file = files.enter_context(ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False))
+
+    def add(self, records: _Selection) -> None:
+        if records.window.keys:
+            self.write(records.window.rows, records.window.origins)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
         """Append the sources of records, given their rows and the origins of those with copies."""
@@ -614,14 +620,15 @@ class _SourcesWriter:
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
-        self.file.write([b"".join(lines)])
+        self._file.write([b"".join(lines)])
 
-    def finish(self, pieces: Iterable[int]) -> PartSources:
-        """End the file of a part that has records of these pieces."""
-        written = self.file.finish()
-        return PartSources(
-            self._path, written.bytes, written.sha256, names_hash(self._locations, pieces)
-        )
+    def end(self) -> None:
+        written = self._file.finish()
+        names = names_hash(self._locations, self._lines.pieces())
+        self.sources = PartSources(self._path, written.bytes, written.sha256, names)
+
+    def complete(self, part: Part) -> Part:
+        return replace(part, sources=self.sources)
 
 
 class SourcesTask(msgspec.Struct, frozen=True):
@@ -641,34 +648,17 @@ def update_sources(task: SourcesTask) -> PartSources:
     Runs in a worker.
     """
     part = task.part
-    pieces = read_lines_by_piece(part.statistics_prefix).pieces()
-    if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
+    lines = read_lines_by_piece(part.statistics_prefix)
+    names = names_hash(_read_locations(task.locations), lines.pieces())
+    if part.sources and part.sources.names == names:
         return part.sources
-    writer = _SourcesWriter(task.path, task.locations)
-    with writer.file:
+    with ExitStack() as files:
+        writer = _SourcesWriter(task.path, task.locations, lines, files)
         index = read_index(part.index)
         places = zip(array("I", index.pieces), array("Q", index.lines), strict=True)
         writer.write(list(places), dict(index.origins))
-        return writer.finish(pieces)
-
-
-class _SourcesStep(_Step):
-    """Writes the sources of the records that are left."""
-
-    def __init__(self, task: PartTask, sink: _PartWriter, files: ExitStack) -> None:
-        self._sink = sink
-        self._writer = _SourcesWriter(task.sources, task.locations)
-        files.enter_context(self._writer.file)
-
-    def add(self, records: _Selection) -> None:
-        if records.window.keys:
-            self._writer.write(records.window.rows, records.window.origins)
-
-    def end(self) -> None:
-        self._sources = self._writer.finish(self._sink.lines.pieces())
-
-    def complete(self, part: Part) -> Part:
-        return replace(part, sources=self._sources)
+        writer.end()
+    return writer.sources
 
 
 class _Keeper(_Step):
