@@ -100,9 +100,9 @@ class PartTask(msgspec.Struct, frozen=True):
     window_bytes: int  # bytes merged at a time
     path: str
     statistics_prefix: str
-    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out
-    (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and the
-    excluded records (`-excluded`)."""
+    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left
+    out (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and
+    the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     compression: str
