@@ -46,6 +46,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "limits",
         "toml_file",
         "wording",
         "answers",
