@@ -37,7 +37,7 @@ ROWS = [
     ["filters"],
     ["where"],
     ["wording", "notebook", "toml_file"],
-    ["build", "csv_writer", "errors", "html", "limits", "progress"],
+    ["build", "csv_writer", "errors", "html", "limits", "parameters", "progress"],
     ["_version"],
 ]
 
@@ -46,6 +46,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "parameters",
         "toml_file",
         "wording",
         "answers",
@@ -190,13 +191,14 @@ EDGES = {
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
-    "filters": {"errors", "where"},
+    "filters": {"errors", "parameters", "where"},
     "where": {"errors"},
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),
     "html": set(),
     "limits": set(),
+    "parameters": set(),
     "progress": set(),
     "wording": {"errors"},
     "toml_file": {"errors"},

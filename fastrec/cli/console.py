@@ -1,6 +1,15 @@
 """Printing for people: documents, messages and numbers.
 
-Text from input never reaches a terminal unescaped.
+Text from input never reaches a terminal unescaped. `say` prints a line from a template, whose values
+are attributes of an item or keyword arguments:
+
+    {model_id}         a text, escaped
+    {score:.3f}        a number, as `format` spells it; None is –
+    {lines:line}       a count with its noun: 1 line, 1,205 lines; of a text or list, its length
+    {title:bold}       a style: bold, dim, or a colour
+    {ok:OK/damaged}    a verdict, in green or red
+    {found:if}         nothing; see below
+    [?, {blank:,} blank]     left out if one of its values is 0, empty or None
 
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
@@ -13,13 +22,16 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import cache, lru_cache
+from operator import attrgetter
+from string import Formatter
+from typing import Any, Final, TextIO
 
 import click
 
 from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, naming, shown
+from fastrec.wording import NONE
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -29,7 +41,72 @@ UNSAFE = re.compile(
 
 
 def safe(text: str) -> str:
-    return text if text.isprintable() else UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+    if isinstance(text, Styled) or text.isprintable():
+        return text
+    return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+_OPTIONAL: Final = re.compile(r"\[\?(.*?)\]")
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    **{name: {"fg": name} for name in ("red", "green", "yellow", "blue", "magenta", "cyan")},
+}
+
+
+class Styled(str):
+    """A text for the terminal, which is escaped already."""
+
+    __slots__ = ()
+
+
+def styled(text: str, **style: Any) -> Styled:
+    return Styled(click.style(safe(text), **style))
+
+
+def say(template: str, item: object = None, /, **values: object) -> None:
+    click.echo(spell(template, item, **values))
+
+
+def spell(template: str, item: object = None, /, **values: object) -> str:
+    """Fill in a template.
+
+    >>> spell("{real:line}[?, {imag:,} blank]: {name}", 3, name="a\\tb")
+    '3 lines: a\\\\tb'
+    """
+    text = ""
+    for number, fields in enumerate(_parsed(template)):
+        part = ""
+        is_empty = False
+        for literal, name, spec, _ in fields:
+            part += literal
+            if name is not None:
+                value = values[name] if name in values else attrgetter(name)(item) if name else item
+                is_empty = is_empty or not value
+                part += _spell_value(value, spec or "")
+        if number % 2 == 0 or not is_empty:  # every second part is optional
+            text += part
+    return text
+
+
+@cache
+def _parsed(template: str) -> list[list[tuple[str, str | None, str | None, str | None]]]:
+    return [list(Formatter().parse(part)) for part in _OPTIONAL.split(template)]
+
+
+def _spell_value(value: object, spec: str) -> str:
+    if value is None or spec == "if":
+        return NONE if value is None else ""
+    if "/" in spec:
+        good, bad = spec.split("/")
+        return click.style(good if value else bad, fg="green" if value else "red", bold=True)
+    if not spec or spec in _STYLES:
+        text = value if isinstance(value, str) else str(value)
+        return styled(text, **_STYLES[spec]) if spec else safe(text)
+    if isinstance(value, Sized):
+        value = len(value)
+    is_noun = len(spec) > 1 and spec[:2].isalpha()
+    return counted(value, spec) if is_noun and isinstance(value, int) else format(value, spec)
 
 
 def format_bytes(size: int) -> str:
@@ -67,6 +144,15 @@ def format_p(p: float | None) -> str:
     if p is None or p == 0:
         return "–" if p is None else "<1e-300"
     return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
+
+
+def format_points(points: float | None) -> str:
+    """Format a difference in percentage points.
+
+    >>> format_points(1.234), format_points(-0.0), format_points(None)
+    ('+1.23', '0.00', '–')
+    """
+    return spell("{:+.2f}", points) if points != 0 else "0.00"
 
 
 def format_repairable(
@@ -170,9 +256,10 @@ def _pieces(text: str, width: int) -> Iterator[str]:
     yield text[start:]
 
 
-_status_lines: list[
-    Callable[[], None]
-] = []  # functions that erase a line that is drawn again and again
+# Functions that erase a line that is drawn again and again.
+_status_lines: list[Callable[[], None]] = []
+hidden_columns: dict[str, None] = {}
+"""The names of columns that the terminal was too narrow for, until `print_hidden` lists them."""
 
 
 def print_json(document: object) -> None:
@@ -192,6 +279,14 @@ def print_found(found: object, output_format: str, **printers: Callable[[], None
             printers[output_format]()
         else:
             print_json(found)
+    print_hidden()
+
+
+def print_hidden() -> None:
+    if hidden_columns:
+        names = ", ".join(hidden_columns)
+        print_notice(f"the terminal is too narrow for these columns: {names}")
+        hidden_columns.clear()
 
 
 def print_exactly(lines: bytes) -> None:

@@ -26,7 +26,9 @@ from fastrec.cli.options import (
     Checked,
     Size,
     choice_option,
+    command,
     flag,
+    format_option,
     option,
     prepare_reading,
     shared,
@@ -75,7 +77,7 @@ _TABLE_OPTIONS = {
 }
 
 
-@click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
+@command("Turn logs of evaluation harnesses, or tables, into shards of records.")
 @shared("paths")
 @option(
     "-o --output",
@@ -105,11 +107,7 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 @shared("jobs")
 @flag("--strict", "Exit 1 if the records do not reproduce the figures of a log.")
 @flag("--skip-bad-logs", "Exit 0 even if some logs could not be imported.")
-@choice_option(
-    "--format output_format",
-    ["text", "json"],
-    "Output format; json prints the account of all logs.",
-)
+@format_option("text", "json")
 @shared("no_progress")
 @click.option("-v", "--verbose", count=True,
               help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
@@ -283,7 +281,7 @@ def _check_max_rejects(number: str) -> None:
     parse_max_rejects(number)
 
 
-@click.command(short_help="Make one clean, sorted corpus from any shards.")
+@command("Make one clean, sorted corpus from any shards.")
 @shared("paths")
 @option(
     "-o --output",
@@ -310,9 +308,7 @@ def _check_max_rejects(number: str) -> None:
 @choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 "
 "if all valid records "
                "are of that version and none names a metric, else 0.3.0.")  # fmt: skip
-@choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash "
-"sha256 and --hash "
-               "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
+@shared("hash_algorithm")
 @choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's "
 "sample_hash is wrong: replace "
                "it, keep it (fill), or reject the record (verify).")  # fmt: skip
@@ -366,24 +362,19 @@ def _check_max_rejects(number: str) -> None:
 "changed: by size, "
                "modification time and inode or ETag (stat), or by reading it (content).")  # fmt: skip
 @flag("--fresh", "Do not reuse the work of earlier runs.")
-@flag("--overwrite", "Replace an existing corpus, but not by one without any records.")
-@option("--work-dir", "Directory or URL for temporary files and kept work.", type=click.Path(),
-        envvar="FASTREC_WORK_DIR", show_envvar=True,
-        show_default="next to the output; TMPDIR for a store, without --scheduler and "
-"--incremental")  # fmt: skip
+@shared("overwrite", "work_dir")
 @shared("filters", "reading")
 @flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed "
 "shards in a temporary "
       "directory, to say how many parts would be written.")  # fmt: skip
-@shared("json")
-@flag("-q --quiet", "Print only errors and skipped shards.")
-@shared("no_progress")
+@format_option("text", "json")
+@shared("quiet", "no_progress")
 @option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a "
 "traceback for "
         "unexpected errors.", count=True)  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
-    quiet: bool, no_progress: bool, verbose: int, **given: Any,
+    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool,
+    output_format: str, quiet: bool, no_progress: bool, verbose: int, **given: Any,
 ) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
 
@@ -422,7 +413,9 @@ def normalize(
         from fastrec.normalize.dry_run import plan
 
         with allow_broken_pipe():
-            _print_plan(plan(paths, output, options, files_from=files_from), as_json=as_json)
+            _print_plan(
+                plan(paths, output, options, files_from=files_from), as_json=output_format == "json"
+            )
         return
     prepare_reading(options.jobs, paths)
     with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
@@ -432,7 +425,7 @@ def normalize(
         )
     try:
         with allow_broken_pipe():
-            if as_json:
+            if output_format == "json":
                 print_json(result)
             elif verbose:
                 from fastrec.cli.stats import stats_sections

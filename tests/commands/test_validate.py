@@ -575,7 +575,7 @@ def test_another_hash_can_be_chosen(tmp_path: Path) -> None:
     line.judge_chunk(GOOD, out)
     path = tmp_path / "a.jsonl"
     path.write_bytes(out)
-    assert validate(path, hash="xxh3_128").codes == {}
+    assert validate(path, hash_algorithm="xxh3_128").codes == {}
     assert validate(path).codes == {"warn.sample_hash": 1}
 
 
