@@ -228,7 +228,7 @@ def matches_any(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or matcher(tuple(patterns))(name) is not None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
     themselves = [f"{re.escape(pattern)}\\Z" for pattern in patterns if "[" in pattern]
     return re.compile("|".join([*map(translate, patterns), *themselves])).match

@@ -12,6 +12,7 @@ from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.html import tag
 from fastrec.notebook import html_table
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import facts_of, rank
@@ -82,7 +83,7 @@ class Corpus(CorpusReader):
         self,
         *names: str,
         parts: Iterable[int] | None = None,
-        jobs: int = 1,
+        jobs: int = CORES,
         progress: Progress | None = None,
         **filters: Unpack[FilterArguments],
     ) -> Columns:

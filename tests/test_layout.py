@@ -65,6 +65,7 @@ EDGES = {
         "statistics",
     },
     "opened": {
+        "parameters",
         "answers",
         "api",
         "commands",
@@ -79,6 +80,7 @@ EDGES = {
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
+        "parameters",
         "toml_file",
         "wording",
         "answers",
@@ -105,6 +107,7 @@ EDGES = {
         "statistics",
     },
     "normalize": {
+        "parameters",
         "_version",
         "build",
         "corpus",
@@ -186,7 +189,7 @@ EDGES = {
     "statistics": {"errors"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
-    "harnesses": {"errors", "schemas", "sources", "storage", "toml_file"},
+    "harnesses": {"filters", "errors", "schemas", "sources", "storage", "toml_file"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},

@@ -89,7 +89,7 @@ _FILTERS: Final = "Filters"
 _HEADINGS: Final = {
     _OWN: (),  # of the command: every option that is not listed below
     _FILTERS: tuple(FILTERS),
-    "Output": ("output", "output_format", "format", "raw_cells", "full", "overwrite", "quiet"),
+    "Output": ("output", "format", "raw_cells", "full", "overwrite", "quiet"),
     "Running": ("jobs", "memory", "work_dir", "no_progress", "verbose", "help"),
     "Rarely needed": (
         "files_from", "max_line_bytes", "max_window", "part_size", "compression", "level", "engine",
@@ -103,11 +103,12 @@ def options_by_heading(
     command: click.Command, context: click.Context
 ) -> dict[str, list[click.Option]]:
     """Return the options of a command below the headings of its help, in their order."""
-    options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
+    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
     has_filters = FILTERS.keys() <= {option.name for option in options}
     by_heading: dict[str, list[click.Option]] = {heading: [] for heading in _HEADINGS}
     for option in options:
-        heading = _HEADING_OF.get(option.name or "", _OWN)
+        name = option.opts[-1].removeprefix("--").replace("-", "_")
+        heading = _HEADING_OF.get(name, _OWN)
         by_heading[_OWN if heading == _FILTERS and not has_filters else heading].append(option)
     return {heading: options for heading, options in by_heading.items() if options}
 

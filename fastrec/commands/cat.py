@@ -62,6 +62,7 @@ from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
+from fastrec.parameters import CORES
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
@@ -347,7 +348,7 @@ def cat(
     *,
     limit: int | None = None,
     source: bool = False,
-    jobs: int = 1,
+    jobs: int = CORES,
     **filters: Unpack[FilterArguments],
 ) -> Iterator[bytes]:
     """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
@@ -378,7 +379,7 @@ def cat_blocks(
     *,
     limit: int | None = None,
     source: bool = False,
-    jobs: int = 1,
+    jobs: int = CORES,
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
     check_jobs(jobs)

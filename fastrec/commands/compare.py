@@ -19,6 +19,7 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.agreement import kappa_interval
@@ -181,7 +182,7 @@ def compare(
     examples: int = 2,
     group_by: Strings = (),
     lower_is_better: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     **filters: Unpack[FilterArguments],

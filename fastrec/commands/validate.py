@@ -51,6 +51,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
@@ -318,7 +319,7 @@ class _SliceTask(msgspec.Struct, frozen=True):
 def validate(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int = CORES,
     files_from: str | None = None,
     max_errors: int | None = None,
     json_log: str | os.PathLike[str] | None = None,

@@ -25,6 +25,7 @@ from fastrec.normalize.corrections import (
     read_labels,
     read_names,
 )
+from fastrec.parameters import CORES
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -135,7 +136,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         False  # write the shard and the line of each record to a file beside its part
     )
 
-    jobs: int = 1
+    jobs: int = CORES
     engine: Literal["pool", "dask"] = "pool"
     scheduler: str | None = (
         None  # address of a Dask scheduler; None starts a cluster on this machine
