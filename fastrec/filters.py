@@ -208,12 +208,18 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 
 def nothing_matches(
-    filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str]
+    filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str] | None = None
 ) -> NoMatchError:
-    """The error if no record matches.
+    """The error if no record matches, given the names of each kind: evaluations, metrics, models.
 
     It lists the names that are `near` a filter, or else the first names of each kind.
     """
+    if near is None:
+        near = [
+            *similar(filters.evaluation, names["evaluations"]),
+            *similar(filters.metric, names["metrics"]),
+            *similar(filters.model, names["models"]),
+        ]
     lists = []
     for kind, known in names.items():
         more = ["…"] if len(known) > LISTED_NAMES else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +27,7 @@ from fastrec.cli.console import (
     wrap,
 )
 from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
-from fastrec.cli.progress import make_progress
+from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
@@ -66,7 +65,7 @@ _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
     failure="a part could not be read",
 )
 @shared("corpus", "filters")
-@option("--limit", "Print at most N records.", type=Count(min=1), metavar="N")
+@option("--limit N", "Print at most N records.")
 @flag(
     "--source",
     'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus '
@@ -102,23 +101,18 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
 
 def _nothing_matches(corpus: str, filters: Filters) -> str:
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import nothing_matches, similar
+    from fastrec.filters import nothing_matches
     from fastrec.summary.present_choice import names_of
 
     if not filters:
         return "there are no records"
-    # The records were read, so a damaged summary is no error here.
-    with contextlib.suppress(FastrecError):
+    try:
         names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
-        lists: dict[str, list[str]] = {
-            "evaluations": names.evaluations,
-            "metrics": [name for name in names.metrics if name],
-            "models": sorted(names.models),
-        }
-        near = similar(filters.evaluation, names.evaluations)
-        near += similar(filters.metric, names.metrics) + similar(filters.model, names.models)
-        return str(nothing_matches(filters, lists, near))
-    return f"no record matches {filters}"
+    except FastrecError:  # the records were read, so a damaged summary is no error here
+        return f"no record matches {filters}"
+    metrics = [name for name in names.metrics if name]
+    lists = {"evaluations": names.evaluations, "metrics": metrics, "models": sorted(names.models)}
+    return str(nothing_matches(filters, lists))
 
 
 class AnswerPrinter:
@@ -189,13 +183,7 @@ class AnswerPrinter:
     def _turn(self, turn: Turn, indent: str, *, alone: bool) -> None:
         if not alone:
             head = styled(f"{turn.number} {turn.role}", fg=_ROLES.get(turn.role, "blue"))
-            say(
-                "{indent}{head}[?{failed:if}{word:red}]",
-                turn,
-                indent=indent,
-                head=head,
-                word=" failed",
-            )
+            say("{indent}{head}{good:/ failed}", indent=indent, head=head, good=not turn.failed)
             indent += "  "
         if turn.reasoning and not self._full:
             self._fold("{indent}reasoning: {reasoning:character}", turn, indent=indent)
@@ -215,24 +203,25 @@ class AnswerPrinter:
 
     def _call(self, call: Call, indent: str) -> None:
         """Print a call with its result: each on one line, or in full."""
-        failed = styled(" failed", fg="red") if call.failed else Styled()
         if not self._full:
             arguments = ", ".join(f"{name}={value}" for name, value in call.arguments.items())
             self._line(f"{call.name}({arguments})", f"{indent}→ ")
             if call.result is not None:
-                self._line(call.result, f"{indent}← ", failed)
+                self._line(call.result, f"{indent}← ", failed=call.failed)
             return
         say("{indent}→ {name:bold}{id:dim}", indent=indent, name=call.name, id=f"  {call.id}")
         self._values(call.arguments | call.other, f"{indent}    ", dim=False)
         if call.result is not None:
-            say("{indent}← {word:dim}{failed}", indent=indent, word="result", failed=failed)
+            line = "{indent}← {word:dim}{good:/ failed}"
+            say(line, indent=indent, word="result", good=not call.failed)
             self._lines(safe_lines(call.result), f"{indent}    ")
 
-    def _line(self, text: str, head: str, remark: Styled = Styled()) -> None:  # noqa: B008 - a constant
-        most = (self._width or _CALL) - len(head) - len(click.unstyle(remark))
+    def _line(self, text: str, head: str, *, failed: bool = False) -> None:
+        """Print as much of a text as fits on one line."""
+        most = (self._width or _CALL) - len(head) - len(" failed" if failed else "")
         line = clip(safe(" ".join(text[: 4 * most].split())), most)
         self._has_cut |= line.endswith("…") or len(text) > 4 * most
-        say("{head}{line}{remark}", head=head, line=line, remark=remark)
+        say("{head}{line}{good:/ failed}", head=head, line=line, good=not failed)
 
     def _choices(self, choices: Sequence[str]) -> None:
         for number, choice in enumerate(choices):
@@ -334,9 +323,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
 @shared("filters", "full")
 @format_option("text", "json")
 @shared("run")
-def show(
-    corpus: str, question: str, full: bool, output_format: str, no_progress: bool, **options: Any
-) -> None:
+def show(corpus: str, question: str, full: bool, output_format: str, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it, with verdicts and conversations.
 
     QUESTION is a sample_id, or the first characters of a sample_hash: at least 4. `fastrec
@@ -356,8 +343,7 @@ def show(
     """
     from fastrec.commands.show import show as run
 
-    with make_progress("read", "search", quiet=no_progress) as progress, explain_damage(corpus):
-        shown = run(corpus, question, **options, progress=progress)
+    shown = run_reading(run, corpus, question, stages=("read", "search"), **options)
     print_found(shown, output_format, text=lambda: _print_shown(shown, full=full))
 
 
@@ -410,23 +396,20 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
 @option(
-    "--metric-pair",
+    "--metric-pair M1 M2",
     "Compare two metrics (graders) on the same answers, instead of two models.",
-    nargs=2,
-    metavar="M1 M2",
 )
 @shared("filters", "group_by", "lower_is_better")
 @option(
-    "--examples",
+    "--examples N",
     "Show both answers to N questions of each evaluation and metric.",
     type=Count(min=0),
-    metavar="N",
     default=2,
 )
 @shared("repeats_as", "full")
 @format_option("text", "json")
 @shared("run")
-def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
+def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is
@@ -463,9 +446,8 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     """
     from fastrec.commands.compare import compare as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        options["metric_pair"] = options["metric_pair"] or ()
-        result = run(corpus, **options, progress=progress, notice=print_notice)
+    options["metric_pair"] = options["metric_pair"] or ()
+    result = run_reading(run, corpus, **options, notice=print_notice)
     print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
 
 

@@ -22,8 +22,6 @@ from fastrec.cli.console import (
     spell,
 )
 from fastrec.cli.options import (
-    Count,
-    choice_option,
     command,
     flag,
     format_option,
@@ -50,16 +48,14 @@ if TYPE_CHECKING:
 )
 @shared("paths", "jobs")
 @format_option("text", "json", "github")
-@option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
+@option("--max-errors N", "Stop after this many invalid lines.")
 @option(
-    "--json-log",
+    "--json-log FILE",
     "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
     type=click.Path(dir_okay=False),
-    metavar="FILE",
 )
-@choice_option(
-    "--schema",
-    ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
+@option(
+    "--schema auto|0.2.0|0.2.0-released|0.2.1|0.3.0",
     "Schema version to judge records by; auto: the version that the shape of each is of.",
 )
 @flag(
@@ -228,18 +224,12 @@ def _print_counts(report: PairCheck) -> None:
     failure="the rejected lines could not be read or written",
 )
 @shared("corpus")
-@option(
-    "--code",
-    "Only lines whose first error has this code; may be repeated.",
-    multiple=True,
-    metavar="CODE",
-)
+@option("--code CODE...", "Only lines whose first error has this code; may be repeated.")
 @format_option("text", "json")
 @option(
-    "--extract",
+    "--extract FILE",
     "Write the rejected lines to this new file (- for stdout) instead of listing them.",
     type=click.Path(dir_okay=False, allow_dash=True),
-    metavar="FILE",
 )
 def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.

@@ -25,13 +25,11 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import cache, lru_cache
 from operator import attrgetter
-from string import Formatter
 from typing import Any, Final, TextIO
 
 import click
 
 from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, naming, shown
-from fastrec.wording import NONE
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -91,19 +89,25 @@ def spell(template: str, item: object = None, /, **values: object) -> str:
 
 @cache
 def _parsed(template: str) -> list[list[tuple[str, str | None, str | None, str | None]]]:
+    from string import Formatter
+
     return [list(Formatter().parse(part)) for part in _OPTIONAL.split(template)]
 
 
 def _spell_value(value: object, spec: str) -> str:
-    if value is None or spec == "if":
-        return NONE if value is None else ""
+    if value is None:
+        from fastrec.wording import NONE
+
+        return NONE
+    if spec == "if":
+        return ""
     if "/" in spec:
         good, bad = spec.split("/")
         return click.style(good if value else bad, fg="green" if value else "red", bold=True)
     if not spec or spec in _STYLES:
         text = value if isinstance(value, str) else str(value)
         return styled(text, **_STYLES[spec]) if spec else safe(text)
-    if isinstance(value, Sized):
+    if isinstance(value, Sized) and not (isinstance(value, str) and spec[0] in "<>"):
         value = len(value)
     is_noun = len(spec) > 1 and spec[:2].isalpha()
     return counted(value, spec) if is_noun and isinstance(value, int) else format(value, spec)

@@ -22,12 +22,10 @@ from fastrec.cli.console import (
     spell,
     styled,
 )
-from fastrec.cli.options import Count, Number, choice_option, command, format_option, option, shared
+from fastrec.cli.options import Count, Number, command, format_option, option, shared
 from fastrec.cli.tables import (
     Section,
     Spelling,
-    Table,
-    columns,
     escaped,
     markdown_sections,
     more_rows,
@@ -195,29 +193,23 @@ def _other_sections(result: Difference) -> Iterator[Section]:
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
         yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
     scope_titles = _titles(result)
-    flips: list[dict[str, str]] = []
     for model in result.models:
-        title = scope_titles[model.evaluation_name, model.metric]
-        mean = "{:.4g}" if model.measure == "score" else "{:.0%}"
-        for flip in model.flips:
-            row = {"evaluation": title, "model": model.model_id, "sample_id": str(flip.sample_id)}
-            flips.append(row | {"old": mean.format(flip.old), "new": mean.format(flip.new)})
-    examples = {"worse or better": flips}
+        mean = "{{{}:.4g}}" if model.measure == "score" else "{{{}:.0%}}"
+        flips = {"sample_id": "{sample_id}", "old": mean.format("old"), "new": mean.format("new")}
+        title = f"worse or better: {model.model_id}"
+        if model.flips:
+            about = scope_titles[model.evaluation_name, model.metric]
+            yield Section(title, about, table_of(model.flips, flips))
+    records: dict[str, Spelling] = {
+        "evaluation": lambda record: scope_titles[record.evaluation_name, record.metric],
+        "model": "{model_id}",
+        "sample_id": "{sample_id}",
+        "run": "{evaluation_id}",
+    }
     for kind in ("added", "removed", "changed", "relabelled", "repeats"):
-        examples[kind] = [
-            {
-                "evaluation": scope_titles[record.evaluation_name, record.metric],
-                "model": record.model_id,
-                "sample_id": str(record.sample_id),
-                "run": record.evaluation_id,
-            }
-            for record in getattr(result.examples, kind)
-        ]
-    for kind, rows in examples.items():
-        if rows:
-            names = list(rows[0])
-            cells = [list(row.values()) for row in rows]
-            yield Section(kind, counted(len(rows), "example"), Table(columns(names, names), cells))
+        if examples := getattr(result.examples, kind):
+            table = table_of(examples, records, left=records)
+            yield Section(kind, counted(len(examples), "example"), table)
 
 
 def _counts(result: Difference) -> str:
@@ -326,48 +318,41 @@ class Percentage(Number):
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @option(
-    "--by",
+    "--by FIELDS",
     "Match records that have the same values in these comma-separated fields; and the same metric "
     "(evaluation_result_id), where they name one.",
-    metavar="FIELDS",
     default="evaluation_name,sample_hash,model_id,sample_id",
     show_default="evaluation_name, sample_hash, model_id, sample_id",
 )
 @option(
-    "--fail-on",
+    "--fail-on POINTS",
     "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
     "evaluation with p < --p, is missing, or could not be compared.",
     type=Number(min=0),
-    metavar="POINTS",
 )
 @shared("p")
-@choice_option(
-    "--p-adjust",
-    ["bh", "none"],
+@option(
+    "--p-adjust bh|none",
     "Which p --fail-on uses: adjusted for the number of models by the method of Benjamini and "
     "Hochberg, or that of each model by itself.",
 )
 @option(
-    "--min-compared",
+    "--min-compared PERCENT",
     "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
     "in OLD could be compared.",
     type=Percentage(0, 100),
-    metavar="PERCENT",
     default=95,
 )
 @option(
-    "--allow-missing",
+    "--allow-missing PATTERN...",
     "Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
     "evaluation/model, or evaluation/metric/model. May be repeated.",
-    multiple=True,
-    metavar="PATTERN",
 )
 @shared("errors_as_wrong", "accuracy", "lower_is_better")
 @option(
-    "--examples",
+    "--examples N",
     "List this many flips per model, and this many records of each kind.",
     type=Count(min=0),
-    metavar="N",
     show_default="10 in JSON, else 0",
 )
 @format_option("text", "json", "markdown")

@@ -29,7 +29,6 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import (
     Count,
-    choice_option,
     command,
     flag,
     format_option,
@@ -38,7 +37,7 @@ from fastrec.cli.options import (
     prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import Table, columns, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -72,11 +71,9 @@ _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as t
     failure="a part could not be read, or the result not written",
 )
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@option(
-    "-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE"
-)
+@option("-f --file FILE", "Read the query from this file; - is stdin.")
 @format_option("text", "csv", "json", "markdown", "parquet")
-@output_option("Write the result to this file.", required=False, metavar="FILE")
+@output_option("FILE", "Write the result to this file.", required=False)
 @flag("--tables", "Print the tables and columns with explanations.")
 def sql(
     arguments: tuple[str, ...],
@@ -325,16 +322,16 @@ def _history() -> Iterator[None]:
     failure="failed, nothing published",
 )
 @shared("corpus")
-@output_option("Directory to publish the tables as.")
-@choice_option("--format", ["parquet", "csv", "matrix", "pairs"], "Format of the tables.")
+@output_option("DIR", "Directory to publish the tables as.")
+@option("--format parquet|csv|matrix|pairs", "Format of the tables.")
 @shared("filters", "jobs", "overwrite", "raw_cells")
 @option(
-    "--details",
+    "--details FILE",
     "TOML file with what pairs need and no record says.",
     type=click.Path(dir_okay=False),
 )
 @shared("quiet", "no_progress")
-def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
+def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables.
 
     OUTPUT is published atomically, with a README.md that explains the columns.
@@ -365,8 +362,8 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     """
     from fastrec.commands.export import export as run
 
-    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
-        exported = run(corpus, output, **options, progress=progress)
+    options["no_progress"] |= quiet
+    exported = run_reading(run, corpus, output, stages=("write",), **options)
     if quiet:
         return
     print_notice(*exported.notices)
@@ -384,28 +381,22 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
 )
 @shared("corpus")
 @output_option(
-    "File to write, such as report.html; - for stdout.",
-    type=click.Path(allow_dash=True),
-    metavar="FILE",
+    "FILE", "File to write, such as report.html; - for stdout.", type=click.Path(allow_dash=True)
 )
 @shared("overwrite", "accuracy", "errors_as_wrong", "repeats_as", "confidence", "prices")
 @option(
-    "--questions",
+    "--questions N",
     "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
     type=Count(min=0),
     default=20,
-    metavar="N",
 )
 @option(
-    "--trend",
+    "--trend PATH...",
     "Draw the results of models over these corpora; a directory stands for the corpora in it. May "
     "be repeated.",
-    type=click.Path(),
-    multiple=True,
-    metavar="PATH",
 )
 @shared("group_by", "metrics", "primary", "min_coverage", "lower_is_better", "filters", "run")
-def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
+def report(corpus: str, output: str, **options: Any) -> None:
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline.
@@ -423,13 +414,9 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    with (
-        make_progress("read", quiet=no_progress) as progress,
-        explain_damage(corpus, *options["trend"]),
-    ):
-        page = BytesIO()
-        target = page if output == "-" else output
-        size = run(corpus, target, overwrite=overwrite, **options, progress=progress)
+    page = BytesIO()
+    with explain_damage(corpus, *options["trend"]):
+        size = run_reading(run, corpus, page if output == "-" else output, **options)
     if output == "-":
         with allow_broken_pipe():
             print_exactly(page.getvalue())
@@ -454,14 +441,12 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
 )
 @flag("--no-browser", "Print the address, but do not open a browser.")
 @option(
-    "--labels",
+    "--labels FILE",
     "Show a button on each answer that was judged wrongly: it adds a line to this file, for "
     "`fastrec normalize --labels`.",
-    metavar="FILE",
-    type=click.Path(),
 )
 @shared("primary", "lower_is_better", "run")
-def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
+def view(corpus: str, no_browser: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, answers side by side, and whole transcripts.
 
     Only this machine can reach the page, and only with the address that is printed. Press ? on a
@@ -479,8 +464,7 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     """
     from fastrec.commands.view import view as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        opened = run(corpus, **options, progress=progress)
+    opened = run_reading(run, corpus, **options)
     with opened:
         with allow_broken_pipe():
             click.echo(opened.address)

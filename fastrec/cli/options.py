@@ -156,14 +156,40 @@ def command(
     return make
 
 
-def option(names: str, text: str, **more: Any) -> _Decorator:
-    """Make an option.
+_TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg,unused-ignore]
+    "N": Count(min=1),
+    "FILE": click.Path(),
+    "DIR": click.Path(),
+    "PATH": click.Path(),
+    "SIZE": Size(),
+    "PERCENT": Number(0, 100),
+    "SHARE": Number(0, 1),
+    "P": Number(0, 1),
+}
+"""Types of values, by the names that stand for them; others are text."""
 
-    Of its names, separated by spaces, the one without dashes is the parameter of the function.
+
+def option(usage: str, text: str, **more: Any) -> _Decorator:
+    """Make an option that is spelled as in a usage line.
+
+    `-j --jobs N`, `--split A B`, `--model PATTERN...` if it may be repeated, `--mix one|other` for
+    a choice whose default is the first. A lower-case word is the parameter of the function.
     """
-    if "default" in more:
-        more.setdefault("show_default", True)
-    return click.option(*names.split(), help=text, **more)
+    words = usage.split()
+    values = [word for word in words if word.isupper() or "|" in word]
+    names = [word for word in words if word not in values]
+    metavar = " ".join(values).removesuffix("...")
+    settings: dict[str, Any] = {}
+    if "|" in metavar:
+        choices = metavar.split("|")
+        settings = {"type": click.Choice(choices), "default": choices[0]}
+    elif values:
+        repeated = usage.endswith("...")
+        settings = {"type": _TYPES.get(metavar), "metavar": metavar, "multiple": repeated}
+        settings["nargs"] = len(values)
+    settings |= more
+    settings.setdefault("show_default", True if "default" in settings else None)
+    return click.option(*names, help=text, **settings)
 
 
 def flag(names: str, text: str, **more: Any) -> _Decorator:
@@ -171,8 +197,7 @@ def flag(names: str, text: str, **more: Any) -> _Decorator:
 
 
 def choice_option(names: str, choices: Sequence[str], text: str, **more: Any) -> _Decorator:
-    """Make an option with fixed values; the first is the default."""
-    return option(names, text, type=click.Choice(choices), default=choices[0], **more)
+    return option(f"{names} {'|'.join(choices)}", text, **more)
 
 
 _FORMATS: Final = {
@@ -189,11 +214,11 @@ _FORMATS: Final = {
 
 def format_option(*formats: str) -> _Decorator:
     uses = ", ".join(f"{name} {_FORMATS[name]}" for name in formats)
-    return choice_option("--format output_format", formats, f"Output format: {uses}.")
+    return option(f"--format output_format {'|'.join(formats)}", f"Output format: {uses}.")
 
 
-def output_option(text: str, **more: Any) -> _Decorator:
-    return option("-o --output", text, **{"type": click.Path(), "required": True} | more)
+def output_option(kind: str, text: str, **more: Any) -> _Decorator:
+    return option(f"-o --output {kind}", text, **{"required": True} | more)
 
 
 def shared(*names: str) -> _Decorator:
@@ -284,22 +309,18 @@ def _word(name: str) -> str:
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
 
 
-def pattern_option(name: str, text: str, kind: str = "", metavar: str = "PATTERN") -> _Decorator:
-    complete = complete_names(kind) if kind else None
-    return option(name, text, multiple=True, metavar=metavar, shell_complete=complete)
-
-
 def _filter_option(name: str) -> _Decorator:
     about = FILTERS[name]
-    option_name = f"--{name.replace('_', '-')}"
+    usage = f"--{name.replace('_', '-')}"
     if name in OUTCOMES:
-        return flag(option_name, about.help)
-    return pattern_option(option_name, about.help, about.names, about.metavar)
+        return flag(usage, about.help)
+    complete = complete_names(about.names) if about.names else None
+    return option(f"{usage} {about.metavar}...", about.help, shell_complete=complete)
 
 
 _jobs: Final = option(
-    "-j --jobs", "Number of processes. Small inputs always use one.", type=Count(min=1), metavar="N",
-    default=CORES, show_default="all cores", envvar="FASTREC_JOBS", show_envvar=True,
+    "-j --jobs N", "Number of processes. Small inputs always use one.", default=CORES,
+    show_default="all cores", envvar="FASTREC_JOBS", show_envvar=True,
 )  # fmt: skip
 _no_progress: Final = flag(
     "--no-progress", "Do not show progress on a terminal.", envvar="FASTREC_NO_PROGRESS",
@@ -313,15 +334,14 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "no_progress": _no_progress,
     "run": together(_jobs, _no_progress),
     "work_dir": option(
-        "--work-dir", "Directory or URL for temporary files and kept work.", type=click.Path(),
+        "--work-dir PATH", "Directory or URL for temporary files and kept work.",
         envvar="FASTREC_WORK_DIR", show_envvar=True,
         show_default="next to the output; TMPDIR without one or in a store",
     ),
     "reading": together(
-        option("--files-from", "Read more paths from this file (- for stdin), one per line.",
-               type=click.Path(), metavar="FILE"),
-        option("--max-line-bytes", "Longer lines are invalid.", type=Size(), default="1GiB"),
-        option("--max-window", "Largest zstd window.", type=Size(), default="128MiB"),
+        option("--files-from FILE", "Read more paths from this file (- for stdin), one per line."),
+        option("--max-line-bytes SIZE", "Longer lines are invalid.", default="1GiB"),
+        option("--max-window SIZE", "Largest zstd window.", default="128MiB"),
     ),
     "raw_cells": flag(
         "--raw-cells",
@@ -336,54 +356,52 @@ _SHARED: Final[dict[str, _Decorator]] = {
         "Count records with an error as wrong answers. By default they do not count.",
     ),
     "repeats_as": option(
-        "--repeats-as",
+        "--repeats-as HOW",
         "What several answers of a model to a question become: mean, pass@K (one of K is right), "
         "pass^K (all of K are), majority (of the extracted answers, or else of the outputs; a tie "
-        "is wrong), or first.", metavar="HOW", default="mean",
+        "is wrong), or first.", default="mean",
     ),
-    "lower_is_better": pattern_option(
-        "--lower-is-better",
+    "lower_is_better": option(
+        "--lower-is-better PATTERN...",
         "Metrics whose lower scores are better, besides those whose records say so: a pattern of "
         "metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
     ),
-    "metrics": choice_option(
-        "--metrics", ["judgements", "all"],
+    "metrics": option(
+        "--metrics judgements|all",
         "Which metrics to show if --metric names none: those that judge answers, or also costs "
         "and bookkeeping.",
     ),
     "min_coverage": option(
-        "--min-coverage", "Rank only models that answered this percentage of the questions.",
-        type=Number(min=0, max=100), default=50.0, metavar="PERCENT",
+        "--min-coverage PERCENT",
+        "Rank only models that answered this percentage of the questions.", default=50.0,
     ),
     "p": option(
-        "--p", "Significance level: changes with a smaller p-value are more than chance.",
-        type=Number(0, 1), default=0.05, metavar="P",
+        "--p P", "Significance level: changes with a smaller p-value are more than chance.",
+        default=0.05,
     ),
-    "primary": pattern_option(
-        "--primary",
+    "primary": option(
+        "--primary EVALUATION=METRIC...",
         "The primary metric of an evaluation, if it is another than its records say; both may be "
-        "patterns. May be repeated.", metavar="EVALUATION=METRIC",
+        "patterns. May be repeated.",
     ),
     "prices": option(
-        "--prices", "Show what answers cost, at the prices per million tokens of this TOML file.",
-        type=click.Path(), metavar="FILE",
+        "--prices FILE",
+        "Show what answers cost, at the prices per million tokens of this TOML file.",
     ),
     "confidence": option(
-        "--confidence",
+        "--confidence FIELD",
         "Compare the confidence of answers with how often they are right: a field such as "
-        "metadata.confidence, or a metric.", metavar="FIELD",
+        "metadata.confidence, or a metric.",
     ),
-    "group_by": pattern_option(
-        "--group-by",
+    "group_by": option(
+        "--group-by FIELD...",
         "Also show each group of records with the same value of this field, such as "
-        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.", metavar="FIELD",
+        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
     ),
-    "hash_algorithm": choice_option(
-        "--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash."
-    ),
+    "hash_algorithm": option("--hash-algorithm sha256|xxh3_128", "Algorithm of sample_hash."),
     "repair": option(
-        "--repair",
+        "--repair NAMES...",
         "Repair what known producers get wrong: all, or comma-separated names of repairs; may be "
-        "repeated.", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES",
+        "repeated.", type=Checked("names", _check_repairs),
     ),
 }  # fmt: skip

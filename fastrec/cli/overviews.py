@@ -10,7 +10,6 @@ import click
 
 from fastrec.cli.console import (
     clip,
-    explain_damage,
     print_error,
     print_exactly,
     print_found,
@@ -23,17 +22,14 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.cli.options import (
-    Count,
-    choice_option,
     command,
     complete_names,
     format_option,
     option,
-    pattern_option,
     prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import (
     Section,
     Spelling,
@@ -77,6 +73,7 @@ _SORTS: Final = [
 _OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
 """Columns of questions that a narrow terminal hides."""
 _LEAST_EXCERPT: Final = 30
+_complete_models: Final = complete_names("models")
 _EXCERPT: Final = 80  # characters, where lines may have any length
 _SAMPLE: Final = 24  # columns of a sample_id
 _FIELDS: Final = (
@@ -93,10 +90,8 @@ _FIELDS: Final = (
 )
 @shared("corpus", "filters", "primary")
 @option(
-    "--weights",
+    "--weights FILE",
     'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
-    type=click.Path(),
-    metavar="FILE",
 )
 @option(
     "--weight-by",
@@ -106,9 +101,7 @@ _FIELDS: Final = (
 @shared("min_coverage", "group_by", "lower_is_better")
 @format_option("text", "markdown", "latex", "csv", "json", "html")
 @shared("raw_cells", "run")
-def leaderboard(
-    corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
+def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
     """Rank the models of CORPUS over all evaluations: by mean, mean rank, and share of wins.
 
     There is one row per model and one column per evaluation, with its primary metric: the one that
@@ -133,8 +126,7 @@ def leaderboard(
     from fastrec.commands.leaderboard import leaderboard as run
 
     prepare_reading(options["jobs"])
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        board = run(corpus, **options, progress=progress)
+    board = run_reading(run, corpus, **options)
     legends = [board.notes()]
     print_found(
         board,
@@ -323,9 +315,7 @@ def _print_corpora(result: Trend) -> None:
 @shared("filters", "group_by", "metrics", "lower_is_better", "p")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def trend(
-    corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
+def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark changes that are more than chance.
 
     CORPORA are directories or URLs that `fastrec normalize` published, the earliest first. A
@@ -355,8 +345,7 @@ def trend(
     from fastrec.commands.trend import trend as run
 
     prepare_reading(options["jobs"])
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(*corpora):
-        result = run(corpora, **options, progress=progress)
+    result = run_reading(run, corpora, **options)
     print_notice(*result.notices)
     print_found(
         result,
@@ -373,48 +362,40 @@ def trend(
     failure="a part could not be read",
 )
 @shared("corpus", "filters")
-@choice_option(
-    "--sort",
-    _SORTS,
+@option(
+    f"--sort {'|'.join(_SORTS)}",
     f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
     metavar="ORDER",
 )
-@pattern_option(
-    "--wrong-by",
+@option(
+    "--wrong-by PATTERN...",
     "Only questions that all of these models get wrong; all: every model that has answered. May be "
     "repeated.",
-    "models",
+    shell_complete=_complete_models,
 )
-@pattern_option("--right-by", "Only questions that all of these models get right.", "models")
 @option(
-    "--split",
+    "--right-by PATTERN...",
+    "Only questions that all of these models get right.",
+    shell_complete=_complete_models,
+)
+@option(
+    "--split A B",
     "Only questions that model A gets right and model B wrong.",
-    nargs=2,
-    metavar="A B",
-    shell_complete=complete_names("models"),
+    shell_complete=_complete_models,
 )
 @option(
-    "--text",
+    "--text TEXT",
     "Only questions with this text in the input or a reference, or in an answer: something that a "
     "model said. Case does not matter.",
     default="",
     show_default=False,
-    metavar="TEXT",
 )
-@choice_option("--in in_", ["both", "input", "answers"], "Where to look for --text.")
-@option(
-    "--limit",
-    "List at most N questions of each evaluation and metric.",
-    type=Count(min=1),
-    metavar="N",
-    default=20,
-)
+@option("--in in_ both|input|answers", "Where to look for --text.")
+@option("--limit N", "List at most N questions of each evaluation and metric.", default=20)
 @shared("metrics", "lower_is_better")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def questions(
-    corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
+def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, and how much they disagree.
 
     There is a table for each evaluation and metric. The filters on names choose the records that
@@ -436,8 +417,7 @@ def questions(
     """
     from fastrec.commands.questions import questions as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        result = run(corpus, **options, progress=progress)
+    result = run_reading(run, corpus, **options)
     print_found(
         result,
         output_format,

@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
-from fastrec.cli.console import status_line
+from fastrec.cli.console import explain_damage, spell, status_line
 from fastrec.progress import Progress
+
+_Result = TypeVar("_Result")
 
 _INTERVAL: Final = 0.1  # seconds between two drawings
 _LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
@@ -35,6 +37,20 @@ def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
     line = ProgressLine(*stages)
     with status_line(line.erase):
         yield line
+
+
+def run_reading(
+    run: Callable[..., _Result],
+    *arguments: Any,
+    no_progress: bool,
+    stages: Sequence[str] = ("read",),
+    **options: Any,
+) -> _Result:
+    """Run a command on a corpus, its first argument: show progress, and say what damage means."""
+    first = arguments[0]
+    corpora = first if isinstance(first, tuple) else (first,)
+    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
+        return run(*arguments, **options, progress=progress)
 
 
 class ProgressLine(Progress):
@@ -128,13 +144,17 @@ class ProgressLine(Progress):
         elapsed = max(now - stage.begin, 1e-3)
         left = self.seconds_left()
         # The time left comes early in the line, because a narrow terminal cuts off its end.
-        text = (
-            f"{stage.name:<5} {'█' * int(self.share * 20):<20} {self.share:4.0%}"
-            f"{'' if left is None else f', {_format_seconds(left)} left'}  "
-            f"{(self._bytes + stage.done + stage.reused) / 1e6:,.0f} MB, "
-            f"{stage.done / 1e6 / elapsed:,.0f} MB/s, "
-            f"{stage.records / elapsed:,.0f} "
-            f"records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
+        text = spell(
+            "{name:<5} {bar:<20} {share:4.0%}[?, {left} left]  {megabytes:,.0f} MB, "
+            "{speed:,.0f} MB/s, {pace:,.0f} records/s[?, {rejected:,} rejected]",
+            name=stage.name,
+            bar="█" * int(self.share * 20),
+            share=self.share,
+            left="" if left is None else _format_seconds(left),
+            megabytes=(self._bytes + stage.done + stage.reused) / 1e6,
+            speed=stage.done / 1e6 / elapsed,
+            pace=stage.records / elapsed,
+            rejected=self._rejected,
         )
         import shutil
 

@@ -104,40 +104,40 @@ def print_table(table: Table) -> None:
 
 def table_lines(table: Table) -> list[str]:
     """The lines of a table, without the columns that a narrow terminal has no room for."""
-    texts = [[safe(column.heading) for column in table.columns]]
-    texts += [[safe(str(cell)) for cell in row] for row in table.rows]
-    sizes = [list(map(width_of, row)) for row in texts]
-    widths = [max(column) for column in zip(*sizes, strict=True)]
-    hidden = _too_wide(table.columns, widths)
-    hidden_columns.update(dict.fromkeys(column.name for column in hidden))
-    shown = [number for number, column in enumerate(table.columns) if column not in hidden]
-    lines = []
-    for row, size in zip(texts, sizes, strict=True):
-        cells = []
-        for number in shown:
-            space = " " * (widths[number] - size[number])
-            is_left = table.columns[number].is_left
-            cells.append(row[number] + space if is_left else space + row[number])
-        lines.append("  " + "  ".join(cells).rstrip())
-    return [click.style(lines[0], dim=True), *lines[1:]]
+    heads = [column.heading for column in table.columns]
+    texts = [list(map(safe, map(str, cells))) for cells in zip(heads, *table.rows, strict=True)]
+    widths = [max(map(width_of, cells)) for cells in texts]
+    hidden = list(_too_wide(table.columns, widths))
+    hidden_columns.update(dict.fromkeys(table.columns[number].name for number in hidden))
+    padded = []
+    for number, column in enumerate(table.columns):
+        if number not in hidden:
+            pad = _pad_right if column.is_left else _pad_left
+            padded.append([pad(text, widths[number]) for text in texts[number]])
+    head, *lines = ("  " + "  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
+    return [click.style(head, dim=True), *lines]
 
 
-def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
-    """Choose columns to hide until the table fits into the terminal."""
-    if not sys.stdout.isatty():
-        return []
+def _pad_right(text: str, width: int) -> str:
+    return text + " " * (width - width_of(text))
+
+
+def _pad_left(text: str, width: int) -> str:
+    return " " * (width - width_of(text)) + text
+
+
+def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of columns to hide until the table fits into the terminal."""
     excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
     order = sorted(
-        (column.hidden, column, width)
-        for column, width in zip(columns, widths, strict=True)
-        if column.hidden is not None
+        (column.hidden, number)
+        for number, column in enumerate(columns)
+        if column.hidden is not None and sys.stdout.isatty()
     )
-    hidden = []
-    for _, column, width in order:
+    for _, number in order:
         if excess > 0:
-            excess -= 2 + width
-            hidden.append(column)
-    return hidden
+            excess -= 2 + widths[number]
+            yield number
 
 
 def print_section(section: Section) -> None:

@@ -18,8 +18,6 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import (
     Count,
-    Number,
-    choice_option,
     command,
     flag,
     format_option,
@@ -80,7 +78,7 @@ def _print_cleaned(result: Cleaned, work_dir: str | None) -> None:
         say("nothing to remove: no run left work for {path}{where}", path=path, where=where)
 
 
-_share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
+_share = partial(option, default=0.0)
 
 
 @command(
@@ -88,32 +86,29 @@ _share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
     usage="the command line is wrong, or OUTPUT is not empty",
     failure="failed: something could not be written",
 )
-@option("-n --records", "Number of lines.", type=Count(min=0), metavar="N", default=10_000)
+@option("-n --records N", "Number of lines.", type=Count(min=0), default=10_000)
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
-@output_option("Directory to write the shards to; must be empty.")
-@option("--shards", "Number of files.", type=Count(min=1), metavar="N", default=8)
-@choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
-@choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
-@choice_option(
-    "--text",
-    ["evaluation", "words"],
-    "Questions and answers that can be read, or long random words.",
-)
+@output_option("DIR", "Directory to write the shards to; must be empty.")
+@option("--shards N", "Number of files.", default=8)
+@option("--compression zst|gz|none|mixed", "Compression of the files.")
+@option("--mix mixed|single_turn|agentic", "Interaction types of the records.")
+@option("--text evaluation|words", "Questions and answers that can be read, or long random words.")
 @option(
-    "--schema",
+    "--schema VERSION",
     "Schema version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of "
     "them. Records after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all "
     "recipes.",
-    metavar="VERSION",
     default="0.2.0",
 )
-@_share("--duplicates", "Share of lines that repeat a record.")
-@_share("--conflicts", "Share of lines with the identity of another record and other content.")
-@_share("--unknown-keys", "Share of records with keys that the schema does not name.")
-@_share("--rejects", "Share of invalid lines, of every code in turn.")
-@_share("--blanks", "Share of blank lines.")
+@_share("--duplicates SHARE", "Share of lines that repeat a record.")
 @_share(
-    "--warnings",
+    "--conflicts SHARE", "Share of lines with the identity of another record and other content."
+)
+@_share("--unknown-keys SHARE", "Share of records with keys that the schema does not name.")
+@_share("--rejects SHARE", "Share of invalid lines, of every code in turn.")
+@_share("--blanks SHARE", "Share of blank lines.")
+@_share(
+    "--warnings SHARE",
     "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.",
 )
 def generate(output: str, **options: Any) -> None:

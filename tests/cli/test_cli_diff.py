@@ -303,7 +303,7 @@ def test_markdown_output() -> None:
     )
     assert "| org/m | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | 0.0078 | regressed |" in lines
     assert "p: exact McNemar test. adjusted p: for 2 models, by Benjamini and Hochberg" in lines
-    assert "**worse or better**: 1 example" in lines
+    assert "**worse or better: org/m**: arithmetic" in lines
     for index, line in enumerate(lines):
         if line.startswith(("| ---", "| --:")):
             assert line.count("|") == lines[index - 1].count("|") == lines[index + 1].count("|")

@@ -732,14 +732,14 @@ def test_corpus_without_manifest(copy: Path) -> None:
             "error: 1 shard could not be read completely, so there are no statistics:\n  cut.",
         ),
         (["good.jsonl", "--by", "beauty"], 2, "'accuracy', 'score'"),
-        (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
+        (["good.jsonl", "--format", "xml"], 2, "'text', 'json', 'csv', 'markdown'"),
         (
             ["good.jsonl", "--model", "nobody"],
             2,
             "error: no model matches 'nobody'; available: org/model\n",
         ),
         (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
-        (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 3, "good.jsonl: File exists"),
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),
     ],
 )

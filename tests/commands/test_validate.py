@@ -523,7 +523,7 @@ def test_paths_can_be_one_or_many(tmp_path: Path, as_: Any) -> None:
     [
         ({"jobs": 0}, "jobs must be at least 1, not 0"),
         ({"max_errors": 0}, "max_errors must be at least 1, not 0"),
-        ({"hash": "md5"}, "sha256, xxh3_128"),
+        ({"hash_algorithm": "md5"}, "sha256, xxh3_128"),
     ],
 )
 def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
