@@ -24,7 +24,7 @@ import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.parameters import NAME_FILTERS, OUTCOMES
-from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - of this interface, too
+from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - public here
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
 from fastrec.where import parse_condition
 
@@ -96,8 +96,10 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
         Of many values of an option, the first ones.
 
-        >>> str(Filters(model=("org/*", "m"), wrong=True)), str(Filters(model=tuple("abcdefg")))
-        ("--model 'org/*' --model m --wrong", '--model a --model b --model c --model d --model e (and 2 more)')
+        >>> str(Filters(model=("org/*", "m"), wrong=True))
+        "--model 'org/*' --model m --wrong"
+        >>> str(Filters(hash=tuple("abcdefg")))
+        '--hash a --hash b --hash c --hash d --hash e (and 2 more)'
         """
         return self.spelled(_MOST_VALUES)
 

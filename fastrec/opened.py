@@ -93,7 +93,8 @@ class Corpus(CorpusReader):
         the integer.
 
         >>> columns = corpus.columns("model", "score", evaluation="arithmetic")  # doctest: +SKIP
-        >>> columns["score"].mean(), columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
+        >>> columns["score"].mean()  # doctest: +SKIP
+        >>> columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
 
         Args:
             *names: Names of columns; all by default. docs/files.md lists them. `metadata.KEY` is a
@@ -113,7 +114,7 @@ class Corpus(CorpusReader):
         return read_columns(self._select(make_filters(**filters), jobs, progress), names, parts)
 
     def lines(self, numbers: Iterable[int]) -> Iterator[bytes]:
-        """Yield the lines of some records, without newlines, given their numbers in ascending order.
+        """Yield lines of records without newlines, given their numbers in ascending order.
 
         The number of a record is its position in the corpus, from 0 on: `Columns.number`.
 
@@ -156,8 +157,8 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read", "rejects", "report",
-    "show", "stats", "table", "trend", "verify", "view",
+    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read",
+    "rejects", "report", "show", "stats", "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""
 

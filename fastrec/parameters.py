@@ -1,8 +1,8 @@
-"""The filters and other parameters that commands share: one list for the command line, Python and docs.
+"""Parameters that commands share: one list of filters for the command line, Python and docs.
 
 `FilterArguments` lists the filters. The command line makes an option of each, Python functions take
-them as keyword arguments (`**filters: Unpack[FilterArguments]`), and `fastrec.filters.Filters` has a
-field for each. This module imports nothing heavy, because `--help` needs it.
+them as keyword arguments (`**filters: Unpack[FilterArguments]`), and `fastrec.filters.Filters` has
+a field for each. This module imports nothing heavy, because `--help` needs it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "Take out": {"cat": "answers", "export": "forms"},
     "Upkeep": {"clean": "tools", "schema": "tools", "completion": "tools"},
 }
-"""The commands under the headings of the help, each with the module of `fastrec.cli` that it is in."""
+"""The commands under the headings of the help, each with its module in `fastrec.cli`."""
 
 _MODULES: Final = {
     name: module for commands in COMMANDS.values() for name, module in commands.items()

@@ -375,7 +375,8 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
         total = 0
         for answer in answers:
             total = answer.total
-            outcomes += [one.outcome for one in answer.verdicts if one.metric == tally.metric]
+            judged = [verdict for verdict in answer.verdicts if verdict.metric == tally.metric]
+            outcomes += [verdict.outcome for verdict in judged]
         if len(outcomes) == total > 1:  # filters leave out none
             say(
                 "{model}: {signs} ({right} of {total} right)",
@@ -432,10 +433,10 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
 
     --group-by adds a row for each group of records below that of its evaluation, the largest first.
 
-    With --metric-pair, two metrics (evaluation_result_id) are compared on the answers that both have
-    judged: how often they agree, Cohen's kappa with a 95 % interval (a jackknife over questions),
-    and the first answers on which they differ. In the viewer, "another metric differs" lists these
-    questions.
+    With --metric-pair, two metrics (evaluation_result_id) are compared on the answers that both
+    have judged: how often they agree, Cohen's kappa with a 95 % interval (a jackknife over
+    questions), and the first answers on which they differ. In the viewer, "another metric differs"
+    lists these questions.
 
     \b
     Examples:
@@ -482,8 +483,9 @@ def _print_agreement(result: Comparison) -> None:
         for metric, number in judged.items():
             if number:
                 are = "is" if number == 1 else "are"
-                line = "  {evaluation_name}: {number:answer} {are} judged by {metric} only, and left out"
-                say(line, agreement, number=number, are=are, metric=metric)
+                line = "  {name}: {number:answer} {are} judged by {metric} only, and left out"
+                name = agreement.evaluation_name
+                say(line, name=name, number=number, are=are, metric=metric)
         for answer in agreement.disputed:
             line = "  {model_id}, sample {sample_id}, hash {start}: right by {right_by} only"
             say(line, answer, start=answer.sample_hash[:12])

@@ -123,9 +123,9 @@ def _print_upgrade(upgrade: UpgradeReport | None) -> None:
 
 def _print_verdict(report: Validation, *, good: bool) -> None:
     say(
-        "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], {invalid:,} "
-        "invalid, {warnings:warning}[?, {blank:,} blank][?, {bad_shards:,} of {shards:shard} "
-        "unreadable][?, schema {schema}] ({timing})[?; stopped at --max-errors{stopped_early:if}]",
+        "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], "
+        "{invalid:,} invalid, {warnings:warning}[?, {blank:,} blank]"
+        "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({timing})[?; stopped at --max-errors{stopped_early:if}]",
         report,
         good=good,
         schema=next(iter(report.versions)) if len(report.versions) == 1 else "",
@@ -251,27 +251,27 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
     with allow_broken_pipe():
         with explain_damage(corpus):
-            found = run(corpus, code=code, extract=stdout if extract == "-" else extract)
+            result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_found(found, output_format, text=lambda: _print_rejects(found, code))
+            print_found(result, output_format, text=lambda: _print_rejects(result, code))
         else:
-            _print_extracted(found, extract)
+            _print_extracted(result, extract)
 
 
-def _print_rejects(found: Rejects, code: tuple[str, ...]) -> None:
-    if not found.lines:
+def _print_rejects(rejects: Rejects, code: tuple[str, ...]) -> None:
+    if not rejects.lines:
         click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
         return
     print_groups(
-        found.groups,
-        found.lines,
+        rejects.groups,
+        rejects.lines,
         "lines with other errors; --code CODE lists one code",
         _about_rejects,
     )
-    if found.repairable:
-        click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
-    counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
-    click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
+    if rejects.repairable:
+        click.echo(format_repairable(rejects.repairable, rejects.repairable_by_code, rejects.lines))
+    counts = ", ".join(f"{count:,} {code}" for code, count in rejects.codes.items())
+    click.echo(f"{counted(rejects.lines, 'rejected line')}: {counts}")
 
 
 def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
@@ -294,15 +294,15 @@ class _Terminal(io.BytesIO):
         return len(lines)
 
 
-def _print_extracted(found: Rejects, target: str) -> None:
+def _print_extracted(rejects: Rejects, target: str) -> None:
     where = "" if target == "-" else f" written to {shown(target)}"
     sys.stdout.buffer.flush()
-    for line in found.truncated:
+    for line in rejects.truncated:
         print_notice(
             f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in "
             "its shard"
         )
-    lines = found.lines - len(found.truncated)
+    lines = rejects.lines - len(rejects.truncated)
     print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
     if lines and where:
         print_notice(

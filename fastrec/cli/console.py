@@ -1,7 +1,7 @@
 """Printing for people: documents, messages and numbers.
 
-Text from input never reaches a terminal unescaped. `say` prints a line from a template, whose values
-are attributes of an item or keyword arguments:
+Text from input never reaches a terminal unescaped. `say` prints a line from a template, whose
+values are attributes of an item or keyword arguments:
 
     {model_id}         a text, escaped
     {score:.3f}        a number, as `format` spells it; None is –
@@ -33,8 +33,8 @@ from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, na
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
@@ -116,8 +116,8 @@ def _spell_value(value: object, spec: str) -> str:
 def format_bytes(size: int) -> str:
     """Format a number of bytes.
 
-    >>> format_bytes(123), format_bytes(45_600), format_bytes(7_890_000), format_bytes(1_234_000_000)
-    ('123 B', '45.6 kB', '7.9 MB', '1.23 GB')
+    >>> [format_bytes(size) for size in (123, 45_600, 7_890_000, 1_234_000_000)]
+    ['123 B', '45.6 kB', '7.9 MB', '1.23 GB']
     """
     if size < 1_000:
         return f"{size} B"
@@ -164,8 +164,8 @@ def format_repairable(
 ) -> str:
     """Say how many of some rejected lines repairs would keep, with the three most frequent codes.
 
-    >>> format_repairable(1_205, {"repair.nan_score": 7, "repair.null": 1_200}, 2_000)
-    '`--repair all` would keep 1,205 of 2,000 rejected lines (1,200 repair.null, 7 repair.nan_score)'
+    >>> format_repairable(1_200, {"repair.null": 1_200}, 2_000)
+    '`--repair all` would keep 1,200 of 2,000 rejected lines (1,200 repair.null)'
     """
     rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
     codes = [f"{count:,} {code}" for code, count in rows[:3]] + ["…"] * (len(rows) > 3)
@@ -223,7 +223,7 @@ def clip(text: str, width: int | None) -> str:
 
 
 def wrap(line: str, width: int | None) -> list[str]:
-    """Break a line between words where it exceeds a width, and inside of words that exceed it by themselves.
+    """Break a line between words where it exceeds a width, and inside of words that are too long.
 
     >>> wrap("to be or not", 6), wrap("  indented", 20), wrap("abcdefgh", 3), wrap("", 5)
     (['to be', 'or not'], ['  indented'], ['abc', 'def', 'gh'], [''])
@@ -267,7 +267,7 @@ hidden_columns: dict[str, None] = {}
 
 
 def print_json(document: object) -> None:
-    """Print a document as indented JSON, with escapes for characters that could control a terminal."""
+    """Print a document as indented JSON, with escapes for what could control a terminal."""
     import msgspec
 
     from fastrec.judge.parse import spell

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -121,7 +122,7 @@ def _titles(result: Difference) -> dict[tuple[str, str | None], str]:
 
 def _model_sections(result: Difference) -> Iterator[Section]:
     scope_titles = _titles(result)
-    for scope, group in groupby(result.models, key=lambda one: (one.evaluation_name, one.metric)):
+    for scope, group in groupby(result.models, key=attrgetter("evaluation_name", "metric")):
         models = sorted(group, key=_rank)
         spellings = _COLUMNS
         if not any(model.old_errors or model.new_errors for model in models):
@@ -216,8 +217,8 @@ def _counts(result: Difference) -> str:
     counts = result.counts
     repeats = "{repeats_old:,} of OLD and {repeats_new:,} of NEW are repeats without a pair"
     return spell(
-        "{pairs:pair}: {unchanged:,} unchanged, {changed:,} changed[? ({relabelled:,} relabelled)]; "
-        "{added:,} added, {removed:,} removed[?; {repeats}]",
+        "{pairs:pair}: {unchanged:,} unchanged, {changed:,} changed[? ({relabelled:,} relabelled)]"
+        "; {added:,} added, {removed:,} removed[?; {repeats}]",
         counts,
         pairs=counts.unchanged + counts.changed,
         repeats=spell(repeats, counts) if counts.repeats_old or counts.repeats_new else "",

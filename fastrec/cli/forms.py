@@ -1,4 +1,4 @@
-"""Commands that show a corpus in another form: as pages (`report`, `view`) or tables (`sql`, `export`)."""
+"""Commands that show a corpus as pages (`report`, `view`) or tables (`sql`, `export`)."""
 
 from __future__ import annotations
 

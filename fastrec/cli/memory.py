@@ -1,4 +1,4 @@
-"""The memory limit of a command: equal shares for its processes of what the machine or the job may use.
+"""The memory limit of a command: equal shares for its processes of what it may use.
 
 A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The
 group of this process may have no limit of its own and be inside a group that has one, so the

@@ -1,4 +1,4 @@
-"""Commands and their options: types of values, the options that commands share, and headings in help.
+"""Commands and their options: types of values, shared options, and headings in help.
 
 `shared("corpus", "filters", "jobs")` adds options that are defined here, so that an option has the
 same help, type and default in every command.
@@ -146,12 +146,12 @@ def command(
             rows = [spell(f"  {code:<6}{text}") for code, text in codes.items() if text]
             lines = ["\b\nExit codes:", *rows, "", "\b\nExamples:"]
             help_text = help_text.replace("\b\nExamples:", "\n".join(lines))
-        made = click.command(cls=Command, short_help=short_help, help=help_text)(function)
-        if all(parameter.name != "verbose" for parameter in made.params):
+        command = click.command(cls=Command, short_help=short_help, help=help_text)(function)
+        if all(parameter.name != "verbose" for parameter in command.params):
             text = "With -vv, print a traceback for unexpected errors."
             verbose = click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
-            made.params.append(verbose)
-        return made
+            command.params.append(verbose)
+        return command
 
     return make
 
@@ -172,8 +172,8 @@ _TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg,unused-ig
 def option(usage: str, text: str, **more: Any) -> _Decorator:
     """Make an option that is spelled as in a usage line.
 
-    `-j --jobs N`, `--split A B`, `--model PATTERN...` if it may be repeated, `--mix one|other` for
-    a choice whose default is the first. A lower-case word is the parameter of the function.
+    `-j --jobs N`, `--split A B`, `--model PATTERN...` if it may be repeated, `--mix a|b` for a
+    choice whose default is the first. A lower-case word is the parameter of the function.
     """
     words = usage.split()
     values = [word for word in words if word.isupper() or "|" in word]

@@ -1,4 +1,4 @@
-"""The progress line: one bar and one estimate of the remaining time for a whole command, however many stages it has.
+"""The progress line: one bar and one estimate of the remaining time for all stages of a command.
 
     sort  ███████              38%, 21 s left  1,240 MB, 96 MB/s, 31,204 records/s
 
@@ -24,13 +24,15 @@ _Result = TypeVar("_Result")
 _INTERVAL: Final = 0.1  # seconds between two drawings
 _LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
 _COSTS: Final = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}
-"""Time per byte of text, relative to that of `sort`. Measured: `merge` 0.76 on real and 0.97 on synthetic records, and
-`count` 0.5. `round` is a guess; it only runs if there are very many runs."""
+"""Time per byte of text, relative to that of `sort`.
+
+Measured: `merge` 0.76 on real and 0.97 on synthetic records, and `count` 0.5. `round` is a guess;
+it only runs if there are very many runs."""
 
 
 @contextlib.contextmanager
 def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
-    """Yield a progress line for some stages, or None if nobody would see it: stderr is not a terminal, or `quiet`."""
+    """Yield a progress line, or None if stderr is not a terminal, or if `quiet`."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -64,10 +66,10 @@ class ProgressLine(Progress):
         self._later = list(stages)  # that are expected after this one
         self._stage = _Stage("", 0, clock())
         self._before = 0.0  # the share of the whole command that was done when this stage began
-        self._work = self._seconds = (
-            0.0  # of earlier stages: bytes times cost, and how long it took
-        )
-        self._rejected = self._bytes = 0  # rejected lines, and bytes of earlier stages
+        self._work = 0.0  # bytes of earlier stages, times their cost
+        self._seconds = 0.0  # that they took
+        self._bytes = 0  # of earlier stages
+        self._rejected = 0  # lines
         self._drawn = 0.0
         self.share = 0.0  # of the whole command that is done
 

@@ -1,8 +1,8 @@
 """Tables and lists of findings: text for a terminal, Markdown, and CSV.
 
 A command makes a `Table` of its result, mostly with `table_of`. `print_table` and `markdown_table`
-render it, and escape its cells. A `Section` is a table with a title and notes. CSV has tables of its
-own, with numbers in full precision.
+render it, and escape its cells. A `Section` is a table with a title and notes. CSV has tables of
+its own, with numbers in full precision.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Column(NamedTuple):
     name: str  # one that ends with ± is no heading, because the column belongs to the one before it
     is_left: bool = False
     hidden: int | None = None
-    """A narrow terminal hides columns in the order of this number, as many as needed; None is never hidden."""
+    """A narrow terminal hides columns in this order, as many as needed; None is never hidden."""
 
     @property
     def heading(self) -> str:
@@ -242,7 +242,7 @@ def print_findings(report: Validation | PairCheck, output_format: str, where: st
 
 
 def _workflow_command(group: FindingGroup) -> str:
-    """Spell a command of a GitHub workflow: a pull request shows the group beside its first line."""
+    """Spell a command of a GitHub workflow, which shows the group beside its first line."""
     first = group.locations[0]
     more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
     message = _escaped_for_workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")

@@ -161,14 +161,15 @@ def schema(version: str | None, list_versions: bool) -> None:
 
 
 _NAMES_IN_BASH = r"""
-# bash splits words at : = and @, which names of evaluations, metrics and models may have: join them again, and
-# remove from the replies what readline keeps of the word.
+# bash splits words at : = and @, which names of evaluations, metrics and models may have: join them
+# again, and remove from the replies what readline keeps of the word.
 _fastrec_completion_of_names() {
     local line=$COMP_LINE word last="" number current=0 i
     local -a joined=()
     for i in "${!COMP_WORDS[@]}"; do
         word=${COMP_WORDS[i]}
-        if [[ ${#joined[@]} -gt 0 && -n $word && $line == "$word"* && ( $last == [:=@] || $word == [:=@]* ) ]]; then
+        if [[ ${#joined[@]} -gt 0 && -n $word && $line == "$word"* ]] &&
+            [[ $last == [:=@] || $word == [:=@]* ]]; then
             joined[${#joined[@]}-1]+=$word
         else
             line=${line#"${line%%[![:space:]]*}"}
