@@ -125,7 +125,8 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
     say(
         "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], "
         "{invalid:,} invalid, {warnings:warning}[?, {blank:,} blank]"
-        "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({timing})[?; stopped at --max-errors{stopped_early:if}]",
+        "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({timing})"
+        "[?; stopped at --max-errors{stopped_early:if}]",
         report,
         good=good,
         schema=next(iter(report.versions)) if len(report.versions) == 1 else "",
