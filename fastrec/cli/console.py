@@ -22,7 +22,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, Final, TextIO
@@ -76,22 +76,36 @@ def spell(template: str, item: object = None, /, **values: object) -> str:
     for number, fields in enumerate(_parsed(template)):
         part = ""
         is_empty = False
-        for literal, name, spec, _ in fields:
+        for literal, name, spec, value_of in fields:
             part += literal
             if name is not None:
-                value = values[name] if name in values else attrgetter(name)(item) if name else item
+                value = values[name] if name in values else value_of(item)
                 is_empty = is_empty or not value
-                part += _spell_value(value, spec or "")
+                part += _spell_value(value, spec)
         if number % 2 == 0 or not is_empty:  # every second part is optional
             text += part
     return text
 
 
+_Field = tuple[str, str | None, str, Callable[[Any], Any]]  # the text before it, name, spec, value
+
+
 @cache
-def _parsed(template: str) -> list[list[tuple[str, str | None, str | None, str | None]]]:
+def _parsed(template: str) -> list[list[_Field]]:
+    """Split a template into parts, of which every second is optional, and these into fields."""
     from string import Formatter
 
-    return [list(Formatter().parse(part)) for part in _OPTIONAL.split(template)]
+    parts: list[list[_Field]] = []
+    for part in _OPTIONAL.split(template):
+        parts.append([])
+        for literal, name, spec, _ in Formatter().parse(part):
+            value_of = attrgetter(name) if name else _itself
+            parts[-1].append((literal, name, spec or "", value_of))
+    return parts
+
+
+def _itself(item: object) -> object:
+    return item
 
 
 def _spell_value(value: object, spec: str) -> str:
@@ -107,7 +121,7 @@ def _spell_value(value: object, spec: str) -> str:
     if not spec or spec in _STYLES:
         text = value if isinstance(value, str) else str(value)
         return styled(text, **_STYLES[spec]) if spec else safe(text)
-    if isinstance(value, Sized) and not (isinstance(value, str) and spec[0] in "<>"):
+    if hasattr(value, "__len__") and spec[0] not in "<>":
         value = len(value)
     is_noun = len(spec) > 1 and spec[:2].isalpha()
     return counted(value, spec) if is_noun and isinstance(value, int) else format(value, spec)
