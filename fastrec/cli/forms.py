@@ -415,8 +415,8 @@ def report(corpus: str, output: str, **options: Any) -> None:
 
     prepare_reading(options["jobs"])
     page = BytesIO()
-    with explain_damage(corpus, *options["trend"]):
-        size = run_reading(run, corpus, page if output == "-" else output, **options)
+    target = page if output == "-" else output
+    size = run_reading(run, corpus, target, others=options["trend"], **options)
     if output == "-":
         with allow_broken_pipe():
             print_exactly(page.getvalue())

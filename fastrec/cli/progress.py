@@ -46,11 +46,15 @@ def run_reading(
     *arguments: Any,
     no_progress: bool,
     stages: Sequence[str] = ("read",),
+    others: Sequence[str] = (),
     **options: Any,
 ) -> _Result:
-    """Run a command on a corpus, its first argument: show progress, and say what damage means."""
+    """Run a command on its first argument, a corpus or several, and maybe on `others`.
+
+    Show progress, and say what to do about damage.
+    """
     first = arguments[0]
-    corpora = first if isinstance(first, tuple) else (first,)
+    corpora = first if isinstance(first, tuple) else (first, *others)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
         return run(*arguments, **options, progress=progress)
 
