@@ -15,7 +15,7 @@ With `--nights`, the first run is incremental, too. Nothing has changed in the s
 third one, one small shard has changed, which has records of one question in 400.
 
 With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of
-`normalize --json` on this machine, says for as much text. A phase lasts as long as its tasks in
+`normalize --format json` on this machine, says for as much text. A phase lasts as long as its tasks in
 turns of as many as there are cores, or as long as the driver needs to make them and for their
 results. The driver's seconds are measured, its start is that of `result.json`.
 """
@@ -289,7 +289,7 @@ def simulate_cores(
     Args:
         gigabytes: Size of the text.
         cores: Numbers of cores, each with a worker. The tasks are the same for all of them.
-        measured: The result of `normalize --json` on some corpus.
+        measured: The result of `normalize --format json` on some corpus.
     """
     options = Options(schema="0.2.0", jobs=max(cores))
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
@@ -398,7 +398,7 @@ def main() -> None:
         help="with --cores: gigabytes of text",
     )
     parser.add_argument(
-        "--measured", type=Path, help="with --cores: output of `fastrec normalize --json`"
+        "--measured", type=Path, help="with --cores: output of `fastrec normalize --format json`"
     )
     given = parser.parse_args()
     if given.cores:

@@ -1,4 +1,4 @@
-"""fastrec: turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
+"""fastrec: turn compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
 Commands are functions, too. A function has the name of its command, and its parameters have the
 names of the arguments and options of the command: `fastrec cat CORPUS --model A --model B
@@ -68,13 +68,14 @@ if TYPE_CHECKING:
     from fastrec.trends import Trend
 
 __all__ = [
-    "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Difference", "Exported", "FastrecError",
-    "Finding", "Import", "InvalidRecordError", "Leaderboard", "PairCheck", "Questions", "Record", "RefusedError",
-    "Rejects", "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError", "Validation",
-    "Verdict", "Verification", "Writer", "__version__", "batches", "cat", "check_pairs", "clean", "compare",
-    "connect", "decode", "diff", "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize",
-    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table",
-    "trend", "validate", "verify", "view",
+    "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Difference", "Exported",
+    "FastrecError", "Finding", "Import", "InvalidRecordError", "Leaderboard", "PairCheck",
+    "Questions", "Record", "RefusedError", "Rejects", "SchemaVersion", "ShardError", "Shown",
+    "Stats", "Summary", "Trend", "UsageError", "Validation", "Verdict", "Verification", "Writer",
+    "__version__", "batches", "cat", "check_pairs", "clean", "compare", "connect", "decode", "diff",
+    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "questions",
+    "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats",
+    "table", "trend", "validate", "verify", "view",
 ]  # fmt: skip
 # `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin
 # function.

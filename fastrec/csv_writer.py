@@ -18,9 +18,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-_FIRST: Final = frozenset(
-    "=+-@\t\r\n＝＋－＠'"
-)  # wide variants count too: East Asian spreadsheets accept them
+# Wide variants count, too: East Asian spreadsheets accept them.
+_FIRST: Final = frozenset("=+-@\t\r\n＝＋－＠'")
 _FORMULA: Final = re.compile("'*[=+@\t\r\n＝＋－＠-]")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -37,8 +36,9 @@ def escape_cell(text: str) -> str:
 
 
 class CsvWriter:
-    r"""Writes CSV rows that end with \n, and quotes cells that contain \r, which most readers take for an end of row.
+    r"""Writes CSV rows that end with \n, and quotes cells that contain \r.
 
+    Most readers take \r for the end of a row.
     Before Python 3.13, the csv module quotes only characters of its own line terminator.
     """
 

@@ -18,17 +18,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from shlex import quote
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, listed
+from fastrec.parameters import NAME_FILTERS, OUTCOMES
+from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - public here
+from fastrec.parameters import Strings as Strings  # noqa: PLC0414
 from fastrec.where import parse_condition
 
 _MOST_VALUES: Final = 5  # of an option, in a message
 LISTED_NAMES: Final = 10  # of each kind, in the error if no record matches
 
-Strings = str | Iterable[str]
 AnyPath = str | os.PathLike[str]
 Paths = AnyPath | Iterable[AnyPath]
 
@@ -39,16 +41,16 @@ def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
     >>> as_tuple("model", "org/m"), as_tuple("model", ["b", "a", "b"]), as_tuple("model", ())
     (('org/m',), ('b', 'a'), ())
     """
-    found = _listed(values)
-    for value in found:
+    given = _listed(values)
+    for value in given:
         if not isinstance(value, str):
             raise UsageError(f"{name} must be a string or a list of strings, not {value!r}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(given))
 
 
 def _listed(values: Any) -> list[Any]:
-    is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
-    return [values] if is_one else list(values)
+    is_single = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
+    return [values] if is_single else list(values)
 
 
 def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
@@ -56,9 +58,9 @@ def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
 
     UsageError if one is neither a string nor a path.
     """
-    given = [one for some in values for one in _listed(some)]
-    as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in given])
-    return tuple({os.fspath(one): one for one in given}.values())
+    paths = [path for value in values for path in _listed(value)]
+    as_tuple(name, [os.fspath(path) if isinstance(path, os.PathLike) else path for path in paths])
+    return tuple({os.fspath(path): path for path in paths}.values())
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:
@@ -71,27 +73,20 @@ def field_names(name: str, values: Strings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-NAME_FILTERS: Final = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")
-"""The filters by name, for commands that work on summaries."""
-
-
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a command. An empty one matches every record."""
+    """The values of the filters that `FilterArguments` lists. An empty one matches every record."""
 
-    evaluation: tuple[str, ...] = ()  # patterns of `evaluation_name`
-    metric: tuple[str, ...] = ()
-    """Patterns of `evaluation_result_id`. Records without a metric have an empty one."""
-    model: tuple[str, ...] = ()  # patterns of `model_id`
-    sample_id: tuple[
-        str, ...
-    ] = ()  # patterns of `sample_id`; 5 matches the integer 5 and the string "5"
-    hash: tuple[str, ...] = ()  # patterns of `sample_hash`
+    evaluation: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()  # records without a metric have an empty one
+    model: tuple[str, ...] = ()
+    sample_id: tuple[str, ...] = ()
+    hash: tuple[str, ...] = ()
     exclude_evaluation: tuple[str, ...] = ()
     exclude_model: tuple[str, ...] = ()
     right: bool = False
     wrong: bool = False
     errors: bool = False
-    where: tuple[str, ...] = ()  # conditions on fields, all of which must hold: see `fastrec.where`
+    where: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self != _NONE
@@ -101,8 +96,10 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
         Of many values of an option, the first ones.
 
-        >>> str(Filters(model=("org/*", "m"), wrong=True)), str(Filters(model=tuple("abcdefg")))
-        ("--model 'org/*' --model m --wrong", '--model a --model b --model c --model d --model e (and 2 more)')
+        >>> str(Filters(model=("org/*", "m"), wrong=True))
+        "--model 'org/*' --model m --wrong"
+        >>> str(Filters(hash=tuple("abcdefg")))
+        '--hash a --hash b --hash c --hash d --hash e (and 2 more)'
         """
         return self.spelled(_MOST_VALUES)
 
@@ -112,12 +109,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             option = f"--{name.replace('_', '-')}"
             value = getattr(self, name)
-            values = () if value is True else value or ()
-            words += (
-                [option] if value is True else [f"{option} {quote(one)}" for one in values[:most]]
-            )
-            if most is not None and len(values) > most:
-                words.append(f"(and {len(values) - most:,} more)")
+            if name in OUTCOMES:
+                words += [option] if value else []
+                continue
+            words += [f"{option} {quote(pattern)}" for pattern in value[:most]]
+            if most is not None and len(value) > most:
+                words.append(f"(and {len(value) - most:,} more)")
         return " ".join(words)
 
     def split(self) -> tuple[Filters, Filters]:
@@ -161,22 +158,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 _NONE = Filters()
 
 
-class FilterArguments(TypedDict, total=False):
-    """The filters as arguments of a Python function: patterns, one or several of each kind, and outcomes."""
-
-    evaluation: Strings
-    metric: Strings
-    model: Strings
-    sample_id: int | str | Iterable[int | str]
-    hash: Strings
-    exclude_evaluation: Strings
-    exclude_model: Strings
-    right: bool
-    wrong: bool
-    errors: bool
-    where: Strings
-
-
 def make_filters(**given: Unpack[FilterArguments]) -> Filters:
     """Make filters from the arguments of a Python function.
 
@@ -185,23 +166,28 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
             cannot be understood.
     """
     values: dict[str, Any] = dict(given)
-    for name, value in list(values.items()):
+    for name, value in given.items():
         if name not in Filters.__struct_fields__:
             raise TypeError(f"make_filters() got an unexpected keyword argument {name!r}")
-        if name == "sample_id":
-            value = [str(one) if type(one) is int else one for one in _listed(value)]
-        if name not in ("right", "wrong", "errors"):
-            values[name] = as_tuple(name, value)
-            for pattern in values[name]:
-                try:
-                    pattern.encode()
-                except UnicodeEncodeError as exc:
-                    raise UsageError(
-                        f"no record can have the value {pattern!r}: it is not valid UTF-8"
-                    ) from exc
+        if name not in OUTCOMES:
+            values[name] = _patterns(name, value)
     for condition in values.get("where", ()):
         parse_condition(condition)
     return Filters(**values)
+
+
+def _patterns(name: str, value: Any) -> tuple[str, ...]:
+    if name == "sample_id":
+        value = [str(number) if type(number) is int else number for number in _listed(value)]
+    patterns = as_tuple(name, value)
+    for pattern in patterns:
+        try:
+            pattern.encode()
+        except UnicodeEncodeError as exc:
+            raise UsageError(
+                f"no record can have the value {pattern!r}: it is not valid UTF-8"
+            ) from exc
+    return patterns
 
 
 def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:
@@ -219,20 +205,29 @@ def did_you_mean(names: Iterable[str]) -> str:
     >>> did_you_mean(["org/B", "org/A"]), did_you_mean([])
     ("; did you mean 'org/A', 'org/B'?", '')
     """
-    found = sorted(map(repr, names))
-    return f"; did you mean {listed(found, 3)}?" if found else ""
+    quoted = sorted(map(repr, names))
+    return f"; did you mean {listed(quoted, 3)}?" if quoted else ""
 
 
 def nothing_matches(
-    filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str]
+    filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str] | None = None
 ) -> NoMatchError:
-    """The error if no record matches, given the first names of each kind in order, and those that a filter is near."""
-    some = {
-        kind: [*found[:LISTED_NAMES], *["…"] * (len(found) > LISTED_NAMES)]
-        for kind, found in names.items()
-    }
-    available = "; ".join(f"{kind}: {', '.join(found)}" for kind, found in some.items() if found)
-    hint = did_you_mean(near) or f"; {available or 'there are no records'}"
+    """The error if no record matches, given the names of each kind: evaluations, metrics, models.
+
+    It lists the names that are `near` a filter, or else the first names of each kind.
+    """
+    if near is None:
+        near = [
+            *similar(filters.evaluation, names["evaluations"]),
+            *similar(filters.metric, names["metrics"]),
+            *similar(filters.model, names["models"]),
+        ]
+    lists = []
+    for kind, known in names.items():
+        more = ["…"] if len(known) > LISTED_NAMES else []
+        if known:
+            lists.append(f"{kind}: {', '.join([*known[:LISTED_NAMES], *more])}")
+    hint = did_you_mean(near) or f"; {'; '.join(lists) or 'there are no records'}"
     return NoMatchError(f"no record matches {filters}{hint}")
 
 
@@ -241,7 +236,7 @@ def matches_any(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or matcher(tuple(patterns))(name) is not None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
     themselves = [f"{re.escape(pattern)}\\Z" for pattern in patterns if "[" in pattern]
     return re.compile("|".join([*map(translate, patterns), *themselves])).match

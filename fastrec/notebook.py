@@ -17,7 +17,7 @@ _SKIPPED: Final = (list, dict, tuple, msgspec.Struct)
 
 
 class Framed(msgspec.Struct):
-    """The base class of results, which become a data frame: one row, unless a result has rows of another kind."""
+    """The base class of results, which become a data frame: of one row, unless they have rows."""
 
     def _rows(self) -> list[dict[str, Any]]:
         return [flat(self, {})]
@@ -44,15 +44,18 @@ class Tabular(Framed):
 
 
 def flat(value: msgspec.Struct, before: Mapping[str, Any]) -> dict[str, Any]:
-    """A row: some values, then the fields of a Struct that hold one value, and those of its Structs as `field.name`."""
+    """A row: the values before, then the fields of a Struct that hold a single value.
+
+    Those of its inner Structs are `field.name`.
+    """
     row = dict(before)
     for name in value.__struct_fields__:
         inner = getattr(value, name)
         if isinstance(inner, msgspec.Struct):
             row |= {
-                f"{name}.{key}": one
-                for key, one in msgspec.structs.asdict(inner).items()
-                if not isinstance(one, _SKIPPED)
+                f"{name}.{key}": cell
+                for key, cell in msgspec.structs.asdict(inner).items()
+                if not isinstance(cell, _SKIPPED)
             }
         elif not isinstance(inner, _SKIPPED):
             row[name] = inner

@@ -12,6 +12,7 @@ from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.html import tag
 from fastrec.notebook import html_table
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import facts_of, rank
@@ -82,7 +83,7 @@ class Corpus(CorpusReader):
         self,
         *names: str,
         parts: Iterable[int] | None = None,
-        jobs: int = 1,
+        jobs: int = CORES,
         progress: Progress | None = None,
         **filters: Unpack[FilterArguments],
     ) -> Columns:
@@ -92,7 +93,8 @@ class Corpus(CorpusReader):
         the integer.
 
         >>> columns = corpus.columns("model", "score", evaluation="arithmetic")  # doctest: +SKIP
-        >>> columns["score"].mean(), columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
+        >>> columns["score"].mean()  # doctest: +SKIP
+        >>> columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
 
         Args:
             *names: Names of columns; all by default. docs/files.md lists them. `metadata.KEY` is a
@@ -112,7 +114,7 @@ class Corpus(CorpusReader):
         return read_columns(self._select(make_filters(**filters), jobs, progress), names, parts)
 
     def lines(self, numbers: Iterable[int]) -> Iterator[bytes]:
-        """Yield the lines of some records, without newlines, given their numbers in ascending order.
+        """Yield lines of records without newlines, given their numbers in ascending order.
 
         The number of a record is its position in the corpus, from 0 on: `Columns.number`.
 
@@ -155,8 +157,8 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read", "rejects", "report",
-    "show", "stats", "table", "trend", "verify", "view",
+    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read",
+    "rejects", "report", "show", "stats", "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""
 

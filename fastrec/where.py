@@ -242,7 +242,7 @@ class GroupBy(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
     bins: int = 0  # the number of bins; 0 groups by value
     edges: tuple[float, ...] = ()
-    """The borders of the bins. A number belongs to the first bin whose border it does not exceed."""
+    """The borders of the bins: a number belongs to the first whose border it does not exceed."""
 
     @property
     def field(self) -> str:
@@ -386,7 +386,10 @@ def with_groups(
 
 
 def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:
-    """Set the borders of bins so that they have about the same number of values, which are counted."""
+    """Set the borders of bins so that these have about the same number of values.
+
+    Given is how often each number occurs.
+    """
     found = sorted(numbers)
     ends = list(accumulate(map(numbers.__getitem__, found)))
     total = ends[-1] if ends else 0

@@ -1,4 +1,4 @@
-"""How titles of evaluations, scores, shares and results of models are spelled in the terminal, browser and reports."""
+"""How titles, scores, shares and results are spelled in the terminal, browser and reports."""
 
 from __future__ import annotations
 
@@ -108,8 +108,10 @@ def score_text(score: float | None) -> str:
 def even_scores(scores: Iterable[float | None]) -> list[str]:
     """Format the scores of a column, with the same number of decimals: four at most.
 
-    >>> even_scores([1.0, 0.5, 0.123456, 12_345.6, None]), even_scores([0.0, 1, True]), even_scores([8.5e-6, 2.4e-5])
-    (['1.0000', '0.5000', '0.1235', '12,346', '–'], ['0', '1', 'true'], ['8.500e-06', '2.400e-05'])
+    >>> even_scores([1.0, 0.5, 0.123456, 12_345.6, None])
+    ['1.0000', '0.5000', '0.1235', '12,346', '–']
+    >>> even_scores([0.0, 1, True]), even_scores([8.5e-6, 2.4e-5])
+    (['0', '1', 'true'], ['8.500e-06', '2.400e-05'])
     """
     found = [(score, score_text(score)) for score in scores]
     decimals = min(
@@ -192,8 +194,8 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
 
     >>> power_text([(3.1, -1.2, 9_120)])
     'detects 3.1 points with 80% power at p < 0.05; to detect 1.2 takes 9,120 questions'
-    >>> power_text([(3.1, -1.2, 9_120), (4, 6, 70), (None, None, None)])
-    'detects 3.1 to 4 points with 80% power at p < 0.05; to detect 1.2 takes 9,120 questions, 6 takes 70'
+    >>> power_text([(3.1, -1.2, 9_120), (4, 6, 70), (None, None, None)])[-49:]
+    '; to detect 1.2 takes 9,120 questions, 6 takes 70'
     """
     least = sorted(smallest for smallest, _, _ in differences if smallest)
     ends = dict.fromkeys(f"{end:.3g}" for end in (*least[:1], *least[-1:]))

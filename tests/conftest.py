@@ -200,7 +200,7 @@ def _no_memory_limit() -> Iterator[None]:
 def _one_job() -> Iterator[None]:
     """Run `normalize` in this process unless a test asks for more: injected faults reach it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "all_cores", lambda: 1)
+        patch.setattr(options, "CORES", 1)
         yield
 
 

@@ -37,7 +37,7 @@ ROWS = [
     ["filters"],
     ["where"],
     ["wording", "notebook", "svg", "toml_file"],
-    ["build", "csv_writer", "errors", "html", "limits", "progress"],
+    ["build", "csv_writer", "errors", "html", "limits", "parameters", "progress"],
     ["_version"],
 ]
 
@@ -46,7 +46,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
-        "limits",
+        "parameters",
         "toml_file",
         "wording",
         "answers",
@@ -65,6 +65,7 @@ EDGES = {
         "statistics",
     },
     "opened": {
+        "parameters",
         "answers",
         "api",
         "commands",
@@ -79,6 +80,7 @@ EDGES = {
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
+        "parameters",
         "toml_file",
         "wording",
         "answers",
@@ -107,6 +109,7 @@ EDGES = {
         "svg",
     },
     "normalize": {
+        "parameters",
         "_version",
         "build",
         "corpus",
@@ -189,12 +192,12 @@ EDGES = {
     "scoring": {"errors", "filters", "toml_file"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
-    "harnesses": {"errors", "schemas", "sources", "storage", "toml_file"},
+    "harnesses": {"filters", "errors", "schemas", "sources", "storage", "toml_file"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
-    "filters": {"errors", "where"},
+    "filters": {"errors", "parameters", "where"},
     "where": {"errors"},
     "build": {"_version"},
     "csv_writer": set(),
@@ -202,6 +205,7 @@ EDGES = {
     "html": set(),
     "svg": {"html"},
     "limits": set(),
+    "parameters": set(),
     "progress": set(),
     "wording": {"errors"},
     "toml_file": {"errors"},

@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import combinations
 from operator import itemgetter
@@ -35,7 +34,7 @@ from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
 from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
-from fastrec.filters import Filters
+from fastrec.filters import Filters, matches_any
 from fastrec.judge.parse import parse
 from fastrec.statistics.calibration import Calibration, calibrate
 from fastrec.statistics.repeats import ERROR, RIGHT
@@ -129,7 +128,7 @@ def _read(line: bytes) -> _Record:
 
 
 def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    patterns = (pattern for pattern in prices if fnmatchcase(model, pattern))
+    patterns = (pattern for pattern in prices if matches_any(model, [pattern]))
     return prices.get(model) or prices.get(next(patterns, ""))
 
 

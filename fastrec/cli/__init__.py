@@ -1,12 +1,6 @@
 """The command line: the only place that prints or exits.
 
 Each command imports its implementation when it runs.
-
-Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under
-`[tool.fastrec]`, in the current directory. A table has the settings of one command; settings
-outside of tables are for every command that has the option. The command line overrides the
-environment (FASTREC_JOBS and others), which overrides the settings. A file that the user has not
-named may come with somebody else's directory, so it cannot choose where the work is done.
 """
 
 from __future__ import annotations
@@ -19,164 +13,61 @@ import os
 import signal
 import sys
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
-from fastrec.errors import NO_MEMORY, FastrecError, UsageError, is_out_of_memory, shown
+from fastrec.errors import NO_MEMORY, FastrecError, is_out_of_memory, shown
 
+COMMANDS: Final = {
+    "Make": {"normalize": "normalize", "import": "normalize", "generate": "tools"},
+    "Ask": {
+        "stats": "stats",
+        "leaderboard": "overviews",
+        "questions": "overviews",
+        "compare": "answers",
+        "sql": "forms",
+    },
+    "Over time": {"diff": "diff", "trend": "overviews"},
+    "Look": {"show": "answers", "view": "forms", "report": "forms"},
+    "Check": {
+        "validate": "checks",
+        "verify": "checks",
+        "rejects": "checks",
+        "check-pairs": "checks",
+    },
+    "Take out": {"cat": "answers", "export": "forms"},
+    "Upkeep": {"clean": "tools", "schema": "tools", "completion": "tools"},
+}
+"""The commands under the headings of the help, each with its module in `fastrec.cli`."""
 
-def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
-    """Read the settings.
-
-    Return for each command the values of its parameters, as click expects its defaults.
-    """
-    file, found = _find(path)
-    if not found:  # the commands need not be imported
-        return {}
-    group = context.command
-    assert isinstance(group, click.Group)
-    options = {
-        name: _options(group.get_command(context, name)) for name in group.list_commands(context)
-    }
-    tables = {key: value for key, value in found.items() if isinstance(value, dict)}
-    shared = {key: value for key, value in found.items() if key not in tables}
-    if path is None:
-        for table in (shared, *tables.values()):
-            _check_trust(file, table)
-    _check(file, tables, options, "there is no command")
-    _check(
-        file, shared, {key for some in options.values() for key in some}, "no command has an option"
-    )
-    for command, table in tables.items():
-        _check(file, table, options[command], f"`fastrec {command}` has no option")
-    return {
-        command: {
-            some[key].name or "": _value(location, key, value, some[key])
-            for location, table in (
-                (file, shared),
-                (f"{file}: [{command}]", tables.get(command, {})),
-            )
-            for key, value in table.items()
-            if key in some
-        }
-        for command, some in options.items()
-    }
-
-
-def _check(file: str, names: Iterable[str], known: Collection[str], problem: str) -> None:
-    for name in names:
-        if name not in known:
-            raise UsageError(f"{file}: {problem} {name!r}{_did_you_mean(name, known)}")
-
-
-def _check_trust(file: str, names: Collection[str]) -> None:
-    """Refuse settings that only the user may choose."""
-    for name in ("engine", "scheduler"):
-        if name in names:
-            raise UsageError(
-                f"{file}: a directory cannot choose the {name}: give --{name}, set "
-                f"FASTREC_{name.upper()}, or name a "
-                "settings file with --config"
-            )
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message that suggests a known word with a similar spelling.
-
-    Empty if there is none.
-    """
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _find(path: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the name of the settings file and its content; empty if there is no such file."""
-    if path is None and Path("fastrec.toml").exists():
-        path = "fastrec.toml"
-    if path is not None:
-        return shown(path), _read(path)
-    if Path("pyproject.toml").exists():
-        try:
-            tool = _read("pyproject.toml").get("tool", {})
-        except UsageError:
-            return "", {}  # other tools report a broken pyproject.toml
-        if isinstance(tool, dict) and isinstance(tool.get("fastrec"), dict):
-            return "[tool.fastrec] in pyproject.toml", tool["fastrec"]
-    return "", {}
-
-
-def _read(path: str) -> dict[str, Any]:
-    from fastrec.toml_file import read_toml
-
-    return read_toml(path, "the settings")
-
-
-def _options(command: click.Command | None) -> dict[str, click.Option]:
-    """Return the options of a command by long name, without dashes."""
-    options = (
-        [option for option in command.params if isinstance(option, click.Option)] if command else []
-    )
-    return {name[2:]: option for option in options for name in option.opts if name.startswith("--")}
-
-
-def _value(location: str, key: str, value: Any, option: click.Option) -> Any:
-    """Return a value as click expects it from the command line; an error names its location."""
-    if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
-        expected = "true or false" if option.is_flag else "a string or a number"
-        raise UsageError(f"{location}: {key}: expected {expected}, found {value!r}")
-    if option.is_flag:
-        return value
-    if isinstance(value, list) and not option.multiple:
-        value = ",".join(map(str, value))
-    given = value if isinstance(value, list) else [value]
-    try:
-        for one in given:
-            option.type(str(one), option, None)
-    except click.BadParameter as exc:
-        raise UsageError(f"{location}: {key}: {exc.message.rstrip('.')}") from exc
-    return tuple(map(str, given)) if option.multiple else str(value)
-
-
-_COMMANDS = (
-    "normalize", "import", "stats", "leaderboard", "view", "report", "diff", "trend", "questions", "show", "compare",
-    "cat", "sql", "export", "verify", "rejects", "validate",
-    "check-pairs", "clean", "schema", "generate", "completion",
-)  # fmt: skip
-_MODULES = {
-    **dict.fromkeys(("cat", "compare", "show"), "answers"),
-    **dict.fromkeys(("leaderboard", "questions", "trend"), "overviews"),
-    **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),
-    **dict.fromkeys(("clean", "completion", "generate", "schema"), "tools"),
-    **dict.fromkeys(("export", "report", "sql", "view"), "forms"),
-    "import_logs": "normalize",
-}  # the others are in modules of their own
+_MODULES: Final = {
+    name: module for commands in COMMANDS.values() for name, module in commands.items()
+}
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
 def python_name(command: str) -> str:
-    """Return the name of the function of a command.
+    """Return the name of the function of a command; `import` is a keyword of Python.
 
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
     """
-    return (
-        "import_logs" if command == "import" else command.replace("-", "_")
-    )  # `import` is a keyword of Python
+    return "import_logs" if command == "import" else command.replace("-", "_")
 
 
 @contextlib.contextmanager
 def _handle_broken_pipes() -> Iterator[None]:
-    """Ignore a broken pipe while help is printed, and report any other: click would exit 1 without a message."""
+    """Ignore a broken pipe while help is printed, and report any other.
+
+    click would exit 1 without a message.
+    """
     try:
         yield
     except OSError as exc:
@@ -190,30 +81,41 @@ def _handle_broken_pipes() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """The commands in the order of the help.
-
-    Each is a module that is imported when needed: the start is fast.
-    """
+    """The commands. The module of a command is imported when needed, so that the start is fast."""
 
     make_context = _handle_broken_pipes()(click.Group.make_context)
     invoke = _handle_broken_pipes()(click.Group.invoke)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        return list(_COMMANDS)
+        return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _MODULES:
             return None
-        name = python_name(cmd_name)
-        command: click.Command = getattr(
-            import_module(f"fastrec.cli.{_MODULES.get(name, name)}"), name
-        )
+        module = import_module(f"fastrec.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, python_name(cmd_name))
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _MODULES))
+        for heading, names in COMMANDS.items():
+            commands = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(limit=100))
+                        for name, command in commands.items()
+                        if command
+                    ]
+                )
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            hint = _did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        word = args[0]
+        if word not in _MODULES and not word.startswith("-") and not ctx.resilient_parsing:
+            from fastrec.cli.settings import did_you_mean
+
+            hint = did_you_mean(word, _MODULES) or f"; the commands are {', '.join(_MODULES)}"
+            raise click.UsageError(f"there is no command {word!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -222,8 +124,10 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="fastrec")
-@click.option("--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
-              show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="Settings file.")  # fmt: skip
+@click.option(
+    "--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
+    show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="Settings file.",
+)  # fmt: skip
 @click.pass_context
 def cli(context: click.Context, config: str | None) -> None:
     """Turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
@@ -269,7 +173,9 @@ def cli(context: click.Context, config: str | None) -> None:
     if os.environ.get("NO_COLOR"):
         context.color = False
     if context.invoked_subcommand:
-        context.default_map = _read_settings(config, context)
+        from fastrec.cli.settings import read_settings
+
+        context.default_map = read_settings(config, context)
 
 
 class _WithoutPandas:
@@ -291,9 +197,8 @@ def script() -> None:
     modules have registered to be done at exit is done.
     """
     _open_closed_streams()
-    gc.set_threshold(
-        50_000
-    )  # allocations between two collections; with 700, they take 10 % of the start
+    # Allocations between two collections: with 700, collecting takes 10 % of the start.
+    gc.set_threshold(50_000)
     sys.meta_path.insert(0, _WithoutPandas)
     try:
         main()
@@ -319,9 +224,8 @@ def _open_closed_streams() -> None:
     """
     for name, mode in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            number = os.open(
-                os.devnull, mode
-            )  # the lowest free number, which is that of the stream
+            # The lowest free number, which is that of the stream.
+            number = os.open(os.devnull, mode)
             os.set_inheritable(number, True)
             direction = "r" if name == "stdin" else "w"
             setattr(sys, name, open(number, direction, encoding="utf-8"))  # noqa: PTH123, SIM115 - it is no path
@@ -332,17 +236,15 @@ def main() -> None:
 
     This is the only place that turns errors into messages and exit codes.
     """
-    os.environ["RUST_BACKTRACE"] = (
-        "0"  # a panic that runs out of memory while it prints a backtrace waits for ever
-    )
+    # A panic that runs out of memory while it prints a backtrace waits for ever.
+    os.environ["RUST_BACKTRACE"] = "0"
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # the terminal may not support all characters
+            # The terminal may not support all characters.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli(standalone_mode=False) or 0
     except click.ClickException as exc:
@@ -371,7 +273,7 @@ def main() -> None:
 
 
 def _problem(exc: Exception) -> str:
-    """Describe an error that is not of our family: of the operating system, lack of memory, or a bug."""
+    """Describe an error of the operating system, lack of memory, or a bug."""
     file = ""
     if isinstance(exc, OSError) and isinstance(exc.filename, (str, bytes)):
         file = f"{shown(os.fsdecode(exc.filename))}: "
@@ -395,12 +297,12 @@ def _print_usage_error(exc: click.ClickException) -> int:
     """Print click's message about the command line, with usage and hints, but escaped."""
     text = io.StringIO()
     exc.show(text)
-    usage, found, problem = text.getvalue().rstrip("\n").rpartition("Error: ")
-    for line in (
-        usage if found else problem
-    ).splitlines():  # without arguments click shows only the help
+    usage, has_error, problem = text.getvalue().rstrip("\n").rpartition("Error: ")
+    if not has_error:  # without arguments, click shows only the help
+        usage = problem
+    for line in usage.splitlines():
         print_stderr(safe(line))
-    if found:
+    if has_error:
         print_error(problem.replace("\n\t", "\n  "))
     return 2
 
@@ -437,6 +339,9 @@ def _stop(signum: int, _frame: object) -> None:
 
 
 def _stop_again(signum: int) -> None:
-    """Stop a moment later: the exception was dropped. msgspec drops every exception while it builds a decoder."""
+    """Stop a moment later: the exception was dropped.
+
+    msgspec drops every exception while it builds a decoder.
+    """
     signal.signal(signal.SIGALRM, lambda _number, frame: _stop(signum, frame))
     signal.setitimer(signal.ITIMER_REAL, 0.01)

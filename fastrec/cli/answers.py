@@ -1,8 +1,7 @@
-"""Commands that print answers: `cat` as records, `show` to a question, `compare` where two models differ."""
+"""Commands that print answers: `cat` as records, `show` of a question, `compare` of two models."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -10,23 +9,29 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import (
+    Styled,
     allow_broken_pipe,
     clip,
     explain_damage,
     format_p,
+    format_points,
     print_exactly,
     print_found,
     print_notice,
     safe,
     safe_lines,
+    say,
+    spell,
+    styled,
     terminal_width,
     wrap,
 )
 from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
-from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Table, columns, print_hidden, print_table
+from fastrec.cli.progress import run_reading
+from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
+    NONE,
     TESTS,
     latency_text,
     power_text,
@@ -38,30 +43,37 @@ from fastrec.wording import (
 )
 
 if TYPE_CHECKING:
-    from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict
+    from fastrec.answers.shown import ShownAnswer, ShownQuestion, Tally, Verdict
     from fastrec.answers.transcript import Call, Turn
-    from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
+    from fastrec.commands.compare import Agreement, ComparedEvaluation, Comparison, Example
     from fastrec.commands.show import Shown
+    from fastrec.filters import Filters
 
 _COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
+_ROLES: Final = {"user": "cyan", "assistant": "magenta"}  # colours; blue for others
 _FIRST_TURNS: Final = 2
 _LAST_TURNS: Final = 3
 _TRIAL: Final = 60  # columns of what tells an answer from others of its model
 _CALL: Final = 160  # characters of a tool call in one line, if the terminal does not say
 _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
-_OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
 
 
-@command("Print the records of a corpus, or some of them.", ok="done, also if no record matches",
-         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read")  # fmt: skip
+@command(
+    "Print the records of a corpus, or some of them.",
+    ok="done, also if no record matches",
+    usage="the command line is wrong, or CORPUS is not a corpus",
+    failure="a part could not be read",
+)
 @shared("corpus", "filters")
-@option("--limit", "Print at most N records.", type=Count(min=1), metavar="N")
-@flag("--source", 'Print where each record comes from, too: {"source": …, "line": …, "record": '
-'{…}}. The corpus needs '
-      "`normalize --track-sources`.")  # fmt: skip
+@option("--limit N", "Print at most N records.")
+@flag(
+    "--source",
+    'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus '
+    "needs `normalize --track-sources`.",
+)
 @shared("jobs")
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
-    """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
+    """Print the records of CORPUS that match every filter, in its order, byte for byte.
 
     The manifest tells which parts can contain a match. A filter on the first sort fields (the
     evaluation, then the hash) reads only a few parts; other filters read all of them. On a
@@ -75,34 +87,32 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
       fastrec cat corpus --source --errors | jq -r '[.source, .line] | @tsv'
     """
     from fastrec.commands.cat import cat_blocks
-    from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import did_you_mean, make_filters, similar
-    from fastrec.summary.present_choice import names_of
+    from fastrec.filters import make_filters
 
-    found = False
     filters = make_filters(**options)
+    is_empty = True
     with allow_broken_pipe(), explain_damage(corpus):
         for block in cat_blocks(corpus, filters, limit=limit, source=source, jobs=jobs):
             print_exactly(block)
-            found = True
-        if not found:
-            hint = ""
-            with contextlib.suppress(
-                FastrecError
-            ):  # the records were read, so a damaged summary is no error here
-                names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
-                like = similar(filters.evaluation, names.evaluations) + similar(
-                    filters.metric, names.metrics
-                )
-                hint = did_you_mean([*like, *similar(filters.model, names.models)])
-                hint += f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
-                if filters.metric:
-                    hint += (
-                        f"; metrics: {listed([name for name in names.metrics if name]) or 'none'}"
-                    )
-                if filters.model or filters.exclude_model:
-                    hint += f"; models: {listed(sorted(names.models)) or 'none'}"
-            print_notice(f"no record matches{hint}")
+            is_empty = False
+        if is_empty:
+            print_notice(_nothing_matches(corpus, filters))
+
+
+def _nothing_matches(corpus: str, filters: Filters) -> str:
+    from fastrec.corpus.manifest import read_manifest, read_summary
+    from fastrec.filters import nothing_matches
+    from fastrec.summary.present_choice import names_of
+
+    if not filters:
+        return "there are no records"
+    try:
+        names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
+    except FastrecError:  # the records were read, so a damaged summary is no error here
+        return f"no record matches {filters}"
+    metrics = [name for name in names.metrics if name]
+    lists = {"evaluations": names.evaluations, "metrics": metrics, "models": sorted(names.models)}
+    return str(nothing_matches(filters, lists))
 
 
 class AnswerPrinter:
@@ -114,36 +124,37 @@ class AnswerPrinter:
     def __init__(self, *, full: bool) -> None:
         self._full = full
         self._width = terminal_width()
-        self.has_cut = False
+        self._has_cut = False
 
     def print_question(self, question: ShownQuestion) -> None:
-        self._section("question", question.question, most=(2_000, 30))
+        self._section("question", question.question, (2_000, 30))
         if question.prompt and question.prompt != question.question:
             if self._full:
                 self._section("prompt", question.prompt)
             else:
-                self._note(f"prompt: {counted(len(question.prompt), 'character')}")
+                self._fold("prompt: {prompt:character}", question)
         for reference in question.references:
-            self._section("reference", reference, most=(1_000, 12))
+            self._section("reference", reference, (1_000, 12))
         self._choices(question.choices)
 
     def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
-        click.echo(f"{label}{_headline(answer)}")
+        say("{label}{headline}", label=label, headline=_headline(answer))
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
-                self._text(line, "  ", most=(500, 5))
+                self._text(line, "  ", (500, 5))
         if answer.prompt is not None:
-            self._note(f"another prompt: {counted(len(answer.prompt), 'character')}")
-        if answer.choices is not None:
-            self._choices(answer.choices)
+            self._fold("another prompt: {prompt:character}", answer)
+        self._choices(answer.choices or ())
         self._turns(answer.turns, "  ")
-        if not self._full:
-            return
-        facts = {"run": answer.evaluation_id, "sample": str(answer.sample_id)}
-        for verdict in answer.verdicts:
-            facts |= verdict.metadata | verdict.other
-        for name, value in facts.items():
-            self._lines(safe_lines(f"{name}: {value}"), "  ", dim=True)
+        if self._full:
+            self._values({"run": answer.evaluation_id, "sample": str(answer.sample_id)}, "  ")
+            for verdict in answer.verdicts:
+                self._values(verdict.metadata | verdict.other, "  ")
+
+    def print_notice(self) -> None:
+        """Say how to see what was cut."""
+        if self._has_cut:
+            print_notice("long texts are cut or folded; --full shows all")
 
     def _turns(self, turns: Sequence[Turn], indent: str) -> None:
         """Print a conversation; a result is printed with its call."""
@@ -153,89 +164,80 @@ class AnswerPrinter:
             if not turn.is_result or turn.calls or turn.reasoning or turn.other
         ]
         is_long = not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1
-        start, end = (
-            (_FIRST_TURNS, len(shown) - _LAST_TURNS) if is_long else (len(shown), len(shown))
-        )
-        for turn in shown[:start]:
+        first = shown[:_FIRST_TURNS] if is_long else shown
+        for turn in first:
             self._turn(turn, indent, alone=len(turns) == 1)
-        if folded := shown[start:end]:
+        if is_long:
+            folded = shown[_FIRST_TURNS:-_LAST_TURNS]
             calls = [call for turn in folded for call in turn.calls]
-            failed = sum(call.failed for call in calls) + sum(turn.failed for turn in folded)
-            about = [
-                counted(len(folded), "turn"),
-                *([counted(len(calls), "tool call")] if calls else []),
-            ]
-            self._note(f"{indent}… {', '.join(about)}{f', {failed:,} failed' if failed else ''} …")
-        for turn in shown[end:]:
-            self._turn(turn, indent, alone=len(turns) == 1)
+            self._fold(
+                "{indent}… {turns:turn}[?, {calls:tool call}][?, {failed:,} failed] …",
+                indent=indent,
+                turns=folded,
+                calls=calls,
+                failed=sum(call.failed for call in calls) + sum(turn.failed for turn in folded),
+            )
+            for turn in shown[-_LAST_TURNS:]:
+                self._turn(turn, indent, alone=False)
 
     def _turn(self, turn: Turn, indent: str, *, alone: bool) -> None:
         if not alone:
-            colour = {"user": "cyan", "assistant": "magenta"}.get(turn.role, "blue")
-            failed = click.style(" failed", fg="red") if turn.failed else ""
-            click.echo(
-                f"{indent}{click.style(f'{turn.number} {safe(turn.role)}', fg=colour)}{failed}"
-            )
+            head = styled(f"{turn.number} {turn.role}", fg=_ROLES.get(turn.role, "blue"))
+            say("{indent}{head}{good:/ failed}", indent=indent, head=head, good=not turn.failed)
             indent += "  "
         if turn.reasoning and not self._full:
-            self._note(f"{indent}reasoning: {counted(len(turn.reasoning), 'character')}")
+            self._fold("{indent}reasoning: {reasoning:character}", turn, indent=indent)
         elif turn.reasoning:
-            click.echo(click.style(f"{indent}reasoning", dim=True))
+            say("{:dim}", f"{indent}reasoning")
             self._lines(safe_lines(turn.reasoning), f"{indent}  ", dim=True)
         if turn.role == "system" and not self._full:  # it is long, and the same for all models
-            self._note(f"{indent}{counted(len(turn.text), 'character')}")
+            self._fold("{indent}{text:character}", turn, indent=indent)
         elif turn.text:
-            self._text(turn.text, indent, most=(1_500, 20) if alone else (400, 6))
+            self._text(turn.text, indent, (1_500, 20) if alone else (400, 6))
         elif not (turn.reasoning or turn.calls):
-            click.echo(click.style(f"{indent}(empty)", dim=True))
+            say("{:dim}", f"{indent}(empty)")
         for call in turn.calls:
             self._call(call, indent)
         if self._full:
-            for name, value in turn.other.items():
-                self._lines(safe_lines(f"{name}: {value}"), indent, dim=True)
+            self._values(turn.other, indent)
 
     def _call(self, call: Call, indent: str) -> None:
         """Print a call with its result: each on one line, or in full."""
-        failed = click.style(" failed", fg="red") if call.failed else ""
         if not self._full:
-            spelled = ", ".join(f"{name}={value}" for name, value in call.arguments.items())
-            self._line(f"{call.name}({spelled})", f"{indent}→ ")
+            arguments = ", ".join(f"{name}={value}" for name, value in call.arguments.items())
+            self._line(f"{call.name}({arguments})", f"{indent}→ ")
             if call.result is not None:
-                self._line(call.result, f"{indent}← ", failed)
+                self._line(call.result, f"{indent}← ", failed=call.failed)
             return
-        click.echo(
-            f"{indent}→ "
-            f"{click.style(safe(call.name), bold=True)}{click.style(f'  {safe(call.id)}', dim=True)}"
-        )
-        for name, value in (call.arguments | call.other).items():
-            self._lines(safe_lines(f"{name}: {value}"), f"{indent}    ")
+        say("{indent}→ {name:bold}{id:dim}", indent=indent, name=call.name, id=f"  {call.id}")
+        self._values(call.arguments | call.other, f"{indent}    ", dim=False)
         if call.result is not None:
-            click.echo(f"{indent}← {click.style('result', dim=True)}{failed}")
+            line = "{indent}← {word:dim}{good:/ failed}"
+            say(line, indent=indent, word="result", good=not call.failed)
             self._lines(safe_lines(call.result), f"{indent}    ")
 
-    def _line(self, text: str, head: str, remark: str = "") -> None:
-        most = (self._width or _CALL) - len(head) - len(click.unstyle(remark))
-        spelled = clip(safe(" ".join(text[: 4 * most].split())), most)
-        self.has_cut |= spelled.endswith("…") or len(text) > 4 * most
-        click.echo(f"{head}{spelled}{remark}")
+    def _line(self, text: str, head: str, *, failed: bool = False) -> None:
+        """Print as much of a text as fits on one line."""
+        most = (self._width or _CALL) - len(head) - len(" failed" if failed else "")
+        line = clip(safe(" ".join(text[: 4 * most].split())), most)
+        self._has_cut |= line.endswith("…") or len(text) > 4 * most
+        say("{head}{line}{good:/ failed}", head=head, line=line, good=not failed)
 
     def _choices(self, choices: Sequence[str]) -> None:
         for number, choice in enumerate(choices):
             letter = chr(ord("A") + number) if number < 26 else str(number + 1)
-            self._section(
-                "choices" if not number else "", choice, most=(400, 4), item=f"{letter}. "
-            )
+            self._section("" if number else "choices", choice, (400, 4), item=f"{letter}. ")
 
     def _section(
         self, name: str, text: str, most: tuple[int, int] | None = None, item: str = ""
     ) -> None:
         if name:
-            click.echo(click.style(name, bold=True))
-        self._text(text, "  ", most=most, item=item)
+            say("{:bold}", name)
+        self._text(text, "  ", most, item)
 
-    def _note(self, text: str) -> None:
-        self.has_cut = True
-        click.echo(click.style(text, dim=True))
+    def _fold(self, template: str, item: object = None, **values: object) -> None:
+        self._has_cut = True
+        say("{:dim}", spell(template, item, **values))
 
     def _text(
         self, text: str, indent: str, most: tuple[int, int] | None = None, item: str = ""
@@ -245,11 +247,7 @@ class AnswerPrinter:
         At most this many characters and lines of it, unless it is printed in full.
         """
         chars, lines = (len(text), None) if self._full or most is None else most
-        shown = [
-            piece
-            for line in safe_lines(item + text[:chars])
-            for piece in wrap(line, self._width and max(self._width - len(indent), 10))
-        ]
+        shown = self._wrapped(safe_lines(item + text[:chars]), indent)
         is_cut = len(text) > chars or (lines is not None and len(shown) > lines)
         shown = shown[:lines]
         while is_cut and shown and not shown[-1].strip():
@@ -257,32 +255,41 @@ class AnswerPrinter:
         if shown:
             self._lines(shown, indent)
         if is_cut:
-            self._note(f"{indent}… {counted(len(text), 'character')} in all")
+            self._fold("{indent}… {text:character} in all", indent=indent, text=text)
+
+    def _values(self, values: dict[str, str], indent: str, *, dim: bool = True) -> None:
+        for name, value in values.items():
+            self._lines(safe_lines(f"{name}: {value}"), indent, dim=dim)
 
     def _lines(self, lines: Iterable[str], indent: str, *, dim: bool = False) -> None:
         """Print lines, all at once: a text can have a million of them."""
-        width = self._width and max(self._width - len(indent), 10)
-        text = "\n".join(
-            f"{indent}{piece}".rstrip() for line in lines for piece in wrap(line, width)
-        )
+        text = "\n".join(f"{indent}{piece}".rstrip() for piece in self._wrapped(lines, indent))
         click.echo(click.style(text, dim=True) if dim else text)
 
+    def _wrapped(self, lines: Iterable[str], indent: str) -> list[str]:
+        width = self._width and max(self._width - len(indent), 10)
+        return [piece for line in lines for piece in wrap(line, width)]
 
-def _headline(answer: ShownAnswer) -> str:
-    verdicts = [
-        click.style(one.outcome, fg=_COLOURS.get(one.outcome), bold=True)
-        + (f" {safe(one.metric)}" if one.metric and len(answer.verdicts) > 1 else "")
-        + f" score {score_text(one.score)}"
-        for one in answer.verdicts
-    ]
-    tokens = [
-        f"{tokens_text(number)} {kind} {'token' if number == 1 else 'tokens'}"
-        for kind, number in (("input", answer.input_tokens), ("output", answer.output_tokens))
-        if number is not None
-    ]
-    latency = [latency_text(answer.latency_ms)] if answer.latency_ms is not None else []
-    name = click.style(safe(answer.model_id), bold=True)
-    return ", ".join([f"{name}  {_repeat(answer)}{verdicts[0]}", *verdicts[1:], *tokens, *latency])
+
+def _headline(answer: ShownAnswer) -> Styled:
+    facts = []
+    for verdict in answer.verdicts:
+        metric = verdict.metric if len(answer.verdicts) > 1 else ""
+        outcome = styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True)
+        score = score_text(verdict.score)
+        facts.append(
+            spell(
+                "{outcome}[? {metric}] score {score}", outcome=outcome, metric=metric, score=score
+            )
+        )
+    tokens = {"input": answer.input_tokens, "output": answer.output_tokens}
+    for kind, number in tokens.items():
+        if number is not None:
+            facts.append(f"{tokens_text(number)} {kind} {'token' if number == 1 else 'tokens'}")
+    if answer.latency_ms is not None:
+        facts.append(latency_text(answer.latency_ms))
+    head = spell("{model_id:bold}  {repeat}", answer, repeat=_repeat(answer))
+    return Styled(head + ", ".join(facts))
 
 
 def _repeat(answer: ShownAnswer) -> str:
@@ -305,20 +312,19 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command("Show a question with the answers of all models.",
-         usage="the command line is wrong, or QUESTION is not one question; the message lists the "
-"candidates",
-         failure="a part could not be read")  # fmt: skip
+@command(
+    "Show a question with the answers of all models.",
+    usage="the command line is wrong, or QUESTION is not one question; the message lists the "
+    "candidates",
+    failure="a part could not be read",
+)
 @shared("corpus")
 @click.argument("question")
-@shared("filters")
-@flag("--full", "Show everything: whole texts, all turns, reasoning, prompts, metadata.")
-@format_option("text", "json", text="Output format; JSON has everything.")
+@shared("filters", "full")
+@format_option("text", "json")
 @shared("run")
-def show(
-    corpus: str, question: str, full: bool, output_format: str, no_progress: bool, **options: Any
-) -> None:
-    """Show a question of CORPUS and the answers to it: verdict, score, tokens, latency, error and conversation.
+def show(corpus: str, question: str, full: bool, output_format: str, **options: Any) -> None:
+    """Show a question of CORPUS and the answers to it, with verdicts and conversations.
 
     QUESTION is a sample_id, or the first characters of a sample_hash: at least 4. `fastrec
     questions` lists both. A sample_id that several evaluations have shows all of these questions.
@@ -337,62 +343,74 @@ def show(
     """
     from fastrec.commands.show import show as run
 
-    with make_progress("read", "search", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(corpus, question, **options, progress=progress)
-    print_found(found, output_format, text=lambda: _print_shown(found, full=full))
+    shown = run_reading(run, corpus, question, stages=("read", "search"), **options)
+    print_found(shown, output_format, text=lambda: _print_shown(shown, full=full))
 
 
-def _print_shown(found: Shown, *, full: bool) -> None:
-    from fastrec.answers.shown import tally_facts
-
+def _print_shown(shown: Shown, *, full: bool) -> None:
     printer = AnswerPrinter(full=full)
-    for number, question in enumerate(found.questions):
-        name = click.style(safe(question.evaluation_name), bold=True)
-        head = (
-            f"{name}, sample {clip(safe(str(question.sample_id)), 100)}, hash "
-            f"{safe(question.sample_hash)}"
-        )
-        click.echo(f"{chr(10) if number else ''}{head}")
+    for number, question in enumerate(shown.questions):
+        if number:
+            click.echo()
+        sample = clip(safe(str(question.sample_id)), 100)
+        say("{evaluation_name:bold}, sample {sample}, hash {sample_hash}", question, sample=sample)
         for tally in question.tallies:
-            metric = f"{safe(tally.metric)}: " if tally.metric else ""
-            click.echo(metric + ", ".join(tally_facts(tally, graded=tally.graded)))
-            for (model, total), some in groupby(
-                question.answers, key=lambda one: (one.model_id, one.total)
-            ):
-                outcomes = [
-                    one.outcome
-                    for answer in some
-                    for one in answer.verdicts
-                    if one.metric == tally.metric
-                ]
-                if len(outcomes) == total > 1:  # filters leave out none
-                    right = f"{outcomes.count('right')} of {len(outcomes)} right"
-                    click.echo(f"{safe(model)}: {signs_of(outcomes)} ({right})")
+            _print_tally(tally, question)
         printer.print_question(question)
         for answer in question.answers:
             click.echo()
             printer.print_answer(answer)
         if not question.answers:
             click.echo("\nno answer matches the filters")
-    if printer.has_cut:
-        print_notice("long texts are cut or folded; --full shows all")
+    printer.print_notice()
 
 
-@command("Compare two models of a corpus, and show where they differ.", ok="done, whatever the difference",
-         usage="the command line is wrong, or A or B is not one model", failure="a part could not be read")  # fmt: skip
+def _print_tally(tally: Tally, question: ShownQuestion) -> None:
+    from fastrec.answers.shown import tally_facts
+
+    facts = ", ".join(tally_facts(tally, graded=tally.graded))
+    say("[?{metric}: ]{facts}", tally, facts=facts)
+    for model, answers in groupby(question.answers, key=lambda answer: answer.model_id):
+        outcomes = []
+        total = 0
+        for answer in answers:
+            total = answer.total
+            judged = [verdict for verdict in answer.verdicts if verdict.metric == tally.metric]
+            outcomes += [verdict.outcome for verdict in judged]
+        if len(outcomes) == total > 1:  # filters leave out none
+            say(
+                "{model}: {signs} ({right} of {total} right)",
+                model=model,
+                signs=signs_of(outcomes),
+                right=outcomes.count("right"),
+                total=total,
+            )
+
+
+@command(
+    "Compare two models of a corpus, and show where they differ.",
+    ok="done, whatever the difference",
+    usage="the command line is wrong, or A or B is not one model",
+    failure="a part could not be read",
+)
 @shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
-@option("--metrics", "Compare two metrics (graders) on the same answers, instead of two models.",
-        nargs=2, metavar="M1 M2")  # fmt: skip
+@option(
+    "--metric-pair M1 M2",
+    "Compare two metrics (graders) on the same answers, instead of two models.",
+)
 @shared("filters", "group_by", "lower_is_better")
-@option("--examples", "Show both answers to N questions of each evaluation and metric.",
-        type=Count(min=0), metavar="N", default=2)  # fmt: skip
-@shared("repeats_as")
-@flag("--full", "Show the examples in full.")
+@option(
+    "--examples N",
+    "Show both answers to N questions of each evaluation and metric.",
+    type=Count(min=0),
+    default=2,
+)
+@shared("repeats_as", "full")
 @format_option("text", "json")
 @shared("run")
-def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
+def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is
@@ -415,10 +433,10 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
 
     --group-by adds a row for each group of records below that of its evaluation, the largest first.
 
-    With --metrics, two metrics (evaluation_result_id) are compared on the answers that both have
-    judged: how often they agree, Cohen's kappa with a 95 % interval (a jackknife over questions),
-    and the first answers on which they differ. In the viewer, "another metric differs" lists these
-    questions.
+    With --metric-pair, two metrics (evaluation_result_id) are compared on the answers that both
+    have judged: how often they agree, Cohen's kappa with a 95 % interval (a jackknife over
+    questions), and the first answers on which they differ. In the viewer, "another metric differs"
+    lists these questions.
 
     \b
     Examples:
@@ -429,177 +447,147 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     """
     from fastrec.commands.compare import compare as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(
-            corpus,
-            **options | {"metrics": options["metrics"] or ()},
-            progress=progress,
-            notice=print_notice,
-        )
-    print_found(found, output_format, text=lambda: _print_comparison(found, full=full))
+    options["metric_pair"] = options["metric_pair"] or ()
+    result = run_reading(run, corpus, **options, notice=print_notice)
+    print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
 
 
-def _print_agreement(found: Comparison) -> None:
-    names = [
-        "evaluation",
-        "answers",
-        "agree",
-        "kappa",
-        "95% interval",
-        "both right",
-        "only M1",
-        "only M2",
-        "neither",
-    ]
-    rows = []
-    for one in found.agreement:
-        counts = [one.both_right, one.only_first, one.only_second, one.both_wrong]
-        kappa = "–" if one.kappa is None else f"{one.kappa:.3f}"
-        interval = "–" if one.kappa_low is None else f"{one.kappa_low:.3f} to {one.kappa_high:.3f}"
-        agree = value_text(one.agreement, graded=False)
-        rows.append(
-            [
-                one.evaluation_name,
-                f"{one.answers:,}",
-                agree,
-                kappa,
-                interval,
-                *map("{:,}".format, counts),
-            ]
-        )
-    for number, metric in enumerate(found.metrics, start=1):
-        click.echo(f"M{number}  {click.style(safe(metric), bold=True)}")
+def _interval(agreement: Agreement) -> str:
+    if agreement.kappa_low is None:
+        return NONE
+    return spell("{kappa_low:.3f} to {kappa_high:.3f}", agreement)
+
+
+_AGREEMENT: Final[dict[str, Spelling]] = {
+    "evaluation": "{evaluation_name}",
+    "answers": "{answers:,}",
+    "agree": "{agreement:.1%}",
+    "kappa": "{kappa:.3f}",
+    "95% interval": _interval,
+    "both right": "{both_right:,}",
+    "only M1": "{only_first:,}",
+    "only M2": "{only_second:,}",
+    "neither": "{both_wrong:,}",
+}
+
+
+def _print_agreement(result: Comparison) -> None:
+    for number, metric in enumerate(result.metrics, start=1):
+        say("M{number}  {metric:bold}", number=number, metric=metric)
     click.echo()
-    hidden = print_table(
-        Table(columns(names, hidden=("neither", "both right", "95% interval")), rows)
-    )
-    click.echo(
-        click.style(
-            "  only M1: right by M1, wrong by M2; interval: jackknife over questions", dim=True
-        )
-    )
-    for one in found.agreement:
-        for number, metric in ((one.judged_by_first, "M1"), (one.judged_by_second, "M2")):
+    hidden = ("neither", "both right", "95% interval")
+    print_table(table_of(result.agreement, _AGREEMENT, hidden=hidden))
+    say("  {:dim}", "only M1: right by M1, wrong by M2; interval: jackknife over questions")
+    for agreement in result.agreement:
+        judged = {"M1": agreement.judged_by_first, "M2": agreement.judged_by_second}
+        for metric, number in judged.items():
             if number:
                 are = "is" if number == 1 else "are"
-                name = safe(one.evaluation_name)
-                click.echo(
-                    f"  {name}: {counted(number, 'answer')} {are} judged by {metric} only, and "
-                    "left out"
-                )
-        for answer in one.disputed:
-            where = f"sample {safe(str(answer.sample_id))}, hash {safe(answer.sample_hash[:12])}"
-            click.echo(f"  {safe(answer.model_id)}, {where}: right by {safe(answer.right_by)} only")
-    print_hidden(hidden)
+                line = "  {name}: {number:answer} {are} judged by {metric} only, and left out"
+                name = agreement.evaluation_name
+                say(line, name=name, number=number, are=are, metric=metric)
+        for answer in agreement.disputed:
+            line = "  {model_id}, sample {sample_id}, hash {start}: right by {right_by} only"
+            say(line, answer, start=answer.sample_hash[:12])
 
 
-def _print_comparison(found: Comparison, *, full: bool) -> None:
-    if found.metrics:
-        _print_agreement(found)
+def _print_comparison(result: Comparison, *, full: bool) -> None:
+    if result.metrics:
+        _print_agreement(result)
         return
-    for letter, model in (("A", found.a), ("B", found.b)):
-        click.echo(f"{letter}  {click.style(safe(model), bold=True)}")
-    if not found.evaluations:
-        click.echo("\nno evaluation has records of both models")
-        return
-    names = [
-        "evaluation",
-        "questions",
-        "A",
-        "B",
-        "points",
-        "wins",
-        "losses",
-        "ties",
-        "p",
-        "adjusted p",
-    ]
+    say("A  {a:bold}", result)
+    say("B  {b:bold}", result)
     click.echo()
-    hidden = print_table(
-        Table(columns(names, hidden=_OPTIONAL), [_row(one) for one in found.evaluations])
-    )
-    _print_remarks(found)
+    if not result.evaluations:
+        click.echo("no evaluation has records of both models")
+        return
+    hidden = ("ties", "p", "questions", "A", "B")
+    print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
+    _print_remarks(result)
     printer = AnswerPrinter(full=full)
-    for scope in found.evaluations:
-        for number, example in enumerate(scope.examples):
-            click.echo(
-                f"\n{click.style(_title(scope), bold=True)}, example {number + 1}: "
-                f"{_about(example, scope)}"
+    for scope in result.evaluations:
+        for number, example in enumerate(scope.examples, start=1):
+            click.echo()
+            about = _about(example, scope)
+            say(
+                "{title:bold}, example {number}: {about}",
+                title=_title(scope),
+                number=number,
+                about=about,
             )
-            question = example.question
-            sample = f"sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}"
-            click.echo(click.style(sample, dim=True))
-            printer.print_question(question)
-            for answer in question.answers:
+            sample = spell("sample {sample_id}, hash {sample_hash}", example.question)
+            say("{:dim}", sample)
+            printer.print_question(example.question)
+            for answer in example.question.answers:
                 click.echo()
-                printer.print_answer(answer, "A  " if answer.model_id == found.a else "B  ")
-    print_hidden(hidden)
-    if printer.has_cut:
-        print_notice("long texts are cut or folded; --full shows all")
-
-
-def _print_remarks(found: Comparison) -> None:
-    from fastrec.summary.present_ranking import repeats_in_words
-
-    tests = dict.fromkeys(TESTS[one.test] for one in found.evaluations if one.test)
-    if tests:
-        click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
-    if found.repeats_as != "mean":
-        for line in repeats_in_words(found.repeats_as):
-            click.echo(click.style(f"  {line}", dim=True))
-    if any(one.graded for one in found.evaluations):
-        click.echo(
-            click.style(
-                "  * graded: mean scores; higher is better, where no ↓ says that lower is", dim=True
-            )
-        )
-    totals = [one for one in found.evaluations if one.group is None]
-    for one in [one for one in totals if one.questions][:_MOST_POWERS]:
-        points = [
-            None if value is None else 100 * value for value in (one.detectable, one.difference)
-        ]
-        click.echo(f"  {_title(one)}: {power_text([(points[0], points[1], one.questions_needed)])}")
-    alone = [sum(getattr(one, field) for one in totals) for field in ("only_a", "only_b")]
-    if any(alone):
-        click.echo(
-            f"  not compared: {counted(alone[0], 'question')} that only A has answered, "
-            f"{alone[1]:,} only B"
-        )
-    if names := sorted({one.evaluation_name for one in found.uncompared}):
-        click.echo(
-            f"  not compared: {counted(len(names), 'evaluation')} without records of both models: "
-            f"{safe(listed(names))}"
-        )
-    if found.others:
-        click.echo(
-            f"  not compared: {counted(found.others, 'metric')} that judge no answer; --metric "
-            "'*' compares all"
-        )
-
-
-def _row(scope: ComparedEvaluation) -> list[str]:
-    points = (
-        "–"
-        if scope.difference is None
-        else f"{100 * scope.difference:+.2f}"
-        if scope.difference
-        else "0.00"
-    )
-    values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
-    counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
-    p_values = [format_p(p) for p in (scope.p, scope.p_adjusted)]
-    marks = "*" * scope.graded + " ↓" * scope.lower_is_better
-    return [_title(scope) + marks, f"{scope.questions:,}", *values, points, *counts, *p_values]
+                printer.print_answer(answer, "A  " if answer.model_id == result.a else "B  ")
+    printer.print_notice()
 
 
 def _title(scope: ComparedEvaluation) -> str:
     name = scope.evaluation_name + (f" {scope.metric}" if scope.metric else "")
-    return safe(title_of(name, None, 1, scope.group))
+    return title_of(name, None, 1, scope.group)
+
+
+def _marked_title(scope: ComparedEvaluation) -> str:
+    graded = "*" if scope.graded else ""
+    return f"{_title(scope)}{graded}{' ↓' if scope.lower_is_better else ''}"
+
+
+def _percentage_points(difference: float | None) -> float | None:
+    return None if difference is None else 100 * difference
+
+
+_COMPARED: Final[dict[str, Spelling]] = {
+    "evaluation": _marked_title,
+    "questions": "{questions:,}",
+    "A": lambda scope: value_text(scope.a, graded=scope.graded),
+    "B": lambda scope: value_text(scope.b, graded=scope.graded),
+    "points": lambda scope: format_points(_percentage_points(scope.difference)),
+    "wins": "{wins:,}",
+    "losses": "{losses:,}",
+    "ties": "{ties:,}",
+    "p": lambda scope: format_p(scope.p),
+    "adjusted p": lambda scope: format_p(scope.p_adjusted),
+}
+
+
+def _print_remarks(result: Comparison) -> None:
+    from fastrec.summary.present_ranking import repeats_in_words
+
+    tests = dict.fromkeys(TESTS[scope.test] for scope in result.evaluations if scope.test)
+    explanations = [f"p: {', '.join(tests)}; wins: A is better"] if tests else []
+    if result.repeats_as != "mean":
+        explanations += repeats_in_words(result.repeats_as)
+    if any(scope.graded for scope in result.evaluations):
+        explanations.append(
+            "* graded: mean scores; higher is better, where no ↓ says that lower is"
+        )
+    for line in explanations:
+        say("{:dim}", f"  {line}")
+    totals = [scope for scope in result.evaluations if scope.group is None]
+    for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:
+        detectable = _percentage_points(scope.detectable)
+        observed = _percentage_points(scope.difference)
+        power = power_text([(detectable, observed, scope.questions_needed)])
+        say("  {title}: {power}", title=_title(scope), power=power)
+    only_a = sum(scope.only_a for scope in totals)
+    only_b = sum(scope.only_b for scope in totals)
+    if only_a or only_b:
+        text = "  not compared: {a:question} that only A has answered, {b:,} only B"
+        say(text, a=only_a, b=only_b)
+    if names := sorted({scope.evaluation_name for scope in result.uncompared}):
+        text = "  not compared: {names:evaluation} without records of both models: {listed}"
+        say(text, names=names, listed=listed(names))
+    if result.others:
+        say(
+            "  not compared: {others:metric} that judge no answer; --metric '*' compares all",
+            result,
+        )
 
 
 def _about(example: Example, scope: ComparedEvaluation) -> str:
     values = (example.a, example.b, example.others_value)
     a, b, others = (value_text(value, graded=scope.graded) for value in values)
-    return f"A {a}, B {b}" + (
-        f", {counted(example.others, 'other model')} {others}" if example.others else ""
-    )
+    more = f", {counted(example.others, 'other model')} {others}" if example.others else ""
+    return f"A {a}, B {b}{more}"

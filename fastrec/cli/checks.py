@@ -1,4 +1,4 @@
-"""Commands that check records and corpora, or list what was wrong: `validate`, `check-pairs`, `rejects`, `verify`."""
+"""Commands that check: `validate`, `check-pairs` and `verify`; `rejects` lists what was wrong."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from fastrec.cli.console import (
     print_error,
     print_exactly,
     print_found,
-    print_json,
     print_notice,
     print_stderr,
-    safe,
+    say,
+    spell,
 )
 from fastrec.cli.options import (
-    Count,
-    choice_option,
     command,
     flag,
     format_option,
@@ -32,34 +30,40 @@ from fastrec.cli.options import (
     shared,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_findings, print_groups
+from fastrec.cli.tables import locations_text, print_findings, print_groups
 from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
     from fastrec.commands.rejects import RejectGroup, Rejects
     from fastrec.commands.validate import UpgradeReport, Validation
+    from fastrec.commands.verify import Verification
 
 
-@command("Check every record of shards.", ok="all lines are valid",
-         check="some lines are invalid, or, with --strict, have warnings",
-         failure="a shard could not be read completely, or the log could not be written")  # fmt: skip
-@shared("paths", "jobs", "findings_format")
-@option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
-@option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 "
-"errors).",
-        type=click.Path(dir_okay=False), metavar="FILE")  # fmt: skip
-@choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
-               "Judge every record by this schema version; auto: by the version that its shape is "
-"of.")  # fmt: skip
+@command(
+    "Check every record of shards.",
+    ok="all lines are valid",
+    check="some lines are invalid, or, with --strict, have warnings",
+    failure="a shard could not be read completely, or the log could not be written",
+)
+@shared("paths", "jobs")
+@format_option("text", "json", "github")
+@option("--max-errors N", "Stop after this many invalid lines.")
+@option(
+    "--json-log FILE",
+    "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
+    type=click.Path(dir_okay=False),
+)
+@option(
+    "--schema auto|0.2.0|0.2.0-released|0.2.1|0.3.0",
+    "Schema version to judge records by; auto: the version that the shape of each is of.",
+)
 @flag(
     "--upgrade-report",
     "List what an upgrade to the newest schema version would lose or may confuse.",
 )
 @flag("--strict", "Exit 1 for warnings too.")
-@shared("reading")
-@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
-@shared("repair", "no_progress")
+@shared("reading", "hash_algorithm", "repair", "no_progress")
 def validate(
     paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any
 ) -> None:
@@ -96,12 +100,10 @@ def validate(
         print_findings(report, output_format, "--json-log FILE")
         if output_format != "json":
             _print_upgrade(report.upgrade)
-            if len(report.versions) > 1:
-                click.echo(
-                    "versions: "
-                    + ", ".join(f"{name} ({count:,})" for name, count in report.versions.items())
-                )
-            click.echo(_verdict(report, good=not failed and not report.bad_shards))
+            versions = [f"{name} ({count:,})" for name, count in report.versions.items()]
+            if len(versions) > 1:
+                say("versions: {}", ", ".join(versions))
+            _print_verdict(report, good=not failed and not report.bad_shards)
         if report.repairable:
             by_code = report.repairable_by_code
             print_notice(format_repairable(report.repairable, by_code, report.invalid, "invalid"))
@@ -112,43 +114,37 @@ def validate(
 def _print_upgrade(upgrade: UpgradeReport | None) -> None:
     if upgrade is None:
         return
-    click.echo(
-        f"upgrade to {upgrade.target}: {counted(upgrade.records, 'record')} of earlier versions"
-    )
+    say("upgrade to {target}: {records:record} of earlier versions", upgrade)
     for step in upgrade.steps:
-        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in step.locations)
-        click.echo(f"  {click.style(step.code, fg='cyan')}  {step.count:,} ×")
-        click.echo(f"    {step.meaning}")
-        click.echo(f"    {locations}{', …' if step.count > len(step.locations) else ''}")
+        say("  {code:cyan}  {count:,} ×", step)
+        say("    {meaning}", step)
+        say("    {}", locations_text(step.locations, step.count))
 
 
-def _verdict(report: Validation, *, good: bool) -> str:
-    word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
-    repaired = f" ({report.repaired:,} repaired)" if report.repaired else ""
-    counts = (
-        f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, "
-        f"{report.invalid:,} invalid"
-    )
-    blank = f", {report.blank:,} blank" if report.blank else ""
-    bad = (
-        f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable"
-        if report.bad_shards
-        else ""
-    )
-    timing = format_timing(report.text_bytes, report.seconds)
-    schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
-    early = "; stopped at --max-errors" if report.stopped_early else ""
-    return (
-        f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} "
-        f"({timing}){early}"
+def _print_verdict(report: Validation, *, good: bool) -> None:
+    say(
+        "{good:valid/not valid}: {lines:line}, {valid:,} valid[? ({repaired:,} repaired)], "
+        "{invalid:,} invalid, {warnings:warning}[?, {blank:,} blank]"
+        "[?, {bad_shards:,} of {shards:shard} unreadable][?, schema {schema}] ({timing})"
+        "[?; stopped at --max-errors{stopped_early:if}]",
+        report,
+        good=good,
+        schema=next(iter(report.versions)) if len(report.versions) == 1 else "",
+        timing=format_timing(report.text_bytes, report.seconds),
     )
 
 
-@command("Check aggregates against their samples files.", ok="no findings", check="there are findings",
-         usage="the command line is wrong, or a directory has nothing to check",
-         failure="a file could not be read completely")  # fmt: skip
+@command(
+    "Check aggregates against their samples files.",
+    ok="no findings",
+    check="there are findings",
+    usage="the command line is wrong, or a directory has nothing to check",
+    failure="a file could not be read completely",
+)
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
-@shared("jobs", "findings_format", "no_progress")
+@shared("jobs")
+@format_option("text", "json", "github")
+@shared("no_progress")
 def check_pairs(
     directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool
 ) -> None:
@@ -197,51 +193,45 @@ def check_pairs(
 
 
 def _print_counts(report: PairCheck) -> None:
+    reasons = [f"{count:,} {reason}" for reason, count in report.not_compared.items()]
     if report.results:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.not_compared.items())
-        others = (
-            f", {sum(report.not_compared.values()):,} not compared ({reasons})" if reasons else ""
+        say(
+            "scores of {results:result}: {reproduced:,} reproduced by the rows, {different:,} "
+            "different[?, {others:,} not compared ({reasons})]",
+            report,
+            others=sum(report.not_compared.values()),
+            reasons=", ".join(reasons),
         )
-        counts = f"{report.reproduced:,} reproduced by the rows, {report.different:,} different"
-        click.echo(f"scores of {counted(report.results, 'result')}: {counts}{others}")
-    for count, what in (
+    for lacking, fact in (
         (report.without_checksum, "checksum"),
         (report.without_total_rows, "number of rows"),
     ):
-        if count:
-            click.echo(
-                f"{count:,} of {counted(report.pairs, 'pair')}: the aggregate states no {what}"
-            )
-    word = click.style(
-        "OK" if report.ok else "not OK", fg="green" if report.ok else "red", bold=True
-    )
-    findings = f"{counted(sum(report.codes.values()), 'finding')}; " if report.codes else ""
-    counts = (
-        f"{counted(report.pairs, 'pair')}, {counted(report.aggregates, 'aggregate')}, "
-        f"{counted(report.samples, 'samples file')}, {counted(report.rows, 'row')}"
-    )
-    ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
-    bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    click.echo(
-        f"{word}: {findings}{counts}{ignored}{bad} "
-        f"({format_timing(report.text_bytes, report.seconds)})"
+        if lacking:
+            text = "{lacking:,} of {pairs:pair}: the aggregate states no {fact}"
+            say(text, report, lacking=lacking, fact=fact)
+    say(
+        "{ok:OK/not OK}: [?{findings:finding}; ]{pairs:pair}, {aggregates:aggregate}, "
+        "{samples:samples file}, {rows:row}[?, {ignored:other file} ignored]"
+        "[?, {bad_files:file} unreadable] ({timing})",
+        report,
+        findings=sum(report.codes.values()),
+        timing=format_timing(report.text_bytes, report.seconds),
     )
 
 
-@command("List rejected lines, or extract them.", usage="the command line is wrong, or CORPUS is "
-"not a corpus",
-         failure="the rejected lines could not be read or written")  # fmt: skip
-@shared("corpus")
-@option(
-    "--code",
-    "Only lines whose first error has this code; may be repeated.",
-    multiple=True,
-    metavar="CODE",
+@command(
+    "List rejected lines, or extract them.",
+    usage="the command line is wrong, or CORPUS is not a corpus",
+    failure="the rejected lines could not be read or written",
 )
-@format_option("text", "json", text="Output format of the list.")
-@option("--extract", "Write the rejected lines to this new file (- for stdout) instead of listing "
-"them.",
-        type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE")  # fmt: skip
+@shared("corpus")
+@option("--code CODE...", "Only lines whose first error has this code; may be repeated.")
+@format_option("text", "json")
+@option(
+    "--extract FILE",
+    "Write the rejected lines to this new file (- for stdout) instead of listing them.",
+    type=click.Path(dir_okay=False, allow_dash=True),
+)
 def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
@@ -262,37 +252,36 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
     with allow_broken_pipe():
         with explain_damage(corpus):
-            found = run(corpus, code=code, extract=stdout if extract == "-" else extract)
+            result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_found(found, output_format, text=lambda: _print_rejects(found, code))
+            print_found(result, output_format, text=lambda: _print_rejects(result, code))
         else:
-            _print_extracted(found, extract)
+            _print_extracted(result, extract)
 
 
-def _print_rejects(found: Rejects, code: tuple[str, ...]) -> None:
-    if not found.lines:
+def _print_rejects(rejects: Rejects, code: tuple[str, ...]) -> None:
+    if not rejects.lines:
         click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
         return
     print_groups(
-        found.groups,
-        found.lines,
+        rejects.groups,
+        rejects.lines,
         "lines with other errors; --code CODE lists one code",
         _about_rejects,
     )
-    if found.repairable:
-        click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
-    counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
-    click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
+    if rejects.repairable:
+        click.echo(format_repairable(rejects.repairable, rejects.repairable_by_code, rejects.lines))
+    counts = ", ".join(f"{count:,} {code}" for code, count in rejects.codes.items())
+    click.echo(f"{counted(rejects.lines, 'rejected line')}: {counts}")
 
 
 def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
-    """Say how many lines of a group repairs would keep, and describe the other errors of these lines."""
+    """Say how many lines of a group repairs would keep, and list further errors of these lines."""
     kept = "all" if group.repairable == group.count else f"{group.repairable:,}"
-    lines = [
-        f"also {one.path}: {one.message} [{one.code}]"
-        + (f"  {one.count:,} ×" if group.count > 1 else "")
-        for one in group.further
-    ]
+    lines = []
+    for error in group.further:
+        times = error.count if group.count > 1 else 0
+        lines.append(spell("also {path}: {message} [{code}][?  {times:,} ×]", error, times=times))
     if group.unlisted:
         lines.append(f"and {counted(group.unlisted, 'more error')}")
     return f"; --repair would keep {kept} of them" if group.repairable else "", lines
@@ -306,15 +295,15 @@ class _Terminal(io.BytesIO):
         return len(lines)
 
 
-def _print_extracted(found: Rejects, target: str) -> None:
+def _print_extracted(rejects: Rejects, target: str) -> None:
     where = "" if target == "-" else f" written to {shown(target)}"
     sys.stdout.buffer.flush()
-    for line in found.truncated:
+    for line in rejects.truncated:
         print_notice(
             f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in "
             "its shard"
         )
-    lines = found.lines - len(found.truncated)
+    lines = rejects.lines - len(rejects.truncated)
     print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
     if lines and where:
         print_notice(
@@ -322,52 +311,47 @@ def _print_extracted(found: Rejects, target: str) -> None:
         )
 
 
-@command("Check that a corpus is intact.", ok="the corpus is OK", check="the corpus is damaged",
-         usage="the command line is wrong, or CORPUS is not a corpus",
-         failure="the corpus could not be read")  # fmt: skip
-@shared("corpus", "jobs")
-@flag("--json as_json", "Print the result as JSON.")
-@shared("no_progress")
-def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
-    """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
+@command(
+    "Check that a corpus is intact.",
+    ok="the corpus is OK",
+    check="the corpus is damaged",
+    usage="the command line is wrong, or CORPUS is not a corpus",
+    failure="the corpus could not be read",
+)
+@shared("corpus")
+@format_option("text", "json")
+@shared("run")
+def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> None:
+    """Check a corpus that `fastrec normalize` published.
 
-    Every problem is printed on a line of its own, with the file and, if there is one, the line
-    number.
+    It checks checksums, sort order, normal form, duplicates and line counts. Every problem is
+    printed on a line of its own, with the file and, if there is one, the line number.
 
     \b
     Examples:
       fastrec verify corpus
-      fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
+      fastrec verify corpus --format json | jq -r '.problems[].file' | sort -u
     """
     from fastrec.commands.verify import verify as run
-    from fastrec.corpus.manifest import skipped_lines
 
     prepare_reading(jobs)
     with make_progress("check", quiet=no_progress) as progress:
-        found = run(corpus, jobs=jobs, progress=progress)
-    word = click.style(
-        "OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True
-    )
-    counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
-    timing = format_timing(found.text_bytes, found.seconds)
-    with allow_broken_pipe():
-        print_notice(*found.notices)
-        if as_json:
-            print_json(found)
-        else:
-            for problem in found.problems:
-                location = (
-                    problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-                )
-                click.echo(f"{safe(location)}: {safe(problem.message)} [{problem.kind}]")
-            problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
-            click.echo(
-                "\n".join(
-                    [
-                        f"{word}: {problems}{counts} ({timing})",
-                        *map(safe, skipped_lines(found.skipped)),
-                    ]
-                )
-            )
-    if not found.ok:
+        result = run(corpus, jobs=jobs, progress=progress)
+    print_notice(*result.notices)
+    print_found(result, output_format, text=lambda: _print_verification(result))
+    if not result.ok:
         raise click.exceptions.Exit(1)
+
+
+def _print_verification(result: Verification) -> None:
+    from fastrec.corpus.manifest import skipped_lines
+
+    for problem in result.problems:
+        say("{file}[?:{line}]: {message} [{kind}]", problem)
+    say(
+        "{ok:OK/damaged}: [?{problems:problem}; ]{parts:part}, {records:record} ({timing})",
+        result,
+        timing=format_timing(result.text_bytes, result.seconds),
+    )
+    for line in skipped_lines(result.skipped):
+        say("{}", line)

@@ -1,6 +1,15 @@
 """Printing for people: documents, messages and numbers.
 
-Text from input never reaches a terminal unescaped.
+Text from input never reaches a terminal unescaped. `say` prints a line from a template, whose
+values are attributes of an item or keyword arguments:
+
+    {model_id}         a text, escaped
+    {score:.3f}        a number, as `format` spells it; None is –
+    {lines:line}       a count with its noun: 1 line, 1,205 lines; of a text or list, its length
+    {title:bold}       a style: bold, dim, or a colour
+    {ok:OK/damaged}    a verdict, in green or red
+    {found:if}         nothing; see below
+    [?, {blank:,} blank]     left out if one of its values is 0, empty or None
 
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
@@ -14,8 +23,9 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import TextIO
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, Final, TextIO
 
 import click
 
@@ -23,20 +33,105 @@ from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, na
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
 def safe(text: str) -> str:
-    return text if text.isprintable() else UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+    if isinstance(text, Styled) or text.isprintable():
+        return text
+    return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+_OPTIONAL: Final = re.compile(r"\[\?(.*?)\]")
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    **{name: {"fg": name} for name in ("red", "green", "yellow", "blue", "magenta", "cyan")},
+}
+
+
+class Styled(str):
+    """A text for the terminal, which is escaped already."""
+
+    __slots__ = ()
+
+
+def styled(text: str, **style: Any) -> Styled:
+    return Styled(click.style(safe(text), **style))
+
+
+def say(template: str, item: object = None, /, **values: object) -> None:
+    click.echo(spell(template, item, **values))
+
+
+def spell(template: str, item: object = None, /, **values: object) -> str:
+    """Fill in a template.
+
+    >>> spell("{real:line}[?, {imag:,} blank]: {name}", 3, name="a\\tb")
+    '3 lines: a\\\\tb'
+    """
+    text = ""
+    for number, fields in enumerate(_parsed(template)):
+        part = ""
+        is_empty = False
+        for literal, name, spec, value_of in fields:
+            part += literal
+            if name is not None:
+                value = values[name] if name in values else value_of(item)
+                is_empty = is_empty or not value
+                part += _spell_value(value, spec)
+        if number % 2 == 0 or not is_empty:  # every second part is optional
+            text += part
+    return text
+
+
+_Field = tuple[str, str | None, str, Callable[[Any], Any]]  # the text before it, name, spec, value
+
+
+@cache
+def _parsed(template: str) -> list[list[_Field]]:
+    """Split a template into parts, of which every second is optional, and these into fields."""
+    from string import Formatter
+
+    parts: list[list[_Field]] = []
+    for part in _OPTIONAL.split(template):
+        parts.append([])
+        for literal, name, spec, _ in Formatter().parse(part):
+            value_of = attrgetter(name) if name else _itself
+            parts[-1].append((literal, name, spec or "", value_of))
+    return parts
+
+
+def _itself(item: object) -> object:
+    return item
+
+
+def _spell_value(value: object, spec: str) -> str:
+    if value is None:
+        from fastrec.wording import NONE
+
+        return NONE
+    if spec == "if":
+        return ""
+    if "/" in spec:
+        good, bad = spec.split("/")
+        return click.style(good if value else bad, fg="green" if value else "red", bold=True)
+    if not spec or spec in _STYLES:
+        text = value if isinstance(value, str) else str(value)
+        return styled(text, **_STYLES[spec]) if spec else safe(text)
+    if hasattr(value, "__len__") and spec[0] not in "<>":
+        value = len(value)
+    is_noun = len(spec) > 1 and spec[:2].isalpha()
+    return counted(value, spec) if is_noun and isinstance(value, int) else format(value, spec)
 
 
 def format_bytes(size: int) -> str:
     """Format a number of bytes.
 
-    >>> format_bytes(123), format_bytes(45_600), format_bytes(7_890_000), format_bytes(1_234_000_000)
-    ('123 B', '45.6 kB', '7.9 MB', '1.23 GB')
+    >>> [format_bytes(size) for size in (123, 45_600, 7_890_000, 1_234_000_000)]
+    ['123 B', '45.6 kB', '7.9 MB', '1.23 GB']
     """
     if size < 1_000:
         return f"{size} B"
@@ -69,13 +164,22 @@ def format_p(p: float | None) -> str:
     return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
+def format_points(points: float | None) -> str:
+    """Format a difference in percentage points.
+
+    >>> format_points(1.234), format_points(-0.0), format_points(None)
+    ('+1.23', '0.00', '–')
+    """
+    return spell("{:+.2f}", points) if points != 0 else "0.00"
+
+
 def format_repairable(
     lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected"
 ) -> str:
     """Say how many of some rejected lines repairs would keep, with the three most frequent codes.
 
-    >>> format_repairable(1_205, {"repair.nan_score": 7, "repair.null": 1_200}, 2_000)
-    '`--repair all` would keep 1,205 of 2,000 rejected lines (1,200 repair.null, 7 repair.nan_score)'
+    >>> format_repairable(1_200, {"repair.null": 1_200}, 2_000)
+    '`--repair all` would keep 1,200 of 2,000 rejected lines (1,200 repair.null)'
     """
     rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
     codes = [f"{count:,} {code}" for code, count in rows[:3]] + ["…"] * (len(rows) > 3)
@@ -133,7 +237,7 @@ def clip(text: str, width: int | None) -> str:
 
 
 def wrap(line: str, width: int | None) -> list[str]:
-    """Break a line between words where it exceeds a width, and inside of words that exceed it by themselves.
+    """Break a line between words where it exceeds a width, and inside of words that are too long.
 
     >>> wrap("to be or not", 6), wrap("  indented", 20), wrap("abcdefgh", 3), wrap("", 5)
     (['to be', 'or not'], ['  indented'], ['abc', 'def', 'gh'], [''])
@@ -170,13 +274,14 @@ def _pieces(text: str, width: int) -> Iterator[str]:
     yield text[start:]
 
 
-_status_lines: list[
-    Callable[[], None]
-] = []  # functions that erase a line that is drawn again and again
+# Functions that erase a line that is drawn again and again.
+_status_lines: list[Callable[[], None]] = []
+hidden_columns: dict[str, None] = {}
+"""The names of columns that the terminal was too narrow for, until `print_hidden` lists them."""
 
 
 def print_json(document: object) -> None:
-    """Print a document as indented JSON, with escapes for characters that could control a terminal."""
+    """Print a document as indented JSON, with escapes for what could control a terminal."""
     import msgspec
 
     from fastrec.judge.parse import spell
@@ -192,6 +297,14 @@ def print_found(found: object, output_format: str, **printers: Callable[[], None
             printers[output_format]()
         else:
             print_json(found)
+    print_hidden()
+
+
+def print_hidden() -> None:
+    if hidden_columns:
+        names = ", ".join(hidden_columns)
+        print_notice(f"the terminal is too narrow for these columns: {names}")
+        hidden_columns.clear()
 
 
 def print_exactly(lines: bytes) -> None:

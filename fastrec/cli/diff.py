@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,326 +13,291 @@ import click
 from fastrec.cli.console import (
     explain_damage,
     format_p,
+    format_points,
     format_timing,
     print_found,
     print_notice,
     print_stderr,
     safe,
+    say,
+    spell,
+    styled,
 )
-from fastrec.cli.options import (
-    Count,
-    Number,
-    choice_option,
-    command,
-    flag,
-    format_option,
-    option,
-    shared,
-)
+from fastrec.cli.options import Count, Number, command, format_option, option, shared
 from fastrec.cli.tables import (
     Section,
-    Table,
-    columns,
-    markdown_table,
+    Spelling,
+    escaped,
+    markdown_sections,
     more_rows,
-    print_hidden,
-    print_notes,
-    print_section,
-    print_table,
+    print_sections,
+    table_of,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import power_text, titles
+from fastrec.wording import NONE, power_text, titles
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
 
 
 _MOST_MODELS: Final = 20  # per evaluation
-_MOST_ROWS: Final = 50  # in a Markdown table
 _MOST_FIELDS: Final = 10
 _MOST_NAMES: Final = 3  # in a sentence
-_HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
 _OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
-_WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
-_REMARKS: Final = {
-    "compared": "",
-    "unanswered": "no answers in OLD",
-}  # the other names are words already
+_ALONE: Final = ("missing", "new")  # the model has records in one of the corpora only
 _TESTS: Final = {
-    "mcnemar": "exact McNemar test",
-    "t": "paired t-test over questions, because some have several answers",
+    ("accuracy", "mcnemar"): "exact McNemar test",
+    ("score", "mcnemar"): "exact McNemar test",
+    ("accuracy", "t"): "paired t-test over questions, because some have several answers",
+    ("score", "t"): "paired t-test over scores",
 }
-_SCORE_TESTS: Final = _TESTS | {"t": "paired t-test over scores"}
+_VERBS: Final = {"is": "are", "was": "were"}
 
 
-def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
+def _rank(model: ModelDifference) -> tuple[object, ...]:
     """Sort the worst first: regressed, missing and incomplete models, then by the loss."""
-    ranks = {"missing": 0, "incomplete": 1}
-    return sorted(
-        models,
-        key=lambda m: (not m.regressed, ranks.get(m.status, 2), m.points is None, m.points or 0),
-    )
-
-
-def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
-    """Return the cells of a model; `errors` says whether there is a column for them."""
-    if model.status in ("missing", "new"):
-        numbers = (
-            f"{model.old_errors:,} → –"
-            if model.status == "missing"
-            else f"– → {model.new_errors:,}",
-        )
-        return ("–",) * len(_HEAD) + numbers * errors
-    numbers = (
-        f"{model.old_errors:,} → {model.new_errors:,}"
-        if model.old_errors or model.new_errors
-        else "0",
-    )
-    of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
-    means = (model.old_accuracy, model.new_accuracy)
-    spelling = "{:.1%}"
-    if model.measure == "score":
-        means = (model.old_score, model.new_score)
-        spelling = "{:.4g}"
+    order = {"missing": 0, "incomplete": 1}
     return (
-        f"{model.questions:,}{of}",
-        *("–" if mean is None else spelling.format(mean) for mean in means),
-        "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
-        f"{model.worse:,}",
-        f"{model.better:,}",
-        *(format_p(p) for p in (model.p, model.p_adjusted)),
-        *(numbers * errors),
+        not model.regressed,
+        order.get(model.status, 2),
+        model.points is None,
+        model.points or 0,
     )
+
+
+def _number(model: ModelDifference, number: int) -> str:
+    return NONE if model.status in _ALONE else f"{number:,}"
+
+
+def _questions(model: ModelDifference) -> str:
+    number = _number(model, model.questions)
+    is_less = model.questions < model.old_answered and model.status not in _ALONE
+    return f"{number} of {model.old_answered:,}" if is_less else number
+
+
+def _mean(model: ModelDifference, accuracy: float | None, score: float | None) -> str:
+    return spell("{:.4g}", score) if model.measure == "score" else spell("{:.1%}", accuracy)
+
+
+def _errors(model: ModelDifference) -> str:
+    if model.status not in _ALONE and not (model.old_errors or model.new_errors):
+        return "0"
+    old = None if model.status == "new" else model.old_errors
+    new = None if model.status == "missing" else model.new_errors
+    return spell("{old:,} → {new:,}", old=old, new=new)
 
 
 def _remark(model: ModelDifference) -> str:
-    status = _REMARKS.get(model.status, model.status)
-    relabelled = [f"{model.counts.relabelled:,} relabelled"] * bool(model.counts.relabelled)
-    return ", ".join(["regressed"] * model.regressed + [status] * (status != "") + relabelled)
+    remarks = ["regressed"] if model.regressed else []
+    if model.status != "compared":
+        remarks.append("no answers in OLD" if model.status == "unanswered" else model.status)
+    if model.counts.relabelled:
+        remarks.append(f"{model.counts.relabelled:,} relabelled")
+    return ", ".join(remarks)
 
 
-def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
-    """Return whether there is a column for errors, and the names of all columns after the model."""
-    errors = any(model.old_errors or model.new_errors for model in models)
-    return errors, (*_HEAD, *(("errors",) * errors), "")
+_COLUMNS: Final[dict[str, Spelling]] = {
+    "model": "{model_id}",
+    "questions": _questions,
+    "old": lambda model: _mean(model, model.old_accuracy, model.old_score),
+    "new": lambda model: _mean(model, model.new_accuracy, model.new_score),
+    "points": lambda model: format_points(model.points),
+    "worse": lambda model: _number(model, model.worse),
+    "better": lambda model: _number(model, model.better),
+    "p": lambda model: format_p(model.p),
+    "adjusted p": lambda model: format_p(model.p_adjusted),
+    "errors": _errors,
+    "": _remark,
+}
 
 
-def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
-    """Return the titles of all evaluations and metrics: the metric is in it only if the evaluation has several."""
-    scopes = {(model.evaluation_name, model.metric): model for model in found.models}
+def _titles(result: Difference) -> dict[tuple[str, str | None], str]:
+    """Return the titles of all evaluations and metrics.
+
+    The metric is in it only if the evaluation has several.
+    """
+    scopes = {(model.evaluation_name, model.metric): model for model in result.models}
     return dict(zip(scopes, titles(scopes.values()), strict=True))
 
 
-def _power_lines(models: Sequence[ModelDifference]) -> list[str]:
-    tested = [
-        (model.detectable, model.points, model.questions_needed)
-        for model in models
-        if model.p is not None
-    ]
-    return [power_text(tested)] if tested else []
+def _model_sections(result: Difference) -> Iterator[Section]:
+    scope_titles = _titles(result)
+    for scope, group in groupby(result.models, key=attrgetter("evaluation_name", "metric")):
+        models = sorted(group, key=_rank)
+        spellings = _COLUMNS
+        if not any(model.old_errors or model.new_errors for model in models):
+            spellings = {name: column for name, column in _COLUMNS.items() if name != "errors"}
+        table = table_of(models[:_MOST_MODELS], spellings, hidden=_OPTIONAL)
+        notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
+        tested = [
+            (model.detectable, model.points, model.questions_needed)
+            for model in models
+            if model.p is not None
+        ]
+        if tested:
+            notes.append(power_text(tested))
+        yield Section(scope_titles[scope], counted(len(models), "model"), table, notes)
 
 
-def _legend(found: Difference) -> Iterator[str]:
+def _legend(result: Difference) -> Iterator[str]:
+    """Explain the tables of models."""
+    if not result.models:
+        return
     answers = "questions that both corpora answered"
-    if found.errors_as_wrong:
+    if result.errors_as_wrong:
         answers += "; a record with an error is a wrong answer"
-    elif any(model.old_errors or model.new_errors for model in found.models):
+    elif any(model.old_errors or model.new_errors for model in result.models):
         answers += "; a record with an error is no answer"
-    measures = {model.measure for model in found.models}
+    measures = {model.measure for model in result.models}
+    means = "accuracy, or mean score if without %," if len(measures) > 1 else "accuracy"
     if measures == {"score"}:
-        yield f"old, new: mean score on the {answers}; a point is a hundredth"
-    elif "score" in measures:
-        yield f"old, new: accuracy, or mean score if without %, on the {answers}; a point is a hundredth"
-    else:
-        yield f"old, new: accuracy on the {answers}"
+        means = "mean score"
+    hundredth = "; a point is a hundredth" if "score" in measures else ""
+    yield f"old, new: {means} on the {answers}{hundredth}"
     if "score" in measures:
-        yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
-        titles = _titles(found)
-        if lower := {
-            titles[model.evaluation_name, model.metric]
-            for model in found.models
-            if model.lower_is_better
-        }:
-            yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
-    used = Counter(
-        (_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test
-    )
-    tests = [
-        f"{text} ({counted(used[text], 'model')})" if len(used) > 1 else text
-        for text in dict.fromkeys((*_TESTS.values(), *_SCORE_TESTS.values()))
-        if used[text]
-    ]
-    if found.counts.relabelled:
-        yield "relabelled: a label in NEW changed the verdict (`normalize --labels`), so the model may not have changed"
+        yield (
+            "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares "
+            "their accuracy"
+        )
+    scope_titles = _titles(result)
+    lower = {
+        scope_titles[model.evaluation_name, model.metric]
+        for model in result.models
+        if model.lower_is_better
+    }
+    if lower:
+        yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(lower))}"
+    if result.counts.relabelled:
+        yield (
+            "relabelled: a label in NEW changed the verdict (`normalize --labels`), so the model "
+            "may not have changed"
+        )
+    yield from _tests(result.models)
+
+
+def _tests(models: Sequence[ModelDifference]) -> Iterator[str]:
+    used = Counter(_TESTS[model.measure, model.test] for model in models if model.test)
+    tests = [text for text in dict.fromkeys(_TESTS.values()) if used[text]]
+    if len(tests) > 1:
+        tests = [f"{text} ({counted(used[text], 'model')})" for text in tests]
     if tests:
         adjusted = f"adjusted p: for {counted(used.total(), 'model')}, by Benjamini and Hochberg"
         yield f"p: {'; '.join(tests)}. {adjusted}"
 
 
-def _print_tables(found: Difference) -> None:
-    hidden: list[str] = []
-    titles = _titles(found)
-    for name, group in groupby(
-        found.models, key=lambda model: titles[model.evaluation_name, model.metric]
-    ):
-        models = _ranked(list(group))
-        errors, head = _columns(models)
-        rows = [(m.model_id, *_cells(m, errors=errors), _remark(m)) for m in models[:_MOST_MODELS]]
-        table = Table(columns(("model", *head), hidden=_OPTIONAL), rows)
-        notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
-        notes += _power_lines(models)
-        hidden += print_section(Section(name, counted(len(models), "model"), table, notes))
-        click.echo()
-    print_hidden(hidden)
-    if found.models:
-        click.echo("".join(f"{click.style(line, dim=True)}\n" for line in _legend(found)))
-    if found.fields:
-        click.echo(click.style("changed fields", bold=True))
-        fields = [(field.path, f"{field.records:,}") for field in found.fields[:_MOST_FIELDS]]
-        print_table(Table(columns(("field", "records")), fields))
-        print_notes(more_rows(len(found.fields) - _MOST_FIELDS, "field", "--format json"))
-        click.echo()
-    for title, head, lists in _lists(found):
-        click.echo(click.style(title, bold=True))
-        print_table(Table(columns(head), lists))
-        click.echo()
-    click.echo(f"{_counts(found)} ({format_timing(found.text_bytes, found.seconds)})")
-    word, sentence = _outcome_of(found, safe)
-    colour = "red" if found.failed else "green" if found.fail_on is not None else None
-    click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
-
-
-def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]]:
-    """Yield the examples, if any: a title, column names and rows for each kind."""
-    titles = _titles(found)
-    flips = []
-    for m in found.models:
-        title = titles[m.evaluation_name, m.metric]
-        spell = ("{:.4g}" if m.measure == "score" else "{:.0%}").format
-        flips += [
-            (title, m.model_id, str(flip.sample_id), spell(flip.old), spell(flip.new))
-            for flip in m.flips
-        ]
-    if flips:
-        yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
+def _other_sections(result: Difference) -> Iterator[Section]:
+    """Make tables of changed fields, and of examples of each kind."""
+    if result.fields:
+        fields = table_of(
+            result.fields[:_MOST_FIELDS], {"field": "{path}", "records": "{records:,}"}
+        )
+        notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
+        yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
+    scope_titles = _titles(result)
+    for model in result.models:
+        mean = "{{{}:.4g}}" if model.measure == "score" else "{{{}:.0%}}"
+        flips = {"sample_id": "{sample_id}", "old": mean.format("old"), "new": mean.format("new")}
+        title = f"worse or better: {model.model_id}"
+        if model.flips:
+            about = scope_titles[model.evaluation_name, model.metric]
+            yield Section(title, about, table_of(model.flips, flips))
+    records: dict[str, Spelling] = {
+        "evaluation": lambda record: scope_titles[record.evaluation_name, record.metric],
+        "model": "{model_id}",
+        "sample_id": "{sample_id}",
+        "run": "{evaluation_id}",
+    }
     for kind in ("added", "removed", "changed", "relabelled", "repeats"):
-        if records := getattr(found.examples, kind):
-            rows = [
-                (
-                    titles[name.evaluation_name, name.metric],
-                    name.model_id,
-                    str(name.sample_id),
-                    name.evaluation_id,
-                )
-                for name in records
-            ]
-            yield kind, ("evaluation", "model", "sample_id", "run"), rows
+        if examples := getattr(result.examples, kind):
+            table = table_of(examples, records, left=records)
+            yield Section(kind, counted(len(examples), "example"), table)
 
 
-def _counts(found: Difference) -> str:
-    counts = found.counts
-    pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
-    relabelled = f" ({counts.relabelled:,} relabelled)" if counts.relabelled else ""
-    text = (
-        f"{pairs}, {counts.changed:,} changed{relabelled}; {counts.added:,} added, "
-        f"{counts.removed:,} removed"
+def _counts(result: Difference) -> str:
+    counts = result.counts
+    repeats = "{repeats_old:,} of OLD and {repeats_new:,} of NEW are repeats without a pair"
+    return spell(
+        "{pairs:pair}: {unchanged:,} unchanged, {changed:,} changed[? ({relabelled:,} relabelled)]"
+        "; {added:,} added, {removed:,} removed[?; {repeats}]",
+        counts,
+        pairs=counts.unchanged + counts.changed,
+        repeats=spell(repeats, counts) if counts.repeats_old or counts.repeats_new else "",
     )
-    if counts.repeats_old or counts.repeats_new:
-        text += f"; {counts.repeats_old:,} of OLD and {counts.repeats_new:,} of NEW are repeats without a pair"
-    return text
 
 
-def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
-    """Return the result as a word and a sentence; `spell` escapes names."""
-    titles = _titles(found)
-    of = Counter(model.status for model in found.models)
-    numbers = (
-        f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, "
-        f"{of['incomplete']:,} incomplete"
+def _verdict(result: Difference) -> tuple[str, str]:
+    """Return the result as a word and a sentence."""
+    statuses = Counter(model.status for model in result.models)
+    numbers = spell(
+        "{compared:model} compared, {missing:,} missing, {incomplete:,} incomplete"
+        "[?, {unanswered:,} without answers in OLD]",
+        **dict.fromkeys(("compared", "missing", "incomplete", "unanswered"), 0) | statuses,
     )
-    if of["unanswered"]:
-        numbers += f", {of['unanswered']:,} without answers in OLD"
-    p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
-    per_metric = " and metric" if len(titles) > len({name for name, _ in titles}) else ""
-    if found.fail_on is None:
-        ps = [
-            (m.points or 0, m.p_adjusted if found.p_adjust == "bh" else m.p) for m in found.models
-        ]
-        sure = [points for points, p in ps if p is not None and p < found.p]
-        worse = sum(points < 0 for points in sure)
-        changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
-        return "compared", f"{changes}; {numbers} (counted per evaluation{per_metric})"
-    if not found.failed:
-        return (
-            "no regression",
-            f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}",
-        )
-    reasons = []
-    for message, group in groupby(found.failures, key=lambda failure: failure.message):
-        names = [
-            f"{spell(one.model_id)} on {spell(titles[one.evaluation_name, one.metric])}"
-            for one in group
-        ]
-        if len(names) > 1:
-            verb, rest = message.split(" ", 1)
-            message = " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
-        reasons.append(f"{listed(names, _MOST_NAMES)} {message}")
-    more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
-    return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
-
-
-def _markdown_of(found: Difference) -> Iterator[str]:
-    """Yield the lines of a comment on a pull request: the result, then the tables."""
-    word, sentence = _outcome_of(found, _code)
-    corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
-    yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
-    errors, head = _columns(found.models)
-    titles = _titles(found)
-    rows = [
-        (
-            _code(titles[m.evaluation_name, m.metric]),
-            _code(m.model_id),
-            *_cells(m, errors=errors),
-            f"**{remark}**" * bool(remark),
-        )
-        for m in _ranked(found.models)
-        for remark in [_remark(m)]
+    p_value = f"{'adjusted p' if result.p_adjust == 'bh' else 'p'} < {result.p:g}"
+    if result.failed:
+        word = result.failures[0].reason.replace("regressed", "regression")
+        return word, f"{_reasons(result)}; {numbers}"
+    if result.fail_on is not None:
+        lost = f"no model lost more than {result.fail_on:g} points with {p_value}"
+        return "no regression", f"{lost}; {numbers}"
+    changes = [
+        model.points or 0
+        for model in result.models
+        if _is_below(model.p_adjusted if result.p_adjust == "bh" else model.p, result.p)
     ]
-    yield from _markdown_table(
-        Table(columns(("evaluation", "model", *head), left=("model",)), rows)
-    )
-    for line in (*_power_lines(found.models), *_legend(found)):
-        yield from ("", line)
-    fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
-    if fields:
-        yield from _markdown_table(
-            Table(columns(("changed field", "records")), fields[:_MOST_FIELDS])
-        )
-    for title, head, lists in _lists(found):
-        yield from ("", f"<details><summary>{title}</summary>")
-        yield from _markdown_table(
-            Table(columns(head, left=head), [tuple(map(_code, row)) for row in lists])
-        )
-        yield from ("", "</details>")
+    worse = sum(points < 0 for points in changes)
+    scopes = _titles(result)
+    per_metric = " and metric" if len(scopes) > len({name for name, _ in scopes}) else ""
+    better = f"{worse:,} worse and {len(changes) - worse:,} better with {p_value}"
+    return "compared", f"{better}; {numbers} (counted per evaluation{per_metric})"
 
 
-def _markdown_table(table: Table) -> Iterator[str]:
-    """Yield the lines of a table whose cells are Markdown already.
+def _is_below(p: float | None, level: float) -> bool:
+    return p is not None and p < level
 
-    Of a long one, only the first rows.
-    """
+
+def _reasons(result: Difference) -> str:
+    """Say why the comparison failed: the models of each reason."""
+    scope_titles = _titles(result)
+    reasons = []
+    for message, group in groupby(result.failures, key=lambda failure: failure.message):
+        names = [
+            f"{failure.model_id} on {scope_titles[failure.evaluation_name, failure.metric]}"
+            for failure in group
+        ]
+        verb, rest = message.split(" ", 1)
+        if len(names) > 1:
+            verb = _VERBS.get(verb, verb)
+        reasons.append(f"{listed(names, _MOST_NAMES)} {verb} {rest}")
+    more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
+    return "; ".join(reasons[:_MOST_NAMES]) + more
+
+
+def _print_text(result: Difference) -> None:
+    print_sections(_model_sections(result), [list(_legend(result))])
+    if result.models:
+        click.echo()
+    others = list(_other_sections(result))
+    print_sections(others, [])
+    if others:
+        click.echo()
+    say("{} ({timing})", _counts(result), timing=format_timing(result.text_bytes, result.seconds))
+    word, sentence = _verdict(result)
+    colour = "red" if result.failed else "green" if result.fail_on is not None else None
+    say("{word}: {sentence}", word=styled(word, fg=colour, bold=True), sentence=sentence)
+
+
+def _markdown(result: Difference) -> Iterator[str]:
+    """Yield the lines of a comment on a pull request: the result, then the tables."""
+    word, sentence = _verdict(result)
+    yield f"**{word}**: {escaped(sentence)}"
     yield ""
-    yield from markdown_table(table._replace(rows=table.rows[:_MOST_ROWS]), spell=str)
-    if len(table.rows) > _MOST_ROWS:
-        yield from ("", f"… and {len(table.rows) - _MOST_ROWS:,} more; `--format json` lists all")
-
-
-def _code(text: str) -> str:
-    """Return a Markdown code span, with more backticks around the text than it has in a row."""
-    text = safe(text).replace("|", "\\|")
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    space = " " if "`" in text or not text.strip() else ""
-    return f"{fence}{space}{text}{space}{fence}"
+    corpora = escaped(f"{result.old.corpus} → {result.new.corpus}")
+    yield f"{corpora}: {_counts(result)}"
+    sections = [*_model_sections(result), *_other_sections(result)]
+    if sections:
+        yield ""
+        yield from markdown_sections(sections, [list(_legend(result))])
 
 
 class Percentage(Number):
@@ -343,39 +308,55 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-@command("Compare two corpora.", ok="no regression",
-         check="with --fail-on: a model regressed, is missing, or is incomplete",
-         usage="the command line is wrong, these corpora cannot be compared, or no record of them "
-"matches the filters",
-         failure="a corpus could not be read")  # fmt: skip
+@command(
+    "Compare two corpora.",
+    ok="no regression",
+    check="with --fail-on: a model regressed, is missing, or is incomplete",
+    usage="the command line is wrong, these corpora cannot be compared, or no record of them "
+    "matches the filters",
+    failure="a corpus could not be read",
+)
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@option("--by", "Match records that have the same values in these comma-separated fields; and the "
-"same metric "
-        "(evaluation_result_id), where they name one.", metavar="FIELDS",
-        default="evaluation_name,sample_hash,model_id,sample_id",
-        show_default="evaluation_name, sample_hash, model_id, sample_id")  # fmt: skip
-@option("--fail-on", "Exit 1 if a model lost more than this many percentage points (hundredths of "
-"a score) on an "
-        "evaluation with p < --p, is missing, or could not be compared.",
-        type=Number(min=0), metavar="POINTS")  # fmt: skip
-@option("--p", "Significance level.", type=Number(0, 1), metavar="P", default=0.05)
-@choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of "
-"models by the method "
-               "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
-@option("--min-compared", "With --fail-on, exit 1 if less than this percentage of the questions "
-"that a model answered "
-        "in OLD could be compared.", type=Percentage(0, 100), metavar="PERCENT", default=95)  # fmt: skip
-@option("--allow-missing", "Models that may be missing or incomplete: a pattern of model ids, "
-"evaluation names, "
-        "metrics, evaluation/model, or evaluation/metric/model. Can be repeated.",
-        multiple=True, metavar="PATTERN")  # fmt: skip
-@flag("--errors-as-wrong", "Count a record with an error as a wrong answer, instead of as none.")
-@flag("--accuracy", "Compare the accuracy even where scores are other than 0 and 1.")
-@shared("lower_is_better")
-@option("--examples", "List this many flips per model, and this many records of each kind.",
-        type=Count(min=0), metavar="N", show_default="10 in JSON, else 0")  # fmt: skip
-@format_option("table", "json", "markdown", text="Output format; markdown suits a pull request.")
+@option(
+    "--by FIELDS",
+    "Match records that have the same values in these comma-separated fields; and the same metric "
+    "(evaluation_result_id), where they name one.",
+    default="evaluation_name,sample_hash,model_id,sample_id",
+    show_default="evaluation_name, sample_hash, model_id, sample_id",
+)
+@option(
+    "--fail-on POINTS",
+    "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+    "evaluation with p < --p, is missing, or could not be compared.",
+    type=Number(min=0),
+)
+@shared("p")
+@option(
+    "--p-adjust bh|none",
+    "Which p --fail-on uses: adjusted for the number of models by the method of Benjamini and "
+    "Hochberg, or that of each model by itself.",
+)
+@option(
+    "--min-compared PERCENT",
+    "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
+    "in OLD could be compared.",
+    type=Percentage(0, 100),
+    default=95,
+)
+@option(
+    "--allow-missing PATTERN...",
+    "Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
+    "evaluation/model, or evaluation/metric/model. May be repeated.",
+)
+@shared("errors_as_wrong", "accuracy", "lower_is_better")
+@option(
+    "--examples N",
+    "List this many flips per model, and this many records of each kind.",
+    type=Count(min=0),
+    show_default="10 in JSON, else 0",
+)
+@format_option("text", "json", "markdown")
 @shared("filters", "jobs")
 def diff(
     old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any
@@ -410,19 +391,19 @@ def diff(
     """
     from fastrec.commands.diff import diff as run
 
-    listed = 10 if examples is None and output_format == "json" else examples or 0
+    if examples is None:
+        examples = 10 if output_format == "json" else 0
     with explain_damage(old, new):
-        found = run(old, new, by=by, examples=listed, **options)
-    print_notice(*found.notices)
+        result = run(old, new, by=by, examples=examples, **options)
+    print_notice(*result.notices)
     print_found(
-        found,
+        result,
         output_format,
-        table=lambda: _print_tables(found),
-        markdown=lambda: click.echo("\n".join(_markdown_of(found))),
+        text=lambda: _print_text(result),
+        markdown=lambda: click.echo("\n".join(_markdown(result))),
     )
-    if found.failed:
-        if (
-            output_format != "table"
-        ):  # the output may go to a file, but the reason belongs into the log of a job
-            print_stderr(": ".join(_outcome_of(found, safe)))
+    if result.failed:
+        # The output may go to a file, but the reason belongs into the log of a job.
+        if output_format != "text":
+            print_stderr(safe(": ".join(_verdict(result))))
         raise click.exceptions.Exit(1)

@@ -1,4 +1,4 @@
-"""Commands that show a corpus in another form: `report` and `view` as pages, `sql` and `export` as tables."""
+"""Commands that show a corpus as pages (`report`, `view`) or tables (`sql`, `export`)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from fastrec.cli.console import (
     print_error,
     print_exactly,
     print_notice,
+    print_stderr,
     safe,
+    say,
+    spell,
 )
 from fastrec.cli.options import (
     Count,
-    choice_option,
     command,
     flag,
     format_option,
     option,
+    output_option,
     prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import Table, columns, markdown_table, print_table
-from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.errors import FastrecError, UsageError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
-_KEYWORDS: Final = (
+_KEYWORDS: Final = [
     "select",
     "from",
     "where",
@@ -57,26 +60,27 @@ _KEYWORDS: Final = (
     "avg",
     "distinct",
     "ilike",
-)
+]
 _NUMBERS: Final = ("int", "float", "double", "decimal")
 _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
-@command("Ask a corpus anything in SQL.", usage="the command line or the query is wrong",
-         failure="a part could not be read, or the result not written")  # fmt: skip
-@click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@option(
-    "-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE"
+@command(
+    "Ask a corpus anything in SQL.",
+    usage="the command line or the query is wrong",
+    failure="a part could not be read, or the result not written",
 )
-@format_option("table", "csv", "json", "markdown", "parquet")
-@option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
-@flag("--schema show_schema", "Print the tables and columns with explanations.")
+@click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
+@option("-f --file FILE", "Read the query from this file; - is stdin.")
+@format_option("text", "csv", "json", "markdown", "parquet")
+@output_option("FILE", "Write the result to this file.", required=False)
+@flag("--tables", "Print the tables and columns with explanations.")
 def sql(
     arguments: tuple[str, ...],
     file: str | None,
     output_format: str,
     output: str | None,
-    show_schema: bool,
+    tables: bool,
 ) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
@@ -95,29 +99,27 @@ def sql(
     """
     from fastrec.commands.export.tables import open_tables
 
-    if show_schema:
+    if tables:
         _print_schema()
         return
     corpora, query = _split(arguments, file)
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
     with allow_broken_pipe(), explain_damage(*corpora):
-        tables = open_tables(*corpora, locked=True)
+        opened = open_tables(*corpora, locked=True)
         if query is None:
-            _prompt(tables)
+            _prompt(opened)
         else:
-            _run(tables, query, output_format, output)
+            _run(opened, query, output_format, output)
 
 
 def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Tell the corpora from the query: the query is the last argument, unless that is a path or a URL."""
-    if file is not None:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        if not arguments:
-            raise UsageError("name a corpus")
-        return arguments, text
+    """Tell the corpora from the query, the last argument, unless that is a path or a URL."""
     if not arguments:
         raise UsageError('name a corpus, and a query such as "select * from answers limit 10"')
+    if file is not None:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return arguments, text
     *before, last = arguments
     # Unlike `Path.exists`, this does not fail if the text is too long for a name.
     if before and (" " in last.strip() or "\n" in last) and not os.path.exists(last):  # noqa: PTH110
@@ -129,11 +131,10 @@ def _print_schema() -> None:
     from fastrec.commands.export.tables import ANSWERS, TABLES
 
     for name, text in TABLES.items():
-        click.echo(f"{click.style(name, bold=True)}: {text}")
+        say("{name:bold}: {text}", name=name, text=text)
         if name == "answers":
-            print_table(
-                Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items()))
-            )
+            names = columns(["column", "meaning"], left=["meaning"])
+            print_table(Table(names, list(ANSWERS.items())))
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
@@ -187,7 +188,7 @@ def _print_csv(result: Result) -> None:
 
 def _print_rows(result: Result, output_format: str) -> None:
     """Print the first rows as a table or as Markdown, and count all."""
-    widest = _WIDEST if output_format == "table" else None
+    widest = _WIDEST if output_format == "text" else None
     shown: list[list[str]] = []
     total = 0
     for batch in result.batches:
@@ -196,19 +197,18 @@ def _print_rows(result: Result, output_format: str) -> None:
             for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
         ]
         total += batch.num_rows
-    left = [not str(field.type).startswith(_NUMBERS) for field in result.schema]
-    aligned = zip(columns(result.schema.names), left, strict=True)
-    table = Table([column._replace(is_left=is_left) for column, is_left in aligned], shown)
+    names = result.schema.names
+    kinds = zip(columns(names), map(str, result.schema.types), strict=True)
+    aligned = [column._replace(is_left=not kind.startswith(_NUMBERS)) for column, kind in kinds]
+    table = Table(aligned, shown)
     if output_format == "markdown":
-        for line in markdown_table(table):
-            click.echo(line)
+        click.echo("\n".join(markdown_table(table)))
     elif shown:
         print_table(table)
-    more = (
-        f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if total > _MOST_ROWS else ""
-    )
-    if more or output_format == "table":
-        print_notice(f"{counted(total, 'row')}{more}")
+    more = total > _MOST_ROWS
+    if more or output_format == "text":
+        notice = "{total:row}[?{more:if}; the first {most:,} are shown, --format csv has all]"
+        print_notice(spell(notice, total=total, more=more, most=_MOST_ROWS))
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -271,7 +271,7 @@ def _prompt(tables: Tables) -> None:
             if query and (is_last or query.endswith(";")):
                 lines = []
                 try:
-                    _run(tables, query, "table", None)
+                    _run(tables, query, "text", None)
                 except FastrecError as exc:
                     if not sys.stdin.isatty():
                         raise
@@ -298,8 +298,8 @@ def _history() -> Iterator[None]:
     words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})
 
     def complete(text: str, state: int) -> str | None:
-        found = [word for word in words if word.startswith(text.lower())]
-        return found[state] if state < len(found) else None
+        matching = [word for word in words if word.startswith(text.lower())]
+        return matching[state] if state < len(matching) else None
 
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
@@ -316,24 +316,22 @@ def _history() -> Iterator[None]:
             path.chmod(0o600)
 
 
-@command("Write a corpus as Parquet, CSV, a matrix or pairs.",
-         usage="the command line is wrong, CORPUS is not a corpus, or no record matches the "
-"filters",
-         failure="failed, nothing published")  # fmt: skip
+@command(
+    "Write a corpus as Parquet, CSV, a matrix or pairs.",
+    usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
+    failure="failed, nothing published",
+)
 @shared("corpus")
-@option("-o --output", "Directory to publish the tables as.", type=click.Path(), required=True)
-@choice_option("--format", ["parquet", "csv", "matrix", "pairs"], "Format of the tables.")
-@shared("filters", "jobs")
-@flag("--overwrite", "Replace an existing export.")
-@shared("raw_cells")
+@output_option("DIR", "Directory to publish the tables as.")
+@option("--format parquet|csv|matrix|pairs", "Format of the tables.")
+@shared("filters", "jobs", "overwrite", "raw_cells")
 @option(
-    "--details",
+    "--details FILE",
     "TOML file with what pairs need and no record says.",
     type=click.Path(dir_okay=False),
 )
-@flag("-q --quiet", "Print errors only.")
-@shared("no_progress")
-def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
+@shared("quiet", "no_progress")
+def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables.
 
     OUTPUT is published atomically, with a README.md that explains the columns.
@@ -364,44 +362,46 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     """
     from fastrec.commands.export import export as run
 
-    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
-        done = run(corpus, output, **options, progress=progress)
+    options["no_progress"] |= quiet
+    exported = run_reading(run, corpus, output, stages=("write",), **options)
     if quiet:
         return
-    with allow_broken_pipe():
-        print_notice(*done.notices)
-        sizes = f"{format_bytes(done.text_bytes)} → {format_bytes(done.bytes)}"
-        speed = format_speed(done.text_bytes, done.seconds)
-        files = f"{counted(done.files, 'file')} in {safe(output)}"
-        click.echo(f"{counted(done.rows, 'record')}: {files}, {sizes} {speed}", err=True)
+    print_notice(*exported.notices)
+    sizes = f"{format_bytes(exported.text_bytes)} → {format_bytes(exported.bytes)}"
+    speed = format_speed(exported.text_bytes, exported.seconds)
+    line = "{rows:record}: {files:file} in {output}, {sizes} {speed}"
+    print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
 
 
-@command("Show a corpus on one HTML page.",
-         usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record "
-"matches the filters",
-         failure="something could not be read or written")  # fmt: skip
+@command(
+    "Show a corpus on one HTML page.",
+    usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches "
+    "the filters",
+    failure="something could not be read or written",
+)
 @shared("corpus")
-@option("-o --output", "File to write, such as report.html; - for stdout.",
-        type=click.Path(allow_dash=True), metavar="FILE", required=True)  # fmt: skip
-@flag("--overwrite", "Replace an existing file.")
-@shared("accuracy", "errors_as_wrong", "repeats_as")
-@option("--confidence", "Draw how often answers are right against their confidence, a field or a "
-"metric.",
-        metavar="FIELD")  # fmt: skip
-@shared("prices")
-@option("--questions", "Show this many of the hardest and most disputed questions, with answers; "
-"0 for none.",
-        type=Count(min=0), default=20, metavar="N")  # fmt: skip
-@option("--trend", "Draw the results of models over these corpora; a directory stands for the "
-"corpora in it. May be "
-        "repeated.", type=click.Path(), multiple=True, metavar="PATH")  # fmt: skip
+@output_option(
+    "FILE", "File to write, such as report.html; - for stdout.", type=click.Path(allow_dash=True)
+)
+@shared("overwrite", "accuracy", "errors_as_wrong", "repeats_as", "confidence", "prices")
+@option(
+    "--questions N",
+    "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
+    type=Count(min=0),
+    default=20,
+)
+@option(
+    "--trend PATH...",
+    "Draw the results of models over these corpora; a directory stands for the corpora in it. May "
+    "be repeated.",
+)
 @shared("group_by", "metrics", "primary", "min_coverage", "lower_is_better", "filters", "run")
-def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
-    """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
+def report(corpus: str, output: str, **options: Any) -> None:
+    """Write an HTML page about CORPUS: results of models, questions with answers, line counts.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline.
-    Its tables can be sorted and searched. It depends on the corpora alone, and is written
-    atomically.
+    Its tables can be sorted and searched. It also shows hashes and rejected lines. It depends on
+    the corpora alone, and is written atomically.
 
     \b
     Examples:
@@ -414,28 +414,23 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    with (
-        make_progress("read", quiet=no_progress) as progress,
-        explain_damage(corpus, *options["trend"]),
-    ):
-        page = BytesIO()
-        size = run(
-            corpus,
-            page if output == "-" else output,
-            overwrite=overwrite,
-            **options,
-            progress=progress,
-        )
-    with allow_broken_pipe():
-        if output == "-":
+    page = BytesIO()
+    target = page if output == "-" else output
+    size = run_reading(run, corpus, target, others=options["trend"], **options)
+    if output == "-":
+        with allow_broken_pipe():
             print_exactly(page.getvalue())
-        else:
-            click.echo(f"{shown(output)}: {format_bytes(size)}", err=True)
+    else:
+        print_stderr(f"{shown(output)}: {format_bytes(size)}")
 
 
-@command("Look at questions and answers in a browser.", ok="ended with Ctrl-C",
-         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
-         interrupted="interrupted before the first page")  # fmt: skip
+@command(
+    "Look at questions and answers in a browser.",
+    ok="ended with Ctrl-C",
+    usage="the command line is wrong, or CORPUS is not a corpus",
+    failure="a part could not be read",
+    interrupted="interrupted before the first page",
+)
 @shared("corpus")
 @option(
     "--port",
@@ -445,12 +440,14 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     show_default="a free one",
 )
 @flag("--no-browser", "Print the address, but do not open a browser.")
-@option("--labels", "Show a button on each answer that was judged wrongly: it adds a line to this "
-"file, for `fastrec "
-        "normalize --labels`.", metavar="FILE", type=click.Path())  # fmt: skip
+@option(
+    "--labels FILE",
+    "Show a button on each answer that was judged wrongly: it adds a line to this file, for "
+    "`fastrec normalize --labels`.",
+)
 @shared("primary", "lower_is_better", "run")
-def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
-    """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
+def view(corpus: str, no_browser: bool, **options: Any) -> None:
+    """Show CORPUS on a local web page: questions, answers side by side, and whole transcripts.
 
     Only this machine can reach the page, and only with the address that is printed. Press ? on a
     page for its keys, and Ctrl-C here to end.
@@ -467,8 +464,7 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     """
     from fastrec.commands.view import view as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        opened = run(corpus, **options, progress=progress)
+    opened = run_reading(run, corpus, **options)
     with opened:
         with allow_broken_pipe():
             click.echo(opened.address)

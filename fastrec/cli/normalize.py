@@ -25,9 +25,12 @@ from fastrec.cli.console import (
 )
 from fastrec.cli.options import (
     Checked,
+    Command,
     Size,
     choice_option,
+    command,
     flag,
+    format_option,
     option,
     prepare_reading,
     shared,
@@ -77,7 +80,7 @@ _TABLE_OPTIONS = {
 }
 
 
-@click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
+@command("Turn logs of evaluation harnesses, or tables, into shards of records.")
 @shared("paths")
 @option(
     "-o --output",
@@ -111,11 +114,7 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 @shared("jobs")
 @flag("--strict", "Exit 1 if the records do not reproduce the figures of a log.")
 @flag("--skip-bad-logs", "Exit 0 even if some logs could not be imported.")
-@choice_option(
-    "--format output_format",
-    ["text", "json"],
-    "Output format; json prints the account of all logs.",
-)
+@format_option("text", "json")
 @shared("no_progress")
 @click.option(
     "-v",
@@ -306,19 +305,14 @@ _MORE: dict[str, dict[str, Any]] = {
         "type": Checked("N|N%", _check_max_rejects),
         "show_default": "publish in any case; exit 1 if any line is rejected",
     },
-    "work_dir": {
-        "type": click.Path(),
-        "show_default": "next to the output; TMPDIR for a store, without --scheduler and "
-        "--incremental",
-    },
     "scheduler": {"metavar": "ADDRESS", "show_default": "a cluster on this machine"},
     "memory": {"show_default": "512MiB per job"},
 }
 """What click needs to know of an option, besides what `Options` says of it."""
-_FROM_ENVIRONMENT = ("work_dir", "engine", "scheduler", "memory")
+_FROM_ENVIRONMENT = ("engine", "scheduler", "memory")
 
 
-class _Normalize(click.Command):
+class _Normalize(Command):
     """A command that has an option for each field of `Options`.
 
     Importing them takes long, and `fastrec --help` does not need them. So they are added when the
@@ -369,7 +363,7 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
     return option(spelled, about.help, **more)
 
 
-@click.command(cls=_Normalize, short_help="Make one clean, sorted corpus from any shards.")
+@command("Make one clean, sorted corpus from any shards.", cls=_Normalize)
 @shared("paths")
 @option(
     "-o --output",
@@ -377,15 +371,13 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
     type=click.Path(),
     required=True,
 )
-@shared("jobs")
-@shared("repair")
+@shared("jobs", "hash_algorithm", "repair", "overwrite", "work_dir")
 @shared("filters", "reading")
 @flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed "
 "shards in a temporary "
       "directory, to say how many parts would be written.")  # fmt: skip
-@shared("json")
-@flag("-q --quiet", "Print only errors and skipped shards.")
-@shared("no_progress")
+@format_option("text", "json")
+@shared("quiet", "no_progress")
 @option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a "
 "traceback for "
         "unexpected errors.", count=True)  # fmt: skip
@@ -396,7 +388,7 @@ def normalize(
     output: str,
     sort_by: str | None,
     dry_run: bool,
-    as_json: bool,
+    output_format: str,
     quiet: bool,
     no_progress: bool,
     verbose: int,
@@ -439,7 +431,9 @@ def normalize(
         from fastrec.normalize.dry_run import plan
 
         with allow_broken_pipe():
-            _print_plan(plan(paths, output, options, files_from=files_from), as_json=as_json)
+            _print_plan(
+                plan(paths, output, options, files_from=files_from), as_json=output_format == "json"
+            )
         return
     prepare_reading(options.jobs, paths)
     with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
@@ -449,7 +443,7 @@ def normalize(
         )
     try:
         with allow_broken_pipe():
-            if as_json:
+            if output_format == "json":
                 print_json(result)
             elif verbose:
                 from fastrec.cli.stats import stats_sections

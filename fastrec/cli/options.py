@@ -1,4 +1,8 @@
-"""Types of option values, and the options that several commands share."""
+"""Commands and their options: types of values, shared options, and headings in help.
+
+`shared("corpus", "filters", "jobs")` adds options that are defined here, so that an option has the
+same help, type and default in every command.
+"""
 
 from __future__ import annotations
 
@@ -6,113 +10,22 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import cleandoc
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fastrec.cli.console import print_notice
+from fastrec.cli.memory import limit_memory
 from fastrec.errors import UsageError
+from fastrec.parameters import CORES, FILTERS, OUTCOMES
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-
-# A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The
-# group of this process may have no limit of its own and be inside a group that has one, so the
-# smallest limit on the way up counts. There are two versions of control groups, and a machine may
-# have both:
-#
-#     /proc/self/cgroup                   0::/job_7/step_0        version 2
-#                                         4:memory:/job_7         version 1
-#     /proc/self/mountinfo                where the groups are mounted, and which group is the root of the mount
-#     /sys/fs/cgroup/job_7/memory.max     the limit: a number of bytes, or `max`
-
-_LEAST_MEMORY: Final = 1 << 30
-_LIMITS: Final = {
-    "cgroup2": "memory.max",
-    "cgroup": "memory.limit_in_bytes",
-}  # files, by the type of the file system
-_USUAL_MOUNTS: Final = (
-    ("cgroup2", "/", "/sys/fs/cgroup"),
-    ("cgroup2", "/", "/sys/fs/cgroup/unified"),
-    ("cgroup", "/", "/sys/fs/cgroup/memory"),
-)
-
-
-def limit_memory(jobs: int) -> None:
-    """Limit this process and its workers to equal shares of 90 % of the memory that they may use.
-
-    A line that needs more ends in a MemoryError that names its shard. Without the limit, the
-    machine would swap, or the system would kill a worker.
-    """
-    try:
-        import resource
-
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        cap = max(min(total, cgroup_limit() or total) * 9 // 10 // jobs, _LEAST_MEMORY)
-        resource.setrlimit(resource.RLIMIT_DATA, (cap if hard < 0 else min(cap, hard), hard))
-    except (ImportError, OSError, ValueError):  # the system has no such limits
-        return
-
-
-def cgroup_limit(root: Path = Path("/")) -> int | None:
-    """Return the smallest limit of the control group of this process and of the groups around it.
-
-    None if none is set.
-
-    `root` is the root of the file system; tests pass another one.
-    """
-    groups: dict[
-        str, str
-    ] = {}  # of this process, that can limit memory, by the type of their file system
-    for line in _lines(root / "proc/self/cgroup"):
-        number, controllers, path = line.split(":", 2)
-        if number == "0" or "memory" in controllers.split(","):
-            groups["cgroup2" if number == "0" else "cgroup"] = path
-    limits: list[int] = []
-    for kind, top, mount in _mounts(root):
-        if kind not in groups:
-            continue
-        place = root / mount.lstrip("/")
-        group = PurePosixPath(groups[kind])
-        is_outside = ".." in group.parts or not group.is_relative_to(top)  # as in some containers
-        inside = PurePosixPath() if is_outside else group.relative_to(top)
-        for group in (inside, *inside.parents):
-            # There is no number if the group is not visible here, or if its limit is `max`.
-            limits += [
-                int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()
-            ]
-    return min(limits, default=None)
-
-
-def _mounts(root: Path) -> Sequence[tuple[str, ...]]:
-    """List where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
-    found = []
-    for line in _lines(root / "proc/self/mountinfo"):
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
-            # Octal escapes such as \040 stand for spaces and the like.
-            paths = [
-                re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), path)
-                for path in before.split(" ")
-            ]
-            found.append((kind, *paths[3:5]))
-    return found or _USUAL_MOUNTS
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(errors="surrogateescape").splitlines()
-    except OSError:  # not Linux, or no such group
-        return []
-
 
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], Any]
@@ -139,7 +52,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Count(click.IntRange):
-    name = "integer"  # that of `click.IntRange` would be in errors: "not a valid integer range"
+    name = "integer"  # click's own name would read "not a valid integer range" in a message
 
 
 class Number(click.FloatRange):
@@ -170,6 +83,46 @@ def _check_repairs(names: str) -> None:
     repair_codes(field_names("repair", names))
 
 
+# The headings of help, and the options below each. Filters count only where a command has them all.
+_OWN: Final = "Options"
+_FILTERS: Final = "Filters"
+_HEADINGS: Final = {
+    _OWN: (),  # of the command: every option that is not listed below
+    _FILTERS: tuple(FILTERS),
+    "Output": ("output", "format", "raw_cells", "full", "overwrite", "quiet"),
+    "Running": ("jobs", "memory", "work_dir", "no_progress", "verbose", "help"),
+    "Rarely needed": (
+        "files_from", "max_line_bytes", "max_window", "part_size", "compression", "level", "engine",
+        "scheduler", "trust", "judge", "check", "fresh",
+    ),
+}  # fmt: skip
+_HEADING_OF: Final = {name: heading for heading, names in _HEADINGS.items() for name in names}
+
+
+def options_by_heading(
+    command: click.Command, context: click.Context
+) -> dict[str, list[click.Option]]:
+    """Return the options of a command below the headings of its help, in their order."""
+    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
+    has_filters = FILTERS.keys() <= {option.name for option in options}
+    by_heading: dict[str, list[click.Option]] = {heading: [] for heading in _HEADINGS}
+    for option in options:
+        name = option.opts[-1].removeprefix("--").replace("-", "_")
+        heading = _HEADING_OF.get(name, _OWN)
+        by_heading[_OWN if heading == _FILTERS and not has_filters else heading].append(option)
+    return {heading: options for heading, options in by_heading.items() if options}
+
+
+class Command(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, options in options_by_heading(self, ctx).items():
+            with formatter.section(heading):
+                records = (option.get_help_record(ctx) for option in options)
+                formatter.write_dl(list(filter(None, records)))
+
+
 def command(
     short_help: str,
     *,
@@ -178,12 +131,12 @@ def command(
     usage: str = "the command line is wrong",
     failure: str = "",
     interrupted: str = "",
+    cls: type[Command] = Command,
 ) -> Callable[[_Command], click.Command]:
     """Make a command.
 
-    Its help is the docstring, with the meaning of the exit codes before the examples.
-
-    A docstring that has the exit codes stays as it is.
+    Its help is the docstring, with the meaning of the exit codes before the examples, unless the
+    docstring has them.
     """
     codes = {"0": ok, "1": check, "2": usage, "3": failure, "130": interrupted}
 
@@ -191,30 +144,53 @@ def command(
         help_text = cleandoc(function.__doc__ or "")
         if "Exit codes:" not in help_text:
             spell = partial(fill, width=78, subsequent_indent=" " * 8)
-            rows = [
-                spell(text, initial_indent=f"  {code:<6}") for code, text in codes.items() if text
-            ]
-            help_text = help_text.replace(
-                "\b\nExamples:", "\n".join(["\b\nExit codes:", *rows, "", "\b\nExamples:"])
-            )
-        made = click.command(short_help=short_help, help=help_text)(function)
-        text = "With -vv, print a traceback for unexpected errors."
-        made.params.append(
-            click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
-        )
-        return made
+            rows = [spell(f"  {code:<6}{text}") for code, text in codes.items() if text]
+            lines = ["\b\nExit codes:", *rows, "", "\b\nExamples:"]
+            help_text = help_text.replace("\b\nExamples:", "\n".join(lines))
+        params: list[click.Parameter] = getattr(function, "__click_params__", [])
+        if all(parameter.name != "verbose" for parameter in params):
+            text = "With -vv, print a traceback for unexpected errors."
+            verbose = click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
+            params.insert(0, verbose)  # click reverses their order
+        return click.command(cls=cls, short_help=short_help, help=help_text)(function)
 
     return make
 
 
-def option(names: str, text: str, **more: Any) -> _Decorator:
-    """Make an option.
+_TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg,unused-ignore]
+    "N": Count(min=1),
+    "FILE": click.Path(),
+    "DIR": click.Path(),
+    "PATH": click.Path(),
+    "SIZE": Size(),
+    "PERCENT": Number(0, 100),
+    "SHARE": Number(0, 1),
+    "P": Number(0, 1),
+}
+"""Types of values, by the names that stand for them; others are text."""
 
-    Of its names, separated by spaces, the one without dashes is the parameter of the function.
+
+def option(usage: str, text: str, **more: Any) -> _Decorator:
+    """Make an option that is spelled as in a usage line.
+
+    `-j --jobs N`, `--split A B`, `--model PATTERN...` if it may be repeated, `--mix a|b` for a
+    choice whose default is the first. A lower-case word is the parameter of the function.
     """
-    if "default" in more:
-        more.setdefault("show_default", True)
-    return click.option(*names.split(), help=text, **more)
+    words = usage.split()
+    values = [word for word in words if word.isupper() or "|" in word]
+    names = [word for word in words if word not in values]
+    metavar = " ".join(values).removesuffix("...")
+    settings: dict[str, Any] = {}
+    if "|" in metavar:
+        choices = metavar.split("|")
+        settings = {"type": click.Choice(choices), "default": choices[0]}
+    elif values:
+        repeated = usage.endswith("...")
+        settings = {"type": _TYPES.get(metavar), "metavar": metavar, "multiple": repeated}
+        settings["nargs"] = len(values)
+    settings |= more
+    settings.setdefault("show_default", True if "default" in settings else None)
+    return click.option(*names, help=text, **settings)
 
 
 def flag(names: str, text: str, **more: Any) -> _Decorator:
@@ -222,12 +198,28 @@ def flag(names: str, text: str, **more: Any) -> _Decorator:
 
 
 def choice_option(names: str, choices: Sequence[str], text: str, **more: Any) -> _Decorator:
-    """Make an option with fixed values; the first is the default."""
-    return option(names, text, type=click.Choice(choices), default=choices[0], **more)
+    return option(f"{names} {'|'.join(choices)}", text, **more)
 
 
-def format_option(*formats: str, text: str = "Output format.") -> _Decorator:
-    return choice_option("--format output_format", formats, text)
+_FORMATS: Final = {
+    "text": "for people",
+    "json": "for programs",
+    "csv": "for spreadsheets",
+    "markdown": "for a pull request",
+    "github": "for annotations of a GitHub workflow",
+    "latex": "for a paper",
+    "html": "for a browser",
+    "parquet": "for data frames, with -o",
+}
+
+
+def format_option(*formats: str) -> _Decorator:
+    uses = ", ".join(f"{name} {_FORMATS[name]}" for name in formats)
+    return option(f"--format output_format {'|'.join(formats)}", f"Output format: {uses}.")
+
+
+def output_option(kind: str, text: str, **more: Any) -> _Decorator:
+    return option(f"-o --output {kind}", text, **{"required": True} | more)
 
 
 def shared(*names: str) -> _Decorator:
@@ -242,12 +234,6 @@ def together(*options: _Decorator) -> _Decorator:
         return function
 
     return add
-
-
-def _cores() -> int:
-    from fastrec.limits import all_cores
-
-    return all_cores()
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
@@ -268,38 +254,25 @@ _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
 _MOST: Final = 1000  # completions
 
 
-def given_filters(options: Mapping[str, Any]) -> bool:
-    from fastrec.filters import Filters
-
-    return any(options[name] for name in Filters.__struct_fields__)
-
-
 def complete_names(
     kind: str,
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a function that completes the names of one kind: `evaluations`, `metrics` or `models`."""
+    """Return a function that completes `evaluations`, `metrics` or `models`."""
 
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        # An option without its value, which is the one to complete, keeps click from naming the
-        # arguments before it.
-        arguments = [
-            one.name or "" for one in context.command.params if isinstance(one, click.Argument)
-        ]
-        given = [*map(context.params.get, arguments), *context.args]
-        corpora = [
-            one
-            for value in given
-            for one in (value if isinstance(value, (list, tuple)) else [value])
-        ]
-        names = sorted(
-            {name for one in corpora if isinstance(one, str) for name in _names(one, kind)}
-        )
-        words = [word for name in names if name.startswith(incomplete) and (word := _word(name))]
-        return [CompletionItem(word) for word in words[:_MOST]]
+        # While an option has no value, click may take the arguments before it for further ones.
+        given: list[Any] = list(context.args)
+        for value in context.params.values():
+            given += value if isinstance(value, (list, tuple)) else [value]
+        names: set[str] = set()
+        for path in given:
+            names.update(_names(path, kind) if isinstance(path, str) else ())
+        words = [_word(name) for name in sorted(names) if name.startswith(incomplete)]
+        return [CompletionItem(word) for word in words if word][:_MOST]
 
     return complete
 
@@ -307,7 +280,7 @@ def complete_names(
 def _names(corpus: str, kind: str) -> list[str]:
     """Return the names of one kind in the summary of a corpus.
 
-    None if there is no summary, or if it is damaged.
+    There are none without a summary, or if it is damaged.
     """
     import msgspec
 
@@ -337,88 +310,99 @@ def _word(name: str) -> str:
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
 
 
-def pattern_option(name: str, text: str, kind: str | None = None) -> _Decorator:
-    complete = complete_names(kind) if kind else None
-    return option(name, text, multiple=True, metavar="PATTERN", shell_complete=complete)
+def _filter_option(name: str) -> _Decorator:
+    about = FILTERS[name]
+    usage = f"--{name.replace('_', '-')}"
+    if name in OUTCOMES:
+        return flag(usage, about.help)
+    complete = complete_names(about.names) if about.names else None
+    return option(f"{usage} {about.metavar}...", about.help, shell_complete=complete)
 
 
-_FILTERS: Final = (
-    pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. "
-"Options with a "
-                    "PATTERN may be repeated; one match is enough.", "evaluations"),
-    pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
-    pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
-    pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 '
-'and the string "5".'),
-    pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
-    pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
-    pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
-    flag("--right", "Only right answers. If several of --right, --wrong and --errors are given, "
-"any may match."),
-    flag("--wrong", "Only wrong answers."),
-    flag("--errors", "Only records with an error, which are neither right nor wrong."),
-    option("--where", "Only records with such a field: 'metadata.subject=law', "
-"'token_usage.total_tokens>500', "
-           "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be "
-"repeated; all must hold.",
-           multiple=True, metavar="CONDITION"),
+_jobs: Final = option(
+    "-j --jobs N", "Number of processes. Small inputs always use one.", default=CORES,
+    show_default="all cores", envvar="FASTREC_JOBS", show_envvar=True,
 )  # fmt: skip
-_jobs: Final = option("-j --jobs", "Number of processes. Small inputs always use one.", type=Count(min=1), metavar="N",
-                      envvar="FASTREC_JOBS", show_envvar=True, default=_cores, show_default="all cores")  # fmt: skip
-_no_progress: Final = flag("--no-progress", "Do not show progress on a terminal.",
-                           envvar="FASTREC_NO_PROGRESS", show_envvar=True)  # fmt: skip
+_no_progress: Final = flag(
+    "--no-progress", "Do not show progress on a terminal.", envvar="FASTREC_NO_PROGRESS",
+    show_envvar=True,
+)  # fmt: skip
 _SHARED: Final[dict[str, _Decorator]] = {
     "corpus": click.argument("corpus", type=click.Path()),
     "paths": click.argument("paths", nargs=-1, type=click.Path()),
-    "filters": together(*_FILTERS),
+    "filters": together(*map(_filter_option, FILTERS)),
     "jobs": _jobs,
     "no_progress": _no_progress,
     "run": together(_jobs, _no_progress),
+    "work_dir": option(
+        "--work-dir PATH", "Directory or URL for temporary files and kept work.",
+        envvar="FASTREC_WORK_DIR", show_envvar=True,
+        show_default="next to the output; TMPDIR without one or in a store",
+    ),
     "reading": together(
-        option("--files-from", "Read more paths from this file (- for stdin), one per line.",
-               type=click.Path(), metavar="FILE"),
-        option("--max-line-bytes", "Longer lines are invalid.", type=Size(), default="1GiB"),
-        option("--max-window", "Largest zstd window.", type=Size(), default="128MiB"),
+        option("--files-from FILE", "Read more paths from this file (- for stdin), one per line."),
+        option("--max-line-bytes SIZE", "Longer lines are invalid.", default="1GiB"),
+        option("--max-window SIZE", "Largest zstd window.", default="128MiB"),
     ),
-    "findings_format": format_option(
-        "text", "json", "github", text="Output format; github prints annotations of a GitHub "
-"workflow."
+    "raw_cells": flag(
+        "--raw-cells",
+        "CSV: do not put a single quote before text that a spreadsheet would take for a formula.",
     ),
-    "json": flag("--json as_json", "Print the result as JSON on stdout."),
-    "raw_cells": flag("--raw-cells", "CSV: do not put a single quote before text that a "
-"spreadsheet would take for a "
-                      "formula."),
+    "quiet": flag("-q --quiet", "Print only results and errors."),
+    "overwrite": flag("--overwrite", "Replace an existing output."),
+    "full": flag("--full", "Show whole texts, all turns, reasoning, prompts and metadata."),
     "accuracy": flag("--accuracy", "Show the accuracy even where scores are other than 0 and 1."),
-    "errors_as_wrong": flag("--errors-as-wrong", "Count records with an error as wrong answers. "
-"By default they do "
-                            "not count."),
-    "repeats_as": option("--repeats-as", "What several answers of a model to a question become: "
-"mean, pass@K (one of K "
-                         "is right), pass^K (all of K are), majority (of the extracted answers, "
-"or else of the "
-                         "outputs; a tie is wrong), or first.", metavar="HOW", default="mean"),
-    "lower_is_better": option("--lower-is-better", "Metrics whose lower scores are better, "
-"besides those whose records "
-                              "say so: a pattern of metrics, evaluations, or EVALUATION/METRIC. "
-"May be repeated.",
-                              multiple=True, metavar="PATTERN"),
-    "metrics": choice_option("--metrics", ["judgements", "all"], "Which metrics to show if "
-"--metric names none: those "
-                             "that judge answers, or also costs and bookkeeping."),
-    "min_coverage": option("--min-coverage", "Rank only models that answered this percentage of "
-"the questions.",
-                           type=Number(min=0, max=100), default=50.0, metavar="PERCENT"),
-    "primary": option("--primary", "The primary metric of an evaluation, if it is another than "
-"its records say; both "
-                      "may be patterns. May be repeated.", multiple=True, metavar="EVALUATION=METRIC"),
-    "prices": option("--prices", "Show what answers cost, at the prices per million tokens of "
-"this TOML file.",
-                     type=click.Path(), metavar="FILE"),
-    "group_by": option("--group-by", "Also show each group of records with the same value of this "
-"field, such as "
-                       "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
-                       multiple=True, metavar="FIELD"),
-    "repair": option("--repair", "Repair what known producers get wrong: all, or comma-separated "
-"names of repairs; may "
-                     "be repeated.", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES"),
+    "errors_as_wrong": flag(
+        "--errors-as-wrong",
+        "Count records with an error as wrong answers. By default they do not count.",
+    ),
+    "repeats_as": option(
+        "--repeats-as HOW",
+        "What several answers of a model to a question become: mean, pass@K (one of K is right), "
+        "pass^K (all of K are), majority (of the extracted answers, or else of the outputs; a tie "
+        "is wrong), or first.", default="mean",
+    ),
+    "lower_is_better": option(
+        "--lower-is-better PATTERN...",
+        "Metrics whose lower scores are better, besides those whose records say so: a pattern of "
+        "metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
+    ),
+    "metrics": option(
+        "--metrics judgements|all",
+        "Which metrics to show if --metric names none: those that judge answers, or also costs "
+        "and bookkeeping.",
+    ),
+    "min_coverage": option(
+        "--min-coverage PERCENT",
+        "Rank only models that answered this percentage of the questions.", default=50.0,
+    ),
+    "p": option(
+        "--p P", "Significance level: changes with a smaller p-value are more than chance.",
+        default=0.05,
+    ),
+    "primary": option(
+        "--primary EVALUATION=METRIC...",
+        "The primary metric of an evaluation, if it is another than its records say; both may be "
+        "patterns. May be repeated.",
+    ),
+    "prices": option(
+        "--prices FILE",
+        "Show what answers cost, at the prices per million tokens of this TOML file.",
+    ),
+    "confidence": option(
+        "--confidence FIELD",
+        "Compare the confidence of answers with how often they are right: a field such as "
+        "metadata.confidence, or a metric.",
+    ),
+    "group_by": option(
+        "--group-by FIELD...",
+        "Also show each group of records with the same value of this field, such as "
+        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
+    ),
+    "hash_algorithm": option("--hash-algorithm sha256|xxh3_128", "Algorithm of sample_hash."),
+    "repair": option(
+        "--repair NAMES...",
+        "Repair what known producers get wrong: all, or comma-separated names of repairs; may be "
+        "repeated.", type=Checked("names", _check_repairs),
+    ),
 }  # fmt: skip

@@ -1,114 +1,108 @@
-"""Commands that print overviews in tables: `leaderboard` and `trend` of models, `questions` of questions."""
+"""Commands that print overviews: `leaderboard` and `trend` of models, `questions` of questions."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli import tables
 from fastrec.cli.console import (
     clip,
-    explain_damage,
     print_error,
     print_exactly,
     print_found,
     print_notice,
     safe,
+    say,
+    spell,
+    styled,
     terminal_width,
     width_of,
 )
 from fastrec.cli.options import (
-    Count,
-    Number,
-    choice_option,
     command,
     complete_names,
     format_option,
     option,
-    pattern_option,
     prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import (
     Section,
+    Spelling,
     Table,
     columns,
     csv_table,
+    markdown_sections,
     more_rows,
-    print_hidden,
+    print_legend,
     print_notes,
+    print_section,
+    print_sections,
     print_table,
+    table_lines,
+    table_of,
 )
-from fastrec.errors import counted, listed
-from fastrec.wording import TESTS, found_in, score_text
+from fastrec.errors import listed
+from fastrec.wording import NONE, TESTS, found_in, score_text
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
-    from fastrec.answers.table import Question
     from fastrec.commands.questions import EvaluationQuestions, Questions
-    from fastrec.trends import Change, EvaluationTrend, Trend
+    from fastrec.trends import Change, EvaluationTrend, ModelTrend, Trend
 
-_LATEX: Final = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX_SIGNS: Final = {"±": r"$\pm$", "–": "--", "↓": r"$\downarrow$", "·": r"$\cdot$"}
+_LATEX: Final = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "↓": r"$\downarrow$",
+    "·": r"$\cdot$",
+}
 _MOST_COLUMNS: Final = 8  # corpora in a table
 _MOST_CHANGES: Final = 50
 _LONGEST: Final = 20  # characters of the name of a corpus at the head of a column
-_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 _SORTS: Final = [
-    "hardest",
-    "disagreement",
-    "easiest",
-    "longest-input",
-    "longest-output",
-    "errors",
-    "order",
-]
-_OPTIONAL: Final = (
-    "input",
-    "output",
-    "errors",
-    "disagreement",
-    "sample",
-)  # hidden on a narrow terminal
+    "hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order",
+]  # fmt: skip
+_OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
+"""Columns of questions that a narrow terminal hides."""
 _LEAST_EXCERPT: Final = 30
+_complete_models: Final = complete_names("models")
 _EXCERPT: Final = 80  # characters, where lines may have any length
 _SAMPLE: Final = 24  # columns of a sample_id
 _FIELDS: Final = (
-    "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors", "input_chars",
-    "output_chars", "excerpt", "in_input", "in_answers",
+    "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors",
+    "input_chars", "output_chars", "excerpt", "in_input", "in_answers",
 )  # fmt: skip
 
 
-@command("Rank models over all evaluations.", check="there are no records",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="a part could not be read")  # fmt: skip
+@command(
+    "Rank models over all evaluations.",
+    check="there are no records",
+    usage="the command line is wrong, or a pattern matches nothing",
+    failure="a part could not be read",
+)
 @shared("corpus", "filters", "primary")
-@option("--weights", 'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have '
-'a weight of 1.',
-        type=click.Path(), metavar="FILE")  # fmt: skip
+@option(
+    "--weights FILE",
+    'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
+)
 @option(
     "--weight-by",
     "Weight evaluations by their number of questions.",
     type=click.Choice(["questions"]),
 )
-@shared("min_coverage")
-@option("--group-by", "Make a column for each group of records with the same value of this field, "
-"such as "
-        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
-        multiple=True, metavar="FIELD")  # fmt: skip
-@shared("lower_is_better")
-@format_option("table", "markdown", "latex", "csv", "json", "html")
+@shared("min_coverage", "group_by", "lower_is_better")
+@format_option("text", "markdown", "latex", "csv", "json", "html")
 @shared("raw_cells", "run")
-def leaderboard(
-    corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
-    """Rank the models of CORPUS over all evaluations: the mean, the mean rank, and the share of wins.
+def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Rank the models of CORPUS over all evaluations: by mean, mean rank, and share of wins.
 
     There is one row per model and one column per evaluation, with its primary metric: the one that
     its records name, or the first that judges answers; --primary chooses another. The mean counts
@@ -119,7 +113,7 @@ def leaderboard(
     tables of their own. An evaluation counts for a model that has answered --min-coverage of its
     questions. The rank of a model is a range if paired tests cannot place it, as in `fastrec
     stats`. Intervals come from a bootstrap over the questions of each evaluation.
-    docs/leaderboard.md says exactly what each number is.
+    docs/leaderboard.md says exactly what each number is. --group-by makes a column of each group.
 
     \b
     Examples:
@@ -132,52 +126,45 @@ def leaderboard(
     from fastrec.commands.leaderboard import leaderboard as run
 
     prepare_reading(options["jobs"])
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(corpus, **options, progress=progress)
-    legends = [found.notes()]
+    board = run_reading(run, corpus, **options)
+    legends = [board.notes()]
     print_found(
-        found,
+        board,
         output_format,
-        table=lambda: tables.print_sections(_sections(found), legends) if found.models else None,
-        markdown=lambda: click.echo("\n".join(tables.markdown_sections(_sections(found), legends))),
-        latex=lambda: click.echo("\n".join(_latex(found))),
-        csv=lambda: click.echo(_csv(found, raw_cells=raw_cells), nl=False),
-        html=lambda: print_exactly(found.to_page().encode("utf-8", "backslashreplace")),
+        text=lambda: print_sections(_sections(board), legends) if board.models else None,
+        markdown=lambda: click.echo("\n".join(markdown_sections(_sections(board), legends))),
+        latex=lambda: click.echo("\n".join(_latex(board))),
+        csv=lambda: click.echo(_csv(board, raw_cells=raw_cells), nl=False),
+        html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
     )
-    if not found.models:
+    if not board.models:
         print_error("there are no records")
         raise click.exceptions.Exit(1)
 
 
-def _sections(found: Leaderboard) -> list[Section]:
-    made = []
-    for number, (title, models) in enumerate(found.groups(), 1):
-        names, rows = found.table(models)
+def _sections(board: Leaderboard) -> Iterator[Section]:
+    for number, (title, models) in enumerate(board.groups(), 1):
+        names, rows = board.table(models)
         table = Table(columns(names, left=("model",), hidden=("wins", "mean rank")), rows)
-        made.append(Section(f"table {number}", title, table))
-    return made
+        yield Section(f"table {number}", title, table)
 
 
-def _csv(found: Leaderboard | Trend, *, raw_cells: bool) -> str:
-    rows = found.rows()
-    return csv_table(
-        list(rows[0]) if rows else [], [list(row.values()) for row in rows], raw_cells=raw_cells
-    )
+def _csv(result: Leaderboard | Trend, *, raw_cells: bool) -> str:
+    rows = result.rows()
+    names = list(rows[0]) if rows else []
+    return csv_table(names, [list(row.values()) for row in rows], raw_cells=raw_cells)
 
 
-def _latex(found: Leaderboard) -> Iterator[str]:
+def _latex(board: Leaderboard) -> Iterator[str]:
     """Yield the lines of one table for the package booktabs; groups are separated by rules."""
-    yield f"% {safe(' '.join(found.notes()))}"
-    for title, models in found.groups():
-        names, rows = found.table(models)
+    yield f"% {safe(' '.join(board.notes()))}"
+    for title, models in board.groups():
+        names, rows = board.table(models)
+        alignment = "".join("l" if name in ("rank", "model") else "r" for name in names)
+        head, *lines = (f"{' & '.join(map(_escaped, row))} \\\\" for row in (names, *rows))
         yield f"% {title}"
-        yield f"\\begin{{tabular}}{{{''.join('l' if name in ('rank', 'model') else 'r' for name in names)}}}"
-        yield "\\toprule"
-        yield f"{' & '.join(map(_escaped, names))} \\\\"
-        yield "\\midrule"
-        yield from (f"{' & '.join(map(_escaped, row))} \\\\" for row in rows)
-        yield "\\bottomrule"
-        yield "\\end{tabular}"
+        yield f"\\begin{{tabular}}{{{alignment}}}"
+        yield from ("\\toprule", head, "\\midrule", *lines, "\\bottomrule", "\\end{tabular}")
 
 
 def _escaped(text: str) -> str:
@@ -186,160 +173,150 @@ def _escaped(text: str) -> str:
     >>> _escaped("a_b 5% ± 1"), _escaped("\\x{y}^")
     ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
     """
-    text = re.sub(
-        r"[\\~^]|[&%$#_{}]", lambda match: _LATEX.get(match[0], f"\\{match[0]}"), safe(text)
-    )
-    return re.sub("[±–↓·]", lambda match: _LATEX_SIGNS[match[0]], text)
+    return "".join(_LATEX.get(char, char) for char in safe(text))
 
 
-def _print_trend(found: Trend) -> None:
-    hidden: list[str] = []
-    corpora = "1 corpus" if len(found.corpora) == 1 else f"{len(found.corpora):,} corpora"
-    for evaluation in found.evaluations:
-        chosen = _chosen_names(found, evaluation)
-        some = "" if len(chosen) == len(found.corpora) else f"; {len(chosen)} of them shown"
-        about = f"{evaluation.measure} in {corpora}{some}"
-        hidden += tables.print_section(
-            Section(evaluation.title, about, _models_table(evaluation, chosen))
-        )
-        click.echo()
-    _print_changes(found)
-    _print_corpora(found)
+def _print_trend(result: Trend) -> None:
     from fastrec.summary.present_choice import others_in_words
 
-    for line in others_in_words(found.others):
-        click.echo(click.style(f"\n{line}", dim=True))
-    print_hidden(hidden)
+    corpora = "1 corpus" if len(result.corpora) == 1 else f"{len(result.corpora):,} corpora"
+    for evaluation in result.evaluations:
+        chosen = _chosen_names(result, evaluation)
+        about = f"{evaluation.measure} in {corpora}"
+        if len(chosen) < len(result.corpora):
+            about += f"; {len(chosen)} of them shown"
+        print_section(Section(evaluation.title, about, _models_table(evaluation, chosen)))
+        click.echo()
+    _print_changes(result)
+    _print_corpora(result)
+    print_legend(others_in_words(result.others))
 
 
-def _chosen_names(found: Trend, evaluation: EvaluationTrend) -> list[str]:
-    """Choose the columns: all corpora if they are few, else the first, the last, and those with changes."""
-    names = [corpus.name for corpus in found.corpora]
+def _chosen_names(result: Trend, evaluation: EvaluationTrend) -> list[str]:
+    """Choose the columns: all corpora if few, else the first, the last, and those with changes."""
+    names = [corpus.name for corpus in result.corpora]
     if len(names) <= _MOST_COLUMNS:
         return names
     changes = [
         change for model in evaluation.models for change in model.changes if change.significant
     ]
     changes.sort(key=lambda change: (change.p_adjusted, change.after))
-    wanted = dict.fromkeys([names[0], names[-1]])
+    wanted = {names[0], names[-1]}
     for change in changes:
-        if len(wanted.keys() | {change.before, change.after}) <= _MOST_COLUMNS:
-            wanted |= dict.fromkeys((change.before, change.after))
+        more = wanted | {change.before, change.after}
+        if len(more) <= _MOST_COLUMNS:
+            wanted = more
     return [name for name in names if name in wanted]
 
 
 def _models_table(evaluation: EvaluationTrend, names: Sequence[str]) -> Table:
     with_errors = any(point.errors for model in evaluation.models for point in model.points)
+    heads = ["model", *_heads(names), "last records"]
     rows = []
     for model in evaluation.models:
-        points = {point.corpus: point for point in model.points}
-        marks = {change.after: _mark(change) for change in model.changes if change.significant}
-        cells = [evaluation.spelled(points[name].value) if name in points else "" for name in names]
-        # A space in place of a mark keeps the numbers of a column aligned.
-        marked = [cell + marks.get(name, " ") for name, cell in zip(names, cells, strict=True)]
         last = model.points[-1]
-        rows.append(
-            [model.model_id, *marked, f"{last.records:,}", *[f"{last.errors:,}"] * with_errors]
-        )
-    heads = ["model", *_heads(names), "last records", *["last errors"] * with_errors]
+        rows.append([model.model_id, *_marked(evaluation, model, names), f"{last.records:,}"])
+        if with_errors:
+            rows[-1].append(f"{last.errors:,}")
+    if with_errors:
+        heads.append("last errors")
     return Table(columns(heads, hidden=heads[-2:0:-1]), rows)
+
+
+def _marked(evaluation: EvaluationTrend, model: ModelTrend, names: Sequence[str]) -> list[str]:
+    """Spell the results of a model in corpora, each with a mark or, to align them, a space."""
+    values = {point.corpus: evaluation.spelled(point.value) for point in model.points}
+    marks = {change.after: _mark(change) for change in model.changes if change.significant}
+    return [values.get(name, "") + marks.get(name, " ") for name in names]
 
 
 def _heads(names: Sequence[str]) -> list[str]:
     """Return the names of corpora, cut if they are long; a table needs different ones."""
-    cut = [
-        name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}" for name in map(safe, names)
-    ]
-    made: list[str] = []
-    for head in cut:
-        made.append(head if f"{head} " not in made else f"{head} ({len(made) + 1})")
-        made[-1] += " "  # above the space for a mark
-    return made
+    heads: list[str] = []
+    for name in map(safe, names):
+        head = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+        if f"{head} " in heads:
+            head += f" ({len(heads) + 1})"
+        heads.append(f"{head} ")  # above the space for a mark
+    return heads
 
 
 def _mark(change: Change) -> str:
     return "▲" if (change.difference or 0) > 0 else "▼"
 
 
-def _print_changes(found: Trend) -> None:
-    if not found.comparisons:
+def _print_changes(result: Trend) -> None:
+    if not result.comparisons:
         click.echo("No model has answered a question in two corpora, so nothing is compared.")
         return
-    order = {corpus.name: number for number, corpus in enumerate(found.corpora)}
-    changes = sorted(found.significant_changes(), key=lambda one: order[one[2].after])
-    made = {
-        change.test for one in found.evaluations for model in one.models for change in model.changes
-    }
-    tests = {test: name for test, name in TESTS.items() if test in made}
-    about = (
-        f"{', '.join(tests.values())}; p < {found.p:g}, adjusted for "
-        f"{counted(found.comparisons, 'comparison')}"
+    used: set[str | None] = set()
+    for evaluation in result.evaluations:
+        used |= {change.test for model in evaluation.models for change in model.changes}
+    tests = {test: name for test, name in TESTS.items() if test in used}
+    about = spell(
+        "{tests}; p < {p:g}, adjusted for {comparisons:comparison}",
+        result,
+        tests=", ".join(tests.values()),
     )
+    order = {corpus.name: number for number, corpus in enumerate(result.corpora)}
+    changes = sorted(result.significant_changes(), key=lambda found: order[found[2].after])
     if not changes:
-        click.echo(f"No change is more than chance ({about}).")
+        say("No change is more than chance ({}).", about)
         return
-    click.echo(f"{click.style('Changes that are more than chance', bold=True)} ({about}):")
+    say("{title:bold} ({about}):", title="Changes that are more than chance", about=about)
     for evaluation, model, change in changes[:_MOST_CHANGES]:
-        colour = (
-            "green" if ((change.difference or 0) > 0) is not evaluation.lower_is_better else "red"
+        names = {"title": evaluation.title, "model": model.model_id}
+        say("  {before} → {after}  {title}  {model}", change, **names)
+        is_better = ((change.difference or 0) > 0) is not evaluation.lower_is_better
+        say(
+            "    {mark} {old_value} → {new_value}  {questions:question}: {better:,} better, "
+            "{worse:,} worse  p {p}[? ({name})]",
+            change,
+            mark=styled(_mark(change), fg="green" if is_better else "red"),
+            old_value=evaluation.spelled(change.old),
+            new_value=evaluation.spelled(change.new),
+            p=change.p_text if change.p_text.startswith("<") else f"= {change.p_text}",
+            name=tests[change.test] if change.test and len(tests) > 1 else "",
         )
-        values = f"{evaluation.spelled(change.old)} → {evaluation.spelled(change.new)}"
-        corpora = f"{safe(change.before)} → {safe(change.after)}"
-        click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
-        counts = (
-            f"{counted(change.questions, 'question')}: {change.better:,} better, "
-            f"{change.worse:,} worse"
-        )
-        p = change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
-        test = f" ({tests[change.test]})" if change.test and len(tests) > 1 else ""
-        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}{test}")
     print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
-def _print_corpora(found: Trend) -> None:
+_CORPUS: Final[dict[str, Spelling]] = {
+    "corpus": "{name}",
+    "lines": "{line_counts.lines:,}",
+    "kept": "{line_counts.kept:,}",
+    "duplicates": "{line_counts.duplicates:,}",
+    "rejected": "{line_counts.rejected:,}",
+    "blank": "{line_counts.blank:,}",
+    "models": "{models:,}",
+}
+
+
+def _print_corpora(result: Trend) -> None:
     click.echo()
-    names = [
-        "corpus",
-        *_COUNTS,
-        "models",
-        *["skipped shards"] * any(corpus.skipped for corpus in found.corpora),
-    ]
-    rows = []
-    for corpus in found.corpora:
-        numbers = [
-            *(getattr(corpus.line_counts, name) for name in _COUNTS),
-            corpus.models,
-            corpus.skipped,
-        ]
-        rows.append([corpus.name, *(f"{number:,}" for number in numbers)][: len(names)])
-    print_table(Table(columns(names, hidden=("blank", "duplicates", "models")), rows))
-    for corpus in found.corpora:
-        for what, models in (("appear", corpus.appeared), ("disappear", corpus.disappeared)):
+    is_skipped = any(corpus.skipped for corpus in result.corpora)
+    spellings = _CORPUS | ({"skipped shards": "{skipped:,}"} if is_skipped else {})
+    print_table(table_of(result.corpora, spellings, hidden=("blank", "duplicates", "models")))
+    for corpus in result.corpora:
+        for verb, models in (("appear", corpus.appeared), ("disappear", corpus.disappeared)):
             if models:
-                verb = f"{what}s" if len(models) == 1 else what
-                click.echo(
-                    f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: "
-                    f"{safe(listed(models))}"
-                )
+                ending = "s" if len(models) == 1 else ""
+                line = "  {name}: {changed:model} {verb}{ending}: {names}"
+                say(line, corpus, changed=models, verb=verb, ending=ending, names=listed(models))
 
 
-@command("Follow models over several corpora, such as nightly ones.", ok="done, whatever changed",
-         usage="the command line is wrong, or there is no corpus", failure="a corpus could not be read")  # fmt: skip
-@click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@shared("filters", "group_by", "metrics", "lower_is_better")
-@option(
-    "--p",
-    "Mark a change if its adjusted p-value is below this.",
-    type=Number(0, 1),
-    default=0.05,
-    metavar="P",
+@command(
+    "Follow models over several corpora, such as nightly ones.",
+    ok="done, whatever changed",
+    usage="the command line is wrong, or there is no corpus",
+    failure="a corpus could not be read",
 )
+@click.argument("corpora", nargs=-1, required=True, type=click.Path())
+@shared("filters", "group_by", "metrics", "lower_is_better", "p")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def trend(
-    corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
-    """Follow the accuracy of each model over CORPORA, and mark the changes that are more than chance.
+def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Follow the accuracy of each model over CORPORA, and mark changes that are more than chance.
 
     CORPORA are directories or URLs that `fastrec normalize` published, the earliest first. A
     directory of such directories stands for all of them, in the order of their names.
@@ -368,42 +345,58 @@ def trend(
     from fastrec.commands.trend import trend as run
 
     prepare_reading(options["jobs"])
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(*corpora):
-        found = run(corpora, **options, progress=progress)
-    print_notice(*found.notices)
+    result = run_reading(run, corpora, **options)
+    print_notice(*result.notices)
     print_found(
-        found,
+        result,
         output_format,
-        text=lambda: _print_trend(found),
-        csv=lambda: click.echo(_csv(found, raw_cells=raw_cells), nl=False),
+        text=lambda: _print_trend(result),
+        csv=lambda: click.echo(_csv(result, raw_cells=raw_cells), nl=False),
     )
 
 
-@command("List the questions: the hardest, the most disputed, and others.", ok="done, also if no question matches",
-         usage="the command line is wrong, or a name matches nothing", failure="a part could not be read")  # fmt: skip
+@command(
+    "List the questions: the hardest, the most disputed, and others.",
+    ok="done, also if no question matches",
+    usage="the command line is wrong, or a name matches nothing",
+    failure="a part could not be read",
+)
 @shared("corpus", "filters")
-@choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as "
-"in the corpus.",
-               metavar="ORDER")  # fmt: skip
-@pattern_option("--wrong-by", "Only questions that all of these models get wrong; all: every "
-"model that has answered. "
-                "May be repeated.", "models")  # fmt: skip
-@pattern_option("--right-by", "Only questions that all of these models get right.", "models")
-@option("--split", "Only questions that model A gets right and model B wrong.",
-        nargs=2, metavar="A B", shell_complete=complete_names("models"))  # fmt: skip
-@option("--text", "Only questions with this text in the input or a reference, or in an answer: "
-"something that a model "
-        "said. Case does not matter.", default="", show_default=False, metavar="TEXT")  # fmt: skip
-@choice_option("--in in_", ["both", "input", "answers"], "Where to look for --text.")
-@option("--limit", "List at most N questions of each evaluation and metric.",
-        type=Count(min=1), metavar="N", default=20)  # fmt: skip
+@option(
+    f"--sort {'|'.join(_SORTS)}",
+    f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
+    metavar="ORDER",
+)
+@option(
+    "--wrong-by PATTERN...",
+    "Only questions that all of these models get wrong; all: every model that has answered. May be "
+    "repeated.",
+    shell_complete=_complete_models,
+)
+@option(
+    "--right-by PATTERN...",
+    "Only questions that all of these models get right.",
+    shell_complete=_complete_models,
+)
+@option(
+    "--split A B",
+    "Only questions that model A gets right and model B wrong.",
+    shell_complete=_complete_models,
+)
+@option(
+    "--text TEXT",
+    "Only questions with this text in the input or a reference, or in an answer: something that a "
+    "model said. Case does not matter.",
+    default="",
+    show_default=False,
+)
+@option("--in in_ both|input|answers", "Where to look for --text.")
+@option("--limit N", "List at most N questions of each evaluation and metric.", default=20)
 @shared("metrics", "lower_is_better")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def questions(
-    corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any
-) -> None:
-    """List the questions of CORPUS: how many models are right, how much they disagree, errors, lengths.
+def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """List the questions of CORPUS: how many models are right, and how much they disagree.
 
     There is a table for each evaluation and metric. The filters on names choose the records that
     count. --right, --wrong and --errors choose questions that have at least one such record.
@@ -424,104 +417,73 @@ def questions(
     """
     from fastrec.commands.questions import questions as run
 
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(corpus, **options, progress=progress)
+    result = run_reading(run, corpus, **options)
     print_found(
-        found,
+        result,
         output_format,
-        text=lambda: _print_questions(found),
-        csv=lambda: _print_questions_csv(found, raw_cells=raw_cells),
+        text=lambda: _print_questions(result),
+        csv=lambda: _print_questions_csv(result, raw_cells=raw_cells),
     )
 
 
-def _print_questions_csv(found: Questions, *, raw_cells: bool) -> None:
-    spell = safe if sys.stdout.isatty() else str
+def _print_questions_csv(result: Questions, *, raw_cells: bool) -> None:
     rows = [
         [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
-        for table in found.evaluations
+        for table in result.evaluations
         for question in table.questions
     ]
-    text = csv_table(
-        ["evaluation_name", "metric", *_FIELDS], rows, raw_cells=raw_cells, spell=spell
-    )
-    click.echo(
-        text.encode(), nl=False
-    )  # of text, click would remove escape sequences, which are part of the values
+    names = ["evaluation_name", "metric", *_FIELDS]
+    text = csv_table(names, rows, raw_cells=raw_cells, spell=safe if sys.stdout.isatty() else str)
+    # Of text, click would remove escape sequences, which are part of the values.
+    click.echo(text.encode(), nl=False)
 
 
-def _print_questions(found: Questions) -> None:
-    lines: list[str] = []
-    hidden: list[str] = []
-    for table in found.evaluations:
-        if table.total:
-            metric = f", metric {safe(table.metric)}" if table.metric else ""
-            counts = f"{counted(table.total, 'question')}, {counted(table.models, 'model')}"
-            title = click.style(safe(table.evaluation_name), bold=True)
-            shown, too_wide = tables.table_lines(_question_table(table))
-            more = more_rows(
-                table.total - len(table.questions), "question", f"--limit {table.total}"
-            )
-            lines += [
-                *([""] if lines else []),
-                f"{title}{metric}: {counts}",
-                *shown,
-                *(f"  {note}" for note in more),
-            ]
-            hidden += too_wide
-    # One text of all tables: there may be thousands of them.
-    click.echo("\n".join(lines) if lines else "no question matches")
+def _print_questions(result: Questions) -> None:
     from fastrec.summary.present_choice import others_in_words
 
-    for line in others_in_words(found.others):
-        click.echo(click.style(f"\n{line}", dim=True))
-    print_hidden(hidden)
+    lines: list[str] = []
+    for table in result.evaluations:
+        if table.total:
+            head = "{evaluation_name:bold}[?, metric {metric}]: {total:question}, {models:model}"
+            more = table.total - len(table.questions)
+            notes = more_rows(more, "question", f"--limit {table.total}")
+            lines += [spell(head, table), *table_lines(_question_table(table))]
+            lines += [*(f"  {note}" for note in notes), ""]
+    # One text of all tables: there may be thousands of them.
+    click.echo("\n".join(lines[:-1]) if lines else "no question matches")
+    print_legend(others_in_words(result.others))
+
+
+_QUESTION: Final[dict[str, Spelling]] = {
+    "question": "{prefix}",
+    "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
+    "score": lambda question: score_text(question.mean_score) if question.models else NONE,
+    "right": lambda question: (
+        spell("{right:g} of {models:,}", question) if question.models else NONE
+    ),
+    "disagreement": "{disagreement:.2f}",
+    "errors": "{errors:,}",
+    "input": "{input_chars:,}",
+    "output": "{output_chars:,.0f}",
+    "found in": lambda question: found_in(question.in_input, question.in_answers or 0),
+}
 
 
 def _question_table(table: EvaluationQuestions) -> Table:
-    names = [
-        "question",
-        "sample",
-        "score" if table.graded else "right",
-        "disagreement",
-        "errors",
-        "input",
-        "output",
-    ]
-    names += ["found in"] if table.questions[0].in_input is not None else []
-    rows = [_row(question, graded=table.graded) for question in table.questions]
+    left_out = {"right" if table.graded else "score"}
+    if table.questions[0].in_input is None:
+        left_out.add("found in")
+    spellings = {name: cell for name, cell in _QUESTION.items() if name not in left_out}
+    rows = table_of(table.questions, spellings).rows
     width = terminal_width()
     room = _EXCERPT
     if width is not None:
         # What is left beside the columns that are not hidden for the excerpt's sake.
-        used = sum(2 + max(map(width_of, column)) for column in zip(names, *rows, strict=True)) + 4
+        cells = zip(spellings, *rows, strict=True)
+        used = sum(2 + max(width_of(str(cell)) for cell in column) for column in cells) + 4
         room = max(width - used, _LEAST_EXCERPT)
-    for row, question in zip(rows, table.questions, strict=True):
-        row.append(clip(safe(question.excerpt), room))
-    return Table(_question_columns((*names, "text")), rows)
-
-
-@cache
-def _question_columns(names: tuple[str, ...]) -> list[tables.Column]:
-    return columns(names, left=("sample", "found in", "text"), hidden=_OPTIONAL)
-
-
-def _row(question: Question, *, graded: bool) -> list[str]:
-    value = (
-        score_text(question.mean_score) if graded else f"{question.right:g} of {question.models:,}"
+    excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
+    return Table(
+        columns([*spellings, "text"], left=("sample", "found in", "text"), hidden=_OPTIONAL),
+        [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)],
     )
-    if not question.models:
-        value = "–"
-    return [
-        safe(question.prefix),
-        clip(safe(str(question.sample_id)), _SAMPLE),
-        value,
-        "–" if question.disagreement is None else f"{question.disagreement:.2f}",
-        f"{question.errors:,}",
-        f"{question.input_chars:,}",
-        "–" if question.output_chars is None else f"{question.output_chars:,.0f}",
-        *(
-            [found_in(question.in_input, question.in_answers or 0)]
-            if question.in_input is not None
-            else []
-        ),
-    ]

@@ -1,4 +1,4 @@
-"""The progress line: one bar and one estimate of the remaining time for a whole command, however many stages it has.
+"""The progress line: one bar and one estimate of the remaining time for all stages of a command.
 
     sort  ███████              38%, 21 s left  1,240 MB, 96 MB/s, 31,204 records/s
 
@@ -13,28 +13,50 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
-from fastrec.cli.console import status_line
+from fastrec.cli.console import explain_damage, spell, status_line
 from fastrec.progress import Progress
+
+_Result = TypeVar("_Result")
 
 _INTERVAL: Final = 0.1  # seconds between two drawings
 _LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
 _COSTS: Final = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}
-"""Time per byte of text, relative to that of `sort`. Measured: `merge` 0.76 on real and 0.97 on synthetic records, and
-`count` 0.5. `round` is a guess; it only runs if there are very many runs."""
+"""Time per byte of text, relative to that of `sort`.
+
+Measured: `merge` 0.76 on real and 0.97 on synthetic records, and `count` 0.5. `round` is a guess;
+it only runs if there are very many runs."""
 
 
 @contextlib.contextmanager
 def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
-    """Yield a progress line for some stages, or None if nobody would see it: stderr is not a terminal, or `quiet`."""
+    """Yield a progress line, or None if stderr is not a terminal, or if `quiet`."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     line = ProgressLine(*stages)
     with status_line(line.erase):
         yield line
+
+
+def run_reading(
+    run: Callable[..., _Result],
+    *arguments: Any,
+    no_progress: bool,
+    stages: Sequence[str] = ("read",),
+    others: Sequence[str] = (),
+    **options: Any,
+) -> _Result:
+    """Run a command on its first argument, a corpus or several, and maybe on `others`.
+
+    Show progress, and say what to do about damage.
+    """
+    first = arguments[0]
+    corpora = first if isinstance(first, tuple) else (first, *others)
+    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
+        return run(*arguments, **options, progress=progress)
 
 
 class ProgressLine(Progress):
@@ -48,10 +70,10 @@ class ProgressLine(Progress):
         self._later = list(stages)  # that are expected after this one
         self._stage = _Stage("", 0, clock())
         self._before = 0.0  # the share of the whole command that was done when this stage began
-        self._work = self._seconds = (
-            0.0  # of earlier stages: bytes times cost, and how long it took
-        )
-        self._rejected = self._bytes = 0  # rejected lines, and bytes of earlier stages
+        self._work = 0.0  # bytes of earlier stages, times their cost
+        self._seconds = 0.0  # that they took
+        self._bytes = 0  # of earlier stages
+        self._rejected = 0  # lines
         self._drawn = 0.0
         self.share = 0.0  # of the whole command that is done
 
@@ -128,13 +150,17 @@ class ProgressLine(Progress):
         elapsed = max(now - stage.begin, 1e-3)
         left = self.seconds_left()
         # The time left comes early in the line, because a narrow terminal cuts off its end.
-        text = (
-            f"{stage.name:<5} {'█' * int(self.share * 20):<20} {self.share:4.0%}"
-            f"{'' if left is None else f', {_format_seconds(left)} left'}  "
-            f"{(self._bytes + stage.done + stage.reused) / 1e6:,.0f} MB, "
-            f"{stage.done / 1e6 / elapsed:,.0f} MB/s, "
-            f"{stage.records / elapsed:,.0f} "
-            f"records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
+        text = spell(
+            "{name:<5} {bar:<20} {share:4.0%}[?, {left} left]  {megabytes:,.0f} MB, "
+            "{speed:,.0f} MB/s, {pace:,.0f} records/s[?, {rejected:,} rejected]",
+            name=stage.name,
+            bar="█" * int(self.share * 20),
+            share=self.share,
+            left="" if left is None else _format_seconds(left),
+            megabytes=(self._bytes + stage.done + stage.reused) / 1e6,
+            speed=stage.done / 1e6 / elapsed,
+            pace=stage.records / elapsed,
+            rejected=self._rejected,
         )
         import shutil
 

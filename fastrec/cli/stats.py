@@ -475,9 +475,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @shared("group_by")
 @flag("--hashes", "Show how producers computed sample_hash, for each evaluation and model.")
 @flag("--joins", "Show how many questions models have in common, and what keeps the others apart.")
-@option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence "
-"or a metric, with how "
-        "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
+@shared("confidence")
 @flag("--overlap", "Show which evaluations have questions in common.")
 @shared("prices")
 @flag(
@@ -489,12 +487,8 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
     "Do not test which models differ: then the summary of a corpus has all the numbers.",
 )
 @shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
-@format_option("table", "json", "csv", "markdown")
-@shared("raw_cells", "jobs")
-@option("--work-dir", "Directory for temporary files.",
-        type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR", show_envvar=True)  # fmt: skip
-@flag("-q --quiet", "Print only the statistics and errors.")
-@shared("no_progress")
+@format_option("text", "json", "csv", "markdown")
+@shared("raw_cells", "jobs", "work_dir", "quiet", "no_progress")
 def stats(
     paths: tuple[str, ...],
     output_format: str,
@@ -581,16 +575,14 @@ def stats(
         elif missing:
             # In Markdown, indented lines become a list.
             spell = (
-                safe
-                if output_format == "table"
-                else lambda line: re.sub("^  ", "- ", escaped(line))
+                safe if output_format == "text" else lambda line: re.sub("^  ", "- ", escaped(line))
             )
             click.echo("\n".join([*map(spell, missing), ""]))
     make_csv = _csv_questions if other_tables else _csv_models
     print_found(
         found,
         output_format,
-        table=lambda: print_sections(*make_sections(found)) if found.evaluations else None,
+        text=lambda: print_sections(*make_sections(found)) if found.evaluations else None,
         csv=lambda: click.echo(csv_table(*make_csv(found), raw_cells=raw_cells), nl=False),
         markdown=lambda: click.echo("\n".join(markdown_sections(*make_sections(found)))),
     )

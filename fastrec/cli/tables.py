@@ -1,8 +1,8 @@
 """Tables and lists of findings: text for a terminal, Markdown, and CSV.
 
-A command makes a `Table` of its result. `print_table` and `markdown_table` render it, and escape
-its cells. A `Section` is a table with a title and notes. CSV has tables of its own, with numbers in
-full precision.
+A command makes a `Table` of its result, mostly with `table_of`. `print_table` and `markdown_table`
+render it, and escape its cells. A `Section` is a table with a title and notes. CSV has tables of
+its own, with numbers in full precision.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ import io
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from fastrec.cli.console import print_json, print_notice, safe, width_of
+from fastrec.cli.console import (
+    hidden_columns,
+    print_hidden,
+    print_json,
+    safe,
+    say,
+    spell,
+    styled,
+    width_of,
+)
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
     from fastrec.commands.validate import Validation
-    from fastrec.judge.findings import FindingGroup
+    from fastrec.judge.findings import FindingGroup, Location
 
 
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
@@ -33,7 +43,7 @@ class Column(NamedTuple):
     name: str  # one that ends with ± is no heading, because the column belongs to the one before it
     is_left: bool = False
     hidden: int | None = None
-    """A narrow terminal hides columns in the order of this number, as many as needed; None is never hidden."""
+    """A narrow terminal hides columns in this order, as many as needed; None is never hidden."""
 
     @property
     def heading(self) -> str:
@@ -70,79 +80,79 @@ def columns(
     ]
 
 
-def print_table(table: Table) -> list[str]:
-    """Print a table.
-
-    Return the names of columns that are hidden because the terminal is too narrow.
-    """
-    lines, hidden = table_lines(table)
-    click.echo("\n".join(lines))
-    return hidden
+Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
 
 
-def table_lines(table: Table) -> tuple[list[str], list[str]]:
-    """The lines of a table, and the names of columns that are hidden because the terminal is too narrow."""
-    rows = [
-        [column.heading for column in table.columns],
-        *(list(map(str, row)) for row in table.rows),
+def table_of(
+    items: Iterable[Any],
+    spellings: Mapping[str, Spelling],
+    left: Collection[str] = (),
+    hidden: Sequence[str] = (),
+) -> Table:
+    """Make a table with a row for each item, and a column for each spelling."""
+    functions = [
+        partial(spell, spelling) if isinstance(spelling, str) else spelling
+        for spelling in spellings.values()
     ]
-    rows = [row if "".join(row).isprintable() else list(map(safe, row)) for row in rows]
-    sizes = [list(map(len if "".join(row).isascii() else width_of, row)) for row in rows]
-    widths = [max(some) for some in zip(*sizes, strict=True)]
-    hidden = _too_wide(table.columns, widths)
-    shown = [(column not in hidden, column.is_left) for column in table.columns]
-    padded = (
-        [
-            cell + " " * (width - own) if is_left else " " * (width - own) + cell
-            for cell, own, width, (is_shown, is_left) in zip(row, size, widths, shown, strict=True)
-            if is_shown
-        ]
-        for row, size in zip(rows, sizes, strict=True)
-    )
-    lines = ["  " + "  ".join(cells).rstrip() for cells in padded]
-    return [click.style(lines[0], dim=True), *lines[1:]], [column.name for column in hidden]
+    rows = [[function(item) for function in functions] for item in items]
+    return Table(columns(list(spellings), left, hidden), rows)
 
 
-def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
-    """Choose columns to hide until the table fits into the terminal."""
-    if not sys.stdout.isatty():
-        return []
+def print_table(table: Table) -> None:
+    click.echo("\n".join(table_lines(table)))
+
+
+def table_lines(table: Table) -> list[str]:
+    """The lines of a table, without the columns that a narrow terminal has no room for."""
+    heads = [column.heading for column in table.columns]
+    texts = [list(map(safe, map(str, cells))) for cells in zip(heads, *table.rows, strict=True)]
+    widths = [max(map(width_of, cells)) for cells in texts]
+    hidden = list(_too_wide(table.columns, widths))
+    hidden_columns.update(dict.fromkeys(table.columns[number].name for number in hidden))
+    padded = []
+    for number, column in enumerate(table.columns):
+        if number not in hidden:
+            pad = _pad_right if column.is_left else _pad_left
+            padded.append([pad(text, widths[number]) for text in texts[number]])
+    head, *lines = ("  " + "  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
+    return [click.style(head, dim=True), *lines]
+
+
+def _pad_right(text: str, width: int) -> str:
+    return text + " " * (width - width_of(text))
+
+
+def _pad_left(text: str, width: int) -> str:
+    return " " * (width - width_of(text)) + text
+
+
+def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of columns to hide until the table fits into the terminal."""
     excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
     order = sorted(
-        (one.hidden, one, width)
-        for one, width in zip(columns, widths, strict=True)
-        if one.hidden is not None
+        (column.hidden, number)
+        for number, column in enumerate(columns)
+        if column.hidden is not None and sys.stdout.isatty()
     )
-    hidden = []
-    for _, column, width in order:
+    for _, number in order:
         if excess > 0:
-            excess -= 2 + width
-            hidden.append(column)
-    return hidden
+            excess -= 2 + widths[number]
+            yield number
 
 
-def print_hidden(names: Sequence[str]) -> None:
-    if names:
-        print_notice(
-            f"the terminal is too narrow for these columns: {', '.join(dict.fromkeys(names))}"
-        )
-
-
-def print_section(section: Section) -> list[str]:
-    """Print a title, a table and notes; return the names of hidden columns."""
-    click.echo(f"{click.style(safe(section.title), bold=True)}: {section.about}")
-    hidden: list[str] = []
+def print_section(section: Section) -> None:
+    """Print a title, a table and notes."""
+    say("{title:bold}: {about}", section)
     if isinstance(section.table, str):
-        click.echo(f"  {section.table}")
+        say("  {table}", section)
     elif section.table.rows:
-        hidden = print_table(section.table)
+        print_table(section.table)
     print_notes(section.notes)
-    return hidden
 
 
 def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        click.echo(f"  {safe(note)}")
+        say("  {}", note)
 
 
 def more_rows(more: int, noun: str, where: str) -> list[str]:
@@ -151,15 +161,19 @@ def more_rows(more: int, noun: str, where: str) -> list[str]:
 
 
 def print_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]) -> None:
-    hidden: list[str] = []
     for number, section in enumerate(sections):
         if number:
             click.echo()
-        hidden += print_section(section)
+        print_section(section)
     for lines in legends:
-        for number, line in enumerate(lines):
-            click.echo(f"{'' if number else chr(10)}{click.style(safe(line), dim=True)}")
-    print_hidden(hidden)
+        print_legend(lines)
+    print_hidden()
+
+
+def print_legend(lines: Iterable[str]) -> None:
+    """Print lines that explain the tables before them, after an empty line."""
+    for number, line in enumerate(lines):
+        click.echo(f"{'' if number else chr(10)}{click.style(safe(line), dim=True)}")
 
 
 def escaped(text: str) -> str:
@@ -224,18 +238,20 @@ def print_findings(report: Validation | PairCheck, output_format: str, where: st
         print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
     else:
         for group in report.groups:
-            # A command of a GitHub workflow: the group appears beside its first line in a pull
-            # request.
-            first = group.locations[0]
-            more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-            message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-            source = _workflow(first.source, "\r\n%:,")
-            level = "notice" if group.severity == "note" else group.severity
-            click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
+            click.echo(_workflow_command(group))
 
 
-def _workflow(text: str, special: str) -> str:
-    """Escape characters that have a meaning in a workflow command."""
+def _workflow_command(group: FindingGroup) -> str:
+    """Spell a command of a GitHub workflow, which shows the group beside its first line."""
+    first = group.locations[0]
+    more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+    message = _escaped_for_workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+    source = _escaped_for_workflow(first.source, "\r\n%:,")
+    level = "notice" if group.severity == "note" else group.severity
+    return f"::{level} file={source},line={first.line},title={group.code}::{message}"
+
+
+def _escaped_for_workflow(text: str, special: str) -> str:
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
@@ -252,16 +268,17 @@ def print_groups(
     """
     for group in groups[:_MOST_GROUPS]:
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
-        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
-        judged = f", judged as {group.version}" if group.version else ""
         remark, further = about(group)
-        click.echo(
-            f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} "
-            f"×{judged}{remark}"
-        )
-        click.echo(f"    {safe(group.path)}: {safe(group.message)}")
-        click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
-        for line in further:
-            click.echo(f"    {safe(line)}")
+        severity = styled(group.severity, fg=colour)
+        line = "{severity} {code}  {count:,} ×[?, judged as {version}]{remark}"
+        say(line, group, severity=severity, remark=remark)
+        say("    {path}: {message}", group)
+        for line in (locations_text(group.locations, group.count), *further):
+            say("    {}", line)
     if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
         click.echo(f"… and {hidden:,} {rest}")
+
+
+def locations_text(locations: Sequence[Location], count: int) -> str:
+    places = ", ".join(f"{location.source}:{location.line}" for location in locations)
+    return f"{places}, …" if count > len(locations) else places

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
     format_bytes,
-    print_json,
+    print_found,
     print_notice,
     print_stderr,
-    safe,
+    say,
+    spell,
 )
-from fastrec.cli.options import Count, Number, choice_option, command, flag, option, shared
-from fastrec.errors import counted, shown
+from fastrec.cli.options import (
+    Count,
+    command,
+    flag,
+    format_option,
+    option,
+    output_option,
+    shared,
+)
+from fastrec.errors import shown
+
+if TYPE_CHECKING:
+    from fastrec.commands.clean import Cleaned
 
 
-@command("Remove kept and interrupted work of normalize.", ok="done, or there was nothing to "
-"remove",
-         usage="the command line is wrong, or OUTPUT is not a corpus",
-         failure="failed: a run is writing OUTPUT, or a file could not be removed")  # fmt: skip
+@command(
+    "Remove kept and interrupted work of normalize.",
+    ok="done, or there was nothing to remove",
+    usage="the command line is wrong, or OUTPUT is not a corpus",
+    failure="failed: a run is writing OUTPUT, or a file could not be removed",
+)
 @click.argument("output", type=click.Path())
-@option("--work-dir", "Directory or URL for temporary files and kept work, as given to normalize.", type=click.Path(),
-        envvar="FASTREC_WORK_DIR", show_envvar=True,
-        show_default="next to the output; for a store, also TMPDIR")  # fmt: skip
 @flag("--dry-run", "Show what would be removed, and stop.")
-@shared("json")
-def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) -> None:
+@format_option("text", "json")
+@shared("work_dir")
+def clean(*, output: str, work_dir: str | None, dry_run: bool, output_format: str) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 
     This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and
@@ -43,63 +55,63 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) ->
     """
     from fastrec.commands.clean import clean as run
 
-    found = run(output, work_dir=work_dir, dry_run=dry_run)
-    verb = "would remove" if dry_run else "removed"
-    with allow_broken_pipe():
-        if as_json:
-            print_json(found)
-        else:
-            for one in found.removed:
-                click.echo(
-                    f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, "
-                    f"{format_bytes(one.bytes)}"
-                )
-            if not found.removed:
-                where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
-                click.echo(f"nothing to remove: no run left work for {safe(shown(output))}{where}")
-        if found.left:
-            print_notice(
-                f"{counted(len(found.left), 'file')} in {shown(found.output)} may belong to a run "
-                "that has not ended, "
-                "and stay there; the next `fastrec normalize` to this output removes them"
+    result = run(output, work_dir=work_dir, dry_run=dry_run)
+    print_found(result, output_format, text=lambda: _print_cleaned(result, work_dir))
+    if result.left:
+        print_notice(
+            spell(
+                "{left:file} in {path} may belong to a run that has not ended, and stay there; the "
+                "next `fastrec normalize` to this output removes them",
+                result,
+                path=shown(result.output),
             )
+        )
 
 
-_share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
+def _print_cleaned(result: Cleaned, work_dir: str | None) -> None:
+    verb = "would remove" if result.dry_run else "removed"
+    for work in result.removed:
+        say("{verb} {path}: {files:file}, {size}", work, verb=verb, size=format_bytes(work.bytes))
+    if not result.removed:
+        where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
+        path = shown(result.output)
+        say("nothing to remove: no run left work for {path}{where}", path=path, where=where)
 
 
-@command("Make synthetic shards.", usage="the command line is wrong, or OUTPUT is not empty",
-         failure="failed: something could not be written")  # fmt: skip
-@option("-n --records", "Number of lines.", type=Count(min=0), metavar="N", default=10_000)
+_share = partial(option, default=0.0)
+
+
+@command(
+    "Make synthetic shards.",
+    usage="the command line is wrong, or OUTPUT is not empty",
+    failure="failed: something could not be written",
+)
+@option("-n --records N", "Number of lines.", type=Count(min=0), default=10_000)
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
+@output_option("DIR", "Directory to write the shards to; must be empty.")
+@option("--shards N", "Number of files.", default=8)
+@option("--compression zst|gz|none|mixed", "Compression of the files.")
+@option("--mix mixed|single_turn|agentic", "Interaction types of the records.")
+@option("--text evaluation|words", "Questions and answers that can be read, or long random words.")
 @option(
-    "-o --output",
-    "Directory to write the shards to; must be empty.",
-    type=click.Path(),
-    required=True,
+    "--schema VERSION",
+    "Schema version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of "
+    "them. Records after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all "
+    "recipes.",
+    default="0.2.0",
 )
-@option("--shards", "Number of files.", type=Count(min=1), metavar="N", default=8)
-@choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
-@choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
-@choice_option(
-    "--text",
-    ["evaluation", "words"],
-    "Questions and answers that can be read, or long random words.",
-)
-@option("--schema", "Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for "
-"all of them. Records "
-        "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.",
-        metavar="VERSION", show_default="0.2.0")  # fmt: skip
-@_share("--duplicates", "Share of lines that repeat a record.")
-@_share("--conflicts", "Share of lines with the identity of another record and other content.")
-@_share("--unknown-keys", "Share of records with keys that the schema does not name.")
-@_share("--rejects", "Share of invalid lines, of every code in turn.")
-@_share("--blanks", "Share of blank lines.")
+@_share("--duplicates SHARE", "Share of lines that repeat a record.")
 @_share(
-    "--warnings",
+    "--conflicts SHARE", "Share of lines with the identity of another record and other content."
+)
+@_share("--unknown-keys SHARE", "Share of records with keys that the schema does not name.")
+@_share("--rejects SHARE", "Share of invalid lines, of every code in turn.")
+@_share("--blanks SHARE", "Share of blank lines.")
+@_share(
+    "--warnings SHARE",
     "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.",
 )
-def generate(output: str, schema: str | None, **options: Any) -> None:
+def generate(output: str, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
     The questions are word problems, facts with choices, open questions, conversations and tasks for
@@ -114,11 +126,9 @@ def generate(output: str, schema: str | None, **options: Any) -> None:
     """
     from fastrec.commands.generate import generate as run
 
-    if schema is not None:
-        options["schema"] = schema
-    made = run(output, **options)
-    sizes = f"{format_bytes(made.text_bytes)} of text, {format_bytes(made.file_bytes)} on disk"
-    print_stderr(f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: {sizes}")
+    shards = run(output, **options)
+    sizes = f"{format_bytes(shards.text_bytes)} of text, {format_bytes(shards.file_bytes)} on disk"
+    print_stderr(spell("{lines:line} in {paths:shard}: {sizes}", shards, sizes=sizes))
 
 
 @command("Print the schema of a record.")
@@ -142,23 +152,24 @@ def schema(version: str | None, list_versions: bool) -> None:
         if not list_versions:
             click.echo((schema_named(version) if version else DEFAULT_SCHEMA).source, nl=False)
             return
-        for one in SCHEMAS.values():
-            corpus = "yes" if one.name in TARGETS else "no; normalize upgrades its records"
-            click.echo(click.style(one.name, bold=True))
-            click.echo(f"    {one.about}")
-            click.echo(f"    schema_version: {', '.join(sorted(one.labels))}")
-            click.echo(f"    corpus: {corpus}")
+        for schema in SCHEMAS.values():
+            is_target = schema.name in TARGETS
+            say("{name:bold}", schema)
+            say("    {about}", schema)
+            say("    schema_version: {}", ", ".join(sorted(schema.labels)))
+            say("    corpus: {}", "yes" if is_target else "no; normalize upgrades its records")
 
 
 _NAMES_IN_BASH = r"""
-# bash splits words at : = and @, which names of evaluations, metrics and models may have: join them again, and
-# remove from the replies what readline keeps of the word.
+# bash splits words at : = and @, which names of evaluations, metrics and models may have: join them
+# again, and remove from the replies what readline keeps of the word.
 _fastrec_completion_of_names() {
     local line=$COMP_LINE word last="" number current=0 i
     local -a joined=()
     for i in "${!COMP_WORDS[@]}"; do
         word=${COMP_WORDS[i]}
-        if [[ ${#joined[@]} -gt 0 && -n $word && $line == "$word"* && ( $last == [:=@] || $word == [:=@]* ) ]]; then
+        if [[ ${#joined[@]} -gt 0 && -n $word && $line == "$word"* ]] &&
+            [[ $last == [:=@] || $word == [:=@]* ]]; then
             joined[${#joined[@]}-1]+=$word
         else
             line=${line#"${line%%[![:space:]]*}"}

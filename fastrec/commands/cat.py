@@ -62,6 +62,7 @@ from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
+from fastrec.parameters import CORES
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
@@ -338,7 +339,7 @@ def cat(
     *,
     limit: int | None = None,
     source: bool = False,
-    jobs: int = 1,
+    jobs: int = CORES,
     **filters: Unpack[FilterArguments],
 ) -> Iterator[bytes]:
     """Yield the lines of a corpus in order, without newlines.
@@ -371,7 +372,7 @@ def cat_blocks(
     *,
     limit: int | None = None,
     source: bool = False,
-    jobs: int = 1,
+    jobs: int = CORES,
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
     check_jobs(jobs)

@@ -19,6 +19,7 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.agreement import kappa_interval
@@ -157,9 +158,9 @@ class Comparison(Tabular):
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     metrics: tuple[str, ...] = ()
-    """With --metrics: the two metrics."""
+    """With --metric-pair: the two metrics."""
     agreement: list[Agreement] = msgspec.field(default_factory=list)
-    """With --metrics: how they agree on each evaluation."""
+    """With --metric-pair: how they agree on each evaluation."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or for each evaluation that has both metrics."""
@@ -176,12 +177,12 @@ def compare(
     a: str | None = None,
     b: str | None = None,
     *,
-    metrics: Strings = (),
+    metric_pair: Strings = (),
     repeats_as: str = "mean",
     examples: int = 2,
     group_by: Strings = (),
     lower_is_better: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     **filters: Unpack[FilterArguments],
@@ -192,7 +193,7 @@ def compare(
         corpus: A directory or URL that `normalize` published.
         a: A model, or a pattern that matches only one.
         b: The other model.
-        metrics: Instead of two models, two metrics that judge the same answers.
+        metric_pair: Instead of two models, two metrics that judge the same answers.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
             `pass^K`, `majority` or `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
@@ -214,22 +215,22 @@ def compare(
     repeats = parse_repeats(repeats_as)
     chosen = make_filters(**filters)
     groups = parse_groups(group_by)
-    graders = as_tuple("metrics", metrics)
+    graders = as_tuple("metric_pair", metric_pair)
     opened = partial(
         open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress
     )
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError(
-                "name two models, or two different metrics with --metrics; --model chooses models"
+                "name two models, or two different metrics with --metric-pair; --model chooses models"
             )
         if groups:
-            raise UsageError("--group-by cannot be combined with --metrics")
+            raise UsageError("--group-by cannot be combined with --metric-pair")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
         found = _agreements(index, scopes, graders, examples)
         return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
     if a is None or b is None:
-        raise UsageError("name two models, A and B, or two metrics with --metrics")
+        raise UsageError("name two models, A and B, or two metrics with --metric-pair")
     index, scopes = opened(chosen)
     models = {model for scope, _ in scopes for model in scope.models}
     first = choose_model(a, models)

@@ -14,6 +14,7 @@ from fastrec.answers.selection import parse_groups
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
@@ -28,7 +29,7 @@ def leaderboard(
     min_coverage: float = 50.0,
     group_by: Strings = (),
     lower_is_better: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Leaderboard:

@@ -13,6 +13,7 @@ from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, W
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_choice import check_patterns
@@ -62,7 +63,7 @@ def questions(
     limit: int = 20,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Questions:

@@ -13,6 +13,7 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 
 _SHORTEST: Final = 4  # characters of a hash
@@ -48,7 +49,7 @@ def show(
     corpus: str | os.PathLike[str],
     question: int | str,
     *,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Shown:

@@ -8,6 +8,7 @@ from typing import Unpack
 from fastrec.answers.selection import parse_groups, select_same_bins
 from fastrec.engine import check_jobs
 from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filters, several_paths
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.trends import (
     EvaluationTrend,
@@ -27,7 +28,7 @@ def trend(
     metrics: str = "judgements",
     lower_is_better: Strings = (),
     p: float = 0.05,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Trend:

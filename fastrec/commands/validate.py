@@ -51,6 +51,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
@@ -304,13 +305,13 @@ class _SliceTask(msgspec.Struct, frozen=True):
 def validate(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int = CORES,
     files_from: str | None = None,
     max_errors: int | None = None,
     json_log: str | os.PathLike[str] | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
-    hash: str = "sha256",  # noqa: A002 - the name of the option
+    hash_algorithm: str = "sha256",
     schema: str = "auto",
     repair: Strings = (),
     upgrade_report: bool = False,
@@ -326,7 +327,7 @@ def validate(
         json_log: A file for every finding, one JSON object per line.
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
-        hash: The algorithm of the hash that `sample_hash` is compared with.
+        hash_algorithm: The algorithm of the hash that `sample_hash` is compared with.
         schema: Judge every record by this schema version; `auto` tells the version of each record
             by its shape.
         repair: Names of repairs to make before a line is called invalid, or `all`; each is a
@@ -342,11 +343,11 @@ def validate(
     check_jobs(jobs)
     if max_errors is not None and max_errors < 1:
         raise UsageError(f"max_errors must be at least 1, not {max_errors}")
-    check_choice("hash", hash, HASHES)
+    check_choice("hash_algorithm", hash_algorithm, HASHES)
     chosen_schema(schema)
     settings = JudgeSettings(
         schema=schema,
-        algorithm=hash,
+        algorithm=hash_algorithm,
         warnings=True,
         normal=upgrade_report,  # it needs records and normal forms, verdicts do not
         repairs=frozenset(repair_codes(field_names("repair", repair))),

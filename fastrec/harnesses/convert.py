@@ -33,7 +33,6 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from math import comb
@@ -43,6 +42,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import UNSET, field
 
+from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
@@ -452,7 +452,7 @@ class Converter:
         wanted = self._wanted.get(metric)
         if wanted is None:
             names = (metric, metric.partition(":")[0])
-            wanted = any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns)
+            wanted = any(matches_any(name, self._patterns) for name in names)
             self._wanted[metric] = wanted
         if not wanted:
             self.result.metrics_left_out[metric] += 1

@@ -28,7 +28,7 @@ from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
-from fastrec.limits import all_cores, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.corrections import (
     PLACES,
     GivenFile,
@@ -37,6 +37,7 @@ from fastrec.normalize.corrections import (
     read_labels,
     read_names,
 )
+from fastrec.parameters import CORES
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -103,7 +104,7 @@ def _neither(help: str, **more: Any) -> About:  # noqa: A002
 
 
 def _default_jobs() -> int:
-    return all_cores()
+    return CORES
 
 
 class MaxRejects(NamedTuple):
@@ -183,9 +184,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
     ] = AUTO
     hash_algorithm: Annotated[
         str,
-        _lines(
-            "Algorithm of sample_hash.", "if the same", choices=tuple(HASHES), recorded="always"
-        ),
+        _lines("", "if the same", choices=tuple(HASHES), recorded="always"),
     ] = "sha256"
     sample_hash: Annotated[
         SampleHashMode,
@@ -317,9 +316,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
         bool,
         _neither("Publish a corpus even if no line is valid, or no record matches the filters."),
     ] = False
-    overwrite: Annotated[
-        bool, _neither("Replace an existing corpus, but not by one without any records.")
-    ] = False
+    overwrite: Annotated[bool, _neither("")] = False
     incremental: Annotated[
         bool,
         _neither(
@@ -336,9 +333,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
         ),
     ] = "stat"
     fresh: Annotated[bool, _neither("Do not reuse the work of earlier runs.")] = False
-    work_dir: Annotated[
-        str | None, _neither("Directory or URL for temporary files and kept work.")
-    ] = None
+    work_dir: Annotated[str | None, _neither("")] = None
     jobs: Annotated[int, _neither("")] = msgspec.field(default_factory=_default_jobs)
     engine: Annotated[
         Literal["pool", "dask"],

@@ -278,7 +278,7 @@ def test_formats(corpus):
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    assert "table 1: 3 models with 3 of 3 evaluations\n  rank  model " in run("table")
+    assert "table 1: 3 models with 3 of 3 evaluations\n  rank  model " in run("text")
     assert "| rank | model | mean |" in run("markdown")
     latex = run("latex")
     assert latex.count("\\begin{tabular}{llrrrrrr}") == 1

@@ -559,7 +559,7 @@ def test_wrong_option(command: str) -> None:
         ),
         (
             ["compare", "corpus", "org-0/*"],
-            "name two models, A and B, or two metrics with --metrics",
+            "name two models, A and B, or two metrics with --metric-pair",
         ),
         (["compare", "corpus", "org-0/*", "org-*"], "'org-*' matches"),
         (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),

@@ -133,7 +133,7 @@ def test_validate_exit_codes(arguments: list[str], code: int) -> None:
         (["validate", "--files-from", "missing"], 2, "the list missing cannot be read"),
         (["validat", "good.jsonl"], 2, "validate"),
         (["--nonsense"], 2, "No such option"),
-        ([], 2, "Commands:"),
+        ([], 2, "Make:"),
         (["generate", "-n", "1"], 2, "--output"),
         (["generate", "-n", "1", "-o", "."], 2, "is not empty"),
         (["generate", "-n", "1", "-o", "good.jsonl"], 2, "good.jsonl is not a directory"),

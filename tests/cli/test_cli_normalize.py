@@ -183,7 +183,7 @@ def test_sizes(part_size: str, memory: str) -> None:
 
 def test_json_output() -> None:
     """stdout has only the result, as one JSON document; other output goes to stderr."""
-    done = run("bad.jsonl", "-o", "out", "--json", "-v")
+    done = run("bad.jsonl", "-o", "out", "--format", "json", "-v")
     report = msgspec.json.decode(done.stdout, type=NormalizeResult)
     assert (report.output, report.parts, report.shards, report.skipped) == ("out", 1, 1, [])
     assert report.summary == msgspec.json.decode(
@@ -201,7 +201,7 @@ def test_quiet() -> None:
     done = run("truncated.jsonl.zst", "-o", "other", "-q")
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.startswith(b"error: ")
-    done = run("good.jsonl", "-o", "third", "-q", "--json")
+    done = run("good.jsonl", "-o", "third", "-q", "--format", "json")
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["output"] == "third"
 
@@ -227,7 +227,7 @@ def test_where_the_time_went() -> None:
     shown = result.stdout[result.stdout.index("Where the time went") :].splitlines()
     assert shown[1].split() == ["phase", "tasks", "time", "processor", "waiting"]
     assert [line.split()[0] for line in shown[2:]] == ["read", "write", "check", "driver"]
-    found = json.loads(invoke("good.jsonl", "-o", "out2", "--json").stdout)
+    found = json.loads(invoke("good.jsonl", "-o", "out2", "--format", "json").stdout)
     phases = {phase["name"]: phase for phase in found["phases"]}
     assert phases["read and sort"]["tasks"] == phases["write parts"]["tasks"] == 1
     assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(found["seconds"])
@@ -253,7 +253,7 @@ def test_record_text_is_escaped() -> None:
                 ).encode()
             ],
         )
-        for option in ("-v", "--json"):
+        for option in ("-v", "--format=json"):
             result = invoke("steer.jsonl", "-o", "out", "--overwrite", option)
             assert result.exit_code == 0
             assert character not in result.output
@@ -266,7 +266,12 @@ def test_dry_run(as_json: bool) -> None:
     """It lists the shards and the expected tasks and parts, and writes nothing."""
     before = sorted(Path().iterdir())
     result = invoke(
-        "good.jsonl", "bad.jsonl", "-o", "out", "--dry-run", *(["--json"] if as_json else [])
+        "good.jsonl",
+        "bad.jsonl",
+        "-o",
+        "out",
+        "--dry-run",
+        *(["--format", "json"] if as_json else []),
     )
     assert result.exit_code == 0
     assert sorted(Path().iterdir()) == before

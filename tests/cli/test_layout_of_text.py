@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import click
 import pytest
 from click.shell_completion import ShellComplete
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.cli import cli
-from fastrec.cli.console import UNSAFE, clip, safe_lines, width_of, wrap
+from fastrec.cli.console import UNSAFE, clip, safe_lines, spell, styled, width_of, wrap
 from fastrec.cli.tables import Table, columns, table_lines
 from tests.answers.small import answer, make_corpus
 from tests.timing import grows_linearly
@@ -78,7 +80,34 @@ def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
     def lines(size: int) -> list[str]:
         return table_lines(
             Table(columns(["name", "number"]), [[f"row {n}", n] for n in range(size)])
-        )[0]
+        )
 
     assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
     assert grows_linearly(lines, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{name}", "a\\x1bb"),
+        ("{none}: {none:,}", "–: –"),
+        ("{lines:line}, {kinds:kind}, {name:character}", "1 line, 2 kinds, 3 characters"),
+        ("{kinds:,} {share:.1%} {mean:g}", "2 50.0% 1"),
+        ("{counts.kept:,}", "1,205"),
+        ("x[?, {zero:,} blank][?, {lines:,} kept][? ({none})]", "x, 1 kept"),
+        ("x[?, {lines:,} of {zero:,}]", "x"),
+        ("[?{zero:if}never][?{lines:if}always]", "always"),
+        ("{short:<4}|{short:>4}|", "ab  |  ab|"),
+        ("{ready}", "\x1b[1mx\x1b[0m"),
+        ("{zero:OK/damaged}", click.style("damaged", fg="red", bold=True)),
+        ("{lines:OK/damaged}", click.style("OK", fg="green", bold=True)),
+        ("{name:bold}", click.style("a\\x1bb", bold=True)),
+        ("{name:red}", click.style("a\\x1bb", fg="red")),
+    ],
+)
+def test_templates(template: str, expected: str) -> None:
+    """Texts are escaped, None is a dash, and a part without a value is left out."""
+    item = SimpleNamespace(name="a\x1bb", none=None, lines=1, kinds=["x", "y"], share=0.5)
+    item.counts = SimpleNamespace(kept=1205)
+    values = {"mean": 1.0, "zero": 0, "short": "ab", "ready": styled("x", bold=True)}
+    assert spell(template, item, **values) == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.cli.options import cgroup_limit
+from fastrec.cli.memory import cgroup_limit
 
 V2 = "33 25 0:30 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"
 V1 = "37 33 0:34 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"

@@ -72,8 +72,8 @@ ARGUMENTS: dict[str, Deed] = {
     ),
     r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
-    r"hash must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(
-        path / "in.jsonl", hash="md5"
+    r"hash_algorithm must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(
+        path / "in.jsonl", hash_algorithm="md5"
     ),
 }
 

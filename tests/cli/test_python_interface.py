@@ -20,13 +20,14 @@ from fastrec.normalize.options import NormalizeArguments
 from tests.docs.reference import ROOT
 from tests.sizes import LONG, covering
 
-ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
+ABOUT_PRINTING = {"verbose", "quiet", "no_progress"}
 """Options of the command line that have no counterpart: functions return what commands print."""
 NOT_IN_PYTHON = {
     "check-pairs": {"format"},
     "compare": {"format", "full"},
     "import": {"format", "guess", "skip_bad_logs", "strict"},  # the last two: the exit code
-    "normalize": {"dry_run"},  # prints a plan
+    "clean": {"format"},
+    "normalize": {"dry_run", "format"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "leaderboard": {"format", "raw_cells"},
     "view": {"no_browser"},
@@ -37,6 +38,7 @@ NOT_IN_PYTHON = {
     "show": {"format", "full"},
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
+    "verify": {"format"},
 }
 NOT_ON_THE_COMMAND_LINE = {
     "progress",

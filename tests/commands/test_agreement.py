@@ -1,4 +1,4 @@
-"""`compare --metrics`: agreement of two graders, by hand, by naive code, and by the textbook formula."""
+"""`compare --metric-pair`: agreement of two graders, by hand, by naive code, and by the textbook formula."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kappa_of(pairs: list[tuple[bool, bool]]) -> float:
 
 
 def test_the_numbers_are_those_of_naive_code(corpus: Path) -> None:
-    found = fastrec.compare(corpus, metrics=("m1", "m2"), examples=1000)
+    found = fastrec.compare(corpus, metric_pair=("m1", "m2"), examples=1000)
     (one,) = found.agreement
     questions = pairs_of(corpus)
     pairs = [pair for some in questions.values() for pair in some]
@@ -149,17 +149,17 @@ def test_metrics_are_compared_on_the_same_answers(
         record for number in range(20) for record in two_epochs(number, text=text, fields=fields)
     ]
     corpus = make_corpus(tmp_path, records)
-    (found,) = fastrec.compare(corpus, metrics=("judge", "match")).agreement
+    (found,) = fastrec.compare(corpus, metric_pair=("judge", "match")).agreement
     assert (found.answers, found.agreement, found.kappa) == (20, 1.0, 1.0)
     assert (found.judged_by_first, found.judged_by_second) == (20, 0)
-    (turned,) = fastrec.compare(corpus, metrics=("match", "judge")).agreement
+    (turned,) = fastrec.compare(corpus, metric_pair=("match", "judge")).agreement
     assert (turned.answers, turned.agreement, turned.judged_by_first, turned.judged_by_second) == (
         20,
         1.0,
         0,
         20,
     )
-    text_of_cli = run_here("compare", corpus, "--metrics", "judge", "match").stdout.decode()
+    text_of_cli = run_here("compare", corpus, "--metric-pair", "judge", "match").stdout.decode()
     assert "20 answers are judged by M1 only" in text_of_cli
 
 
@@ -175,7 +175,9 @@ def test_answers_of_other_epochs_are_not_compared(tmp_path: Path) -> None:
     records += judged(2, MODELS[0], {"judge": 1}, text="one", **epochs[0])
     records += judged(2, MODELS[0], {"match": 1}, text="as it was sent", **epochs[0])
     records += judged(3, MODELS[0], {"match": 1})
-    (found,) = fastrec.compare(make_corpus(tmp_path, records), metrics=("judge", "match")).agreement
+    (found,) = fastrec.compare(
+        make_corpus(tmp_path, records), metric_pair=("judge", "match")
+    ).agreement
     assert (found.answers, found.judged_by_first, found.judged_by_second) == (1, 2, 2)
 
 
@@ -187,7 +189,7 @@ def test_filters_read_the_same_answer(tmp_path: Path) -> None:
         for record in judged(0, MODELS[0], {metric: 1}, text="A", metadata={"filter": metric})
     ]
     (found,) = fastrec.compare(
-        make_corpus(tmp_path, records), metrics=("strict", "flexible")
+        make_corpus(tmp_path, records), metric_pair=("strict", "flexible")
     ).agreement
     assert (found.answers, found.judged_by_first, found.judged_by_second) == (1, 0, 0)
 
@@ -201,7 +203,9 @@ def test_a_hash_that_only_one_metric_splits(tmp_path: Path) -> None:
             0, MODELS[0], dict.fromkeys(metrics, number % 2), text="A", sample_id=f"q-{number}"
         )
     ]
-    (found,) = fastrec.compare(make_corpus(tmp_path, records), metrics=("judge", "match")).agreement
+    (found,) = fastrec.compare(
+        make_corpus(tmp_path, records), metric_pair=("judge", "match")
+    ).agreement
     assert (found.answers, found.both_right, found.judged_by_first, found.judged_by_second) == (
         1,
         1,
@@ -211,19 +215,21 @@ def test_a_hash_that_only_one_metric_splits(tmp_path: Path) -> None:
 
 
 def test_text_and_what_may_be_given(corpus: Path) -> None:
-    text = run_here("compare", corpus, "--metrics", "m1", "m2", "--examples", "1").stdout.decode()
+    text = run_here(
+        "compare", corpus, "--metric-pair", "m1", "m2", "--examples", "1"
+    ).stdout.decode()
     assert text.startswith("M1  m1\nM2  m2\n\n")
     assert text.count(" only\n") == 1
     for arguments in (
         [],
         [MODELS[0]],
-        [*MODELS, "--metrics", "m1", "m2"],
-        ["--metrics", "m1", "m1"],
+        [*MODELS, "--metric-pair", "m1", "m2"],
+        ["--metric-pair", "m1", "m1"],
     ):
         done = run_here("compare", corpus, *arguments)
         assert (done.returncode, done.stderr[:16]) == (2, b"error: name two ")
     with pytest.raises(UsageError, match="no metric matches 'm3'"):
-        fastrec.compare(corpus, metrics=("m1", "m3"))
+        fastrec.compare(corpus, metric_pair=("m1", "m3"))
     with pytest.raises(UsageError, match="name two models, A and B, or two metrics"):
         fastrec.compare(corpus, MODELS[0])
 
@@ -231,7 +237,7 @@ def test_text_and_what_may_be_given(corpus: Path) -> None:
 def test_metrics_of_different_evaluations(tmp_path: Path) -> None:
     records = [answer(name, "q", "m", 1, evaluation_result_id=name) for name in ("m1", "m2")]
     with pytest.raises(NoMatchError, match="no evaluation has both metrics, m1 and m2"):
-        fastrec.compare(make_corpus(tmp_path, records), metrics=("m1", "m2"))
+        fastrec.compare(make_corpus(tmp_path, records), metric_pair=("m1", "m2"))
 
 
 def test_the_table_of_questions_finds_them(tmp_path: Path) -> None:

@@ -104,10 +104,10 @@ def test_what_the_command_says() -> None:
     assert second == f"would remove {here}/.out.fastrec-new: 0 files, 0 B"
     assert command("out").stdout == done.stdout.replace("would remove", "removed")
     interrupt()
-    document = json.loads(command("out", "--json").stdout)
+    document = json.loads(command("out", "--format", "json").stdout)
     assert document["output"] == "out"
     assert document["bytes"] == sum(one["bytes"] for one in document["removed"]) > 0
-    assert json.loads(command("out", "--json").stdout)["removed"] == []
+    assert json.loads(command("out", "--format", "json").stdout)["removed"] == []
 
 
 @pytest.mark.parametrize("way", ["option", "variable", "settings", "Python"])

@@ -104,7 +104,7 @@ def test_verify_ends_with_the_skipped_shards(corpus: Path, whole: Path, shards: 
     text = invoke("verify", corpus).stdout
     assert text.startswith("OK: 1 part, 1 record")
     assert f"\n{SAID}{shards[1]}: " in text
-    assert len(json.loads(invoke("verify", corpus, "--json").stdout)["skipped"]) == 1
+    assert len(json.loads(invoke("verify", corpus, "--format", "json").stdout)["skipped"]) == 1
     assert "incomplete" not in invoke("verify", whole).stdout
 
 

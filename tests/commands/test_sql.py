@@ -119,7 +119,7 @@ def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path)
 
 
 def test_token_counts_of_any_size(tmp_path: Path) -> None:
-    """Those that fit into 64 bits are exact. `sql --schema` says where larger ones are."""
+    """Those that fit into 64 bits are exact. `sql --tables` says where larger ones are."""
     counts = [0, 2**53 + 1, 2**63 - 1, 2**63, 10**400]
     record = sample()
     lines = []
@@ -134,7 +134,7 @@ def test_token_counts_of_any_size(tmp_path: Path) -> None:
     with fastrec.connect(tmp_path / "corpus") as ours:
         (extra,) = ours.execute("select extra from records where sample_id = '4'").fetchone()
     assert json.loads(extra) == {"$.token_usage.input_tokens": 10**400}
-    described = run_here("sql", "--schema").stdout.decode()
+    described = run_here("sql", "--tables").stdout.decode()
     assert (
         described.count("null if it is 2^63 or more: such a number is in `extra` of `records`") == 2
     )
@@ -378,7 +378,7 @@ def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
     _, cells = csv.reader(io.StringIO(text))
     for cell, expected in zip(cells, TIMES.values(), strict=True):
         assert cell == expected if isinstance(expected, str) else json.loads(cell) == expected
-    for output_format in ("table", "markdown"):
+    for output_format in ("text", "markdown"):
         done = run_command("sql", str(corpus.path), query, "--format", output_format)
         assert b"0044-01-01 (BC)" in done.stdout
     done = run_command(
@@ -395,7 +395,7 @@ def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("output_format", ["table", "csv", "json", "parquet"])
+@pytest.mark.parametrize("output_format", ["text", "csv", "json", "parquet"])
 def test_results_are_streamed(
     output_format: str, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

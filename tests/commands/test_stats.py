@@ -231,7 +231,7 @@ def test_no_common_questions(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, answer("a", 1), answer("b", 2))
     (evaluation,) = stats(corpus, common=True).evaluations
     assert (evaluation.common_questions, evaluation.by_model, evaluation.chosen) == (0, [], 2)
-    for output_format in ("table", "markdown"):
+    for output_format in ("text", "markdown"):
         done = invoke(corpus, "--common", "--format", output_format)
         assert (done.exit_code, "no question was answered by all of them" in done.stdout) == (
             0,
@@ -465,7 +465,7 @@ def test_common_questions_are_those_of_models_with_answers(failing: Path) -> Non
 @pytest.mark.parametrize("options", [[], ["--common"], ["--errors-as-wrong"]])
 def test_errors_and_repeats_are_shown(failing: Path, options: list[str]) -> None:
     """In tables, Markdown and CSV. The legend says how errors count."""
-    for output_format in ("table", "markdown"):
+    for output_format in ("text", "markdown"):
         text = invoke(failing, "--format", output_format, *options).stdout
         assert all(
             name in text
@@ -585,7 +585,7 @@ def test_markdown_output(corpus: Path) -> None:
     assert len({line.count("|") for line in table}) == 1
 
 
-@pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
+@pytest.mark.parametrize("output_format", ["text", "json", "csv", "markdown"])
 def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
     """Escape sequences, line breaks and direction marks are escaped; in Markdown, HTML too."""
     corpus = corpus_of(tmp_path, answer(HOSTILE, 1, evaluation_name=HOSTILE))
@@ -646,7 +646,7 @@ def test_notice_about_invalid_lines(shards: Path) -> None:
 @pytest.mark.parametrize(
     "output_format",
     [
-        "table",
+        "text",
         "json",
         *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown")),
     ],
@@ -732,14 +732,14 @@ def test_corpus_without_manifest(copy: Path) -> None:
             "error: 1 shard could not be read completely, so there are no statistics:\n  cut.",
         ),
         (["good.jsonl", "--by", "beauty"], 2, "'accuracy', 'score'"),
-        (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
+        (["good.jsonl", "--format", "xml"], 2, "'text', 'json', 'csv', 'markdown'"),
         (
             ["good.jsonl", "--model", "nobody"],
             2,
             "error: no model matches 'nobody'; available: org/model\n",
         ),
         (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
-        (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 3, "good.jsonl: File exists"),
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),
     ],
 )

@@ -523,7 +523,7 @@ def test_paths_can_be_one_or_many(tmp_path: Path, as_: Any) -> None:
     [
         ({"jobs": 0}, "at least one job, not 0"),
         ({"max_errors": 0}, "max_errors must be at least 1, not 0"),
-        ({"hash": "md5"}, "sha256, xxh3_128"),
+        ({"hash_algorithm": "md5"}, "sha256, xxh3_128"),
     ],
 )
 def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -575,7 +575,7 @@ def test_another_hash_can_be_chosen(tmp_path: Path) -> None:
     line.judge_chunk(GOOD, out)
     path = tmp_path / "a.jsonl"
     path.write_bytes(out)
-    assert validate(path, hash="xxh3_128").codes == {}
+    assert validate(path, hash_algorithm="xxh3_128").codes == {}
     assert validate(path).codes == {"warn.sample_hash": 1}
 
 

@@ -1056,9 +1056,9 @@ def test_a_problem_of_a_line_has_its_number(corpus: Path) -> None:
 
 
 def test_json_is_one_document(corpus: Path) -> None:
-    """`--json` prints the result of the Python interface."""
+    """`--format json` prints the result of the Python interface."""
     on_lines(swap)(corpus)
-    done = invoke(corpus, "--json")
+    done = invoke(corpus, "--format", "json")
     found = msgspec.json.decode(done.stdout, type=Verification)
     expected = verify(corpus)
     found.seconds = expected.seconds

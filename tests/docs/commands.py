@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from fastrec.cli import cli
+from fastrec.cli import COMMANDS, cli
+from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
 _TABLES = {
@@ -26,12 +27,14 @@ def commands_page() -> str:
         "The help of every command, with all options, settings and environment variables.",
         "",
     ]
-    names = cli.list_commands(click.Context(cli))
-    lines += [
-        f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names
-    ]
-    lines += ["", "## fastrec", "", *_about(cli, "fastrec"), *_settings()]
-    for name in names:
+    for heading, names in COMMANDS.items():
+        lines += [f"{heading}:", ""]
+        lines += [
+            f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names
+        ]
+        lines.append("")
+    lines += ["## fastrec", "", *_about(cli, "fastrec"), *_settings(), *_filters()]
+    for name in cli.list_commands(click.Context(cli)):
         lines += [f"## fastrec {name}", "", *_about(_command(name), f"fastrec {name}")]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -53,15 +56,30 @@ def _about(command: click.Command, name: str) -> Iterator[str]:
     for title, rows in titled.items():
         if title in _TABLES and title != "Exit codes":
             yield from (*_table(title, rows), "")
-    yield from ("| option | default | meaning |", "|---|---|---|")
-    for option in command.params:
-        if isinstance(option, click.Option):
-            yield _option(option, context)
-    yield ""
+    for heading, options in options_by_heading(command, context).items():
+        if heading == "Filters":
+            yield from ("Filters: [those of all commands that read records](#filters).", "")
+        else:
+            yield from (f"{heading}:", "", *_options(options, context), "")
     yield from (*_table("Exit codes", titled["Exit codes"]), "")
     if name == "fastrec view":
         yield "<!-- test: skip, it runs until it is stopped -->"
     yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
+
+
+def _options(options: list[click.Option], context: click.Context) -> list[str]:
+    listed = [option for option in options if "--help" not in option.opts]
+    rows = [_option(option, context) for option in listed]
+    return ["| option | default | meaning |", "|---|---|---|", *rows]
+
+
+def _filters() -> Iterator[str]:
+    """The filters, which are the same for all commands that have them."""
+    command = _command("cat")
+    context = click.Context(command, info_name="cat", **cli.context_settings)
+    options = options_by_heading(command, context)["Filters"]
+    yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
+    yield from (*_options(options, context), "")
 
 
 def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:

@@ -91,8 +91,8 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
         "In a corpus with rejected lines: one object per line, by source and line number.",
     ),
     "import.json": (Import, "In the output directory of `import`."),
-    "normalize --json": (NormalizeResult, "On standard output."),
-    "normalize --dry-run --json": (Plan, "On standard output."),
+    "normalize --format json": (NormalizeResult, "On standard output."),
+    "normalize --dry-run --format json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),
     "diff --format json": (Difference, "On standard output."),
     "questions --format json": (Questions, "On standard output."),
@@ -106,8 +106,8 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     ),
     "check-pairs --format json": (PairCheck, "On standard output."),
     "rejects --format json": (Rejects, "On standard output."),
-    "verify --json": (Verification, "On standard output."),
-    "clean --json": (Cleaned, "On standard output."),
+    "verify --format json": (Verification, "On standard output."),
+    "clean --format json": (Cleaned, "On standard output."),
 }
 
 

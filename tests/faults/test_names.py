@@ -92,7 +92,7 @@ def test_longest_file_name(name: str, tmp_path: Path) -> None:
     assert (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("options", [["-v"], ["--json"]])
+@pytest.mark.parametrize("options", [["-v"], ["--format", "json"]])
 def test_texts_with_escape_sequences(options: list[str], tmp_path: Path) -> None:
     """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
     record = sample(

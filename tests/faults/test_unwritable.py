@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_dev_full
-@pytest.mark.parametrize("options", [["--json"], ["-v"]])
+@pytest.mark.parametrize("options", [["--format", "json"], ["-v"]])
 def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_path: Path) -> None:
     """If the result cannot be printed, the error says so, and that the corpus is published."""
     with FULL.open("wb") as full:
@@ -84,7 +84,9 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = fastrec("normalize", "in.jsonl", "-o", "out", "--json", stdout=writer, stderr=writer)
+        done = fastrec(
+            "normalize", "in.jsonl", "-o", "out", "--format", "json", stdout=writer, stderr=writer
+        )
     finally:
         os.close(writer)
     assert done.returncode == 1

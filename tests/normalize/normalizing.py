@@ -131,7 +131,11 @@ def without_long(lines: Iterable[bytes], longest: int = 6_000) -> list[bytes]:
 
 
 def run_limited(names: Any, output: Any, options: dict[str, Any], **more: Any) -> NormalizeResult:
-    """Normalize; `limits` are among the options."""
+    """Normalize; `limits` are among the options.
+
+    In this process, unless the test says otherwise: a replaced function does not reach workers.
+    """
+    options = {"jobs": 1} | options
     limits = options.get("limits", current_limits())
     made = make_options(**{name: value for name, value in options.items() if name != "limits"})
     with use_limits(limits):

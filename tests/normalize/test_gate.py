@@ -336,7 +336,7 @@ def test_the_command_says_what_happened() -> None:
         "--overwrite",
         "--max-rejects",
         "1",
-        "--json",
+        "--format=json",
     ]
     result = CliRunner().invoke(cli, arguments)
     assert isinstance(result.exception, RefusedError)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import click
 import pytest
 import zstandard
 
-from fastrec import limits
 from fastrec.cli.normalize import normalize
 from fastrec.filters import FilterArguments, Filters
 from fastrec.limits import Limits, use_limits
-from fastrec.normalize import options as options_module
+from fastrec.normalize import options
 from fastrec.normalize.corrections import PLACES, GivenFile, NameRule
 from fastrec.normalize.options import (
     DEFAULTS,
@@ -177,12 +176,10 @@ def test_every_option_says_what_it_decides() -> None:
 
 def test_all_cores_work_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python as on the command line."""
-    for module in (options_module, limits):
-        monkeypatch.setattr(module, "all_cores", lambda: 7)
     [jobs] = [param for param in normalize.params if param.name == "jobs"]
-    assert isinstance(jobs, click.Option)
-    assert callable(jobs.default)
-    assert Options().jobs == jobs.default() == 7
+    monkeypatch.setattr(options, "CORES", jobs.default)
+    assert jobs.default == len(os.sched_getaffinity(0))
+    assert Options().jobs == jobs.default
 
 
 def test_every_option_is_tried(scene: Scene) -> None:

@@ -45,6 +45,7 @@ from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
@@ -290,7 +291,7 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
 def check_pairs(
     directories: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
 ) -> PairCheck:
     """Check aggregates and their samples files.

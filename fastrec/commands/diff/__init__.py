@@ -16,7 +16,6 @@ import math
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
 
@@ -34,7 +33,15 @@ from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_cor
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
-from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
+from fastrec.filters import (
+    FilterArguments,
+    Strings,
+    as_tuple,
+    field_names,
+    make_filters,
+    matches_any,
+)
+from fastrec.parameters import CORES
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, p_values_of, power
@@ -239,7 +246,7 @@ def _find_scopes(
         matching = {
             scope
             for scope in scored
-            if any(fnmatchcase(name, pattern) for name in _names_of(*scope))
+            if any(matches_any(name, [pattern]) for name in _names_of(*scope))
         }
         if not matching:
             notices.append(
@@ -264,7 +271,7 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
         *others,
         *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:])),
     ]
-    return any(fnmatchcase(name, pattern) for name in names)
+    return any(matches_any(name, [pattern]) for name in names)
 
 
 def _shortfall(model: ModelDifference) -> str:
@@ -289,7 +296,7 @@ def diff(
     accuracy: bool = False,
     lower_is_better: Strings = (),
     examples: int = 10,
-    jobs: int = 1,
+    jobs: int = CORES,
     **filters: Unpack[FilterArguments],
 ) -> Difference:
     """Compare two corpora that `normalize` published.

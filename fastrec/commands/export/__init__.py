@@ -36,6 +36,7 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.notebook import Framed
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -92,7 +93,7 @@ def export(
     output: str | os.PathLike[str],
     *,
     format: str = "parquet",  # noqa: A002 - the name of the option
-    jobs: int = 1,
+    jobs: int = CORES,
     overwrite: bool = False,
     raw_cells: bool = False,
     details: str | os.PathLike[str] | None = None,

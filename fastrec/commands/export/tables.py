@@ -30,6 +30,7 @@ from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def batches(
     corpus: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> pa.RecordBatchReader:
@@ -142,7 +143,7 @@ def table(
     corpus: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> pa.Table:

@@ -63,6 +63,7 @@ from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import TableColumns, columns_from, guess
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import join, storage_of, without_file_protocol
@@ -383,7 +384,7 @@ def import_logs(
     metric: Strings = (),
     metadata: str = "all",
     columns: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **table: str,
 ) -> Import:

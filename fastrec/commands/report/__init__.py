@@ -57,6 +57,7 @@ from fastrec.filters import (
 )
 from fastrec.html import Html, html, joined, soft
 from fastrec.limits import current_limits
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, parent_and_name
@@ -100,7 +101,7 @@ def report(
     lower_is_better: Strings = (),
     trend: Paths = (),
     group_by: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> int:

@@ -42,6 +42,7 @@ from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choic
 from fastrec.filters import AnyPath, FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
@@ -76,7 +77,7 @@ def stats(
     confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
-    jobs: int = 1,
+    jobs: int = CORES,
     group_by: Strings = (),
     metrics: str = "judgements",
     lower_is_better: Strings = (),

@@ -16,6 +16,7 @@ from fastrec.answers.index import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError
 from fastrec.filters import Strings, as_tuple
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def view(
     primary: Strings = (),
     lower_is_better: Strings = (),
     labels: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
 ) -> View:
     """Open a corpus for a browser on this machine.

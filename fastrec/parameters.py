@@ -1,0 +1,86 @@
+"""Parameters that commands share: one list of filters for the command line, Python and docs.
+
+`FilterArguments` lists the filters. The command line makes an option of each, Python functions take
+them as keyword arguments (`**filters: Unpack[FilterArguments]`), and `fastrec.filters.Filters` has
+a field for each. This module imports nothing heavy, because `--help` needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Annotated, Final, NamedTuple, TypedDict, get_type_hints
+
+Strings = str | Iterable[str]
+
+CORES: Final = (
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
+"""The processors that this process may use: the default of `jobs`."""
+
+
+class Filter(NamedTuple):
+    """What a filter means."""
+
+    help: str
+    names: str = ""
+    """Which names of a summary it is matched with: evaluations, metrics or models."""
+    metavar: str = "PATTERN"
+
+
+class FilterArguments(TypedDict, total=False):
+    """The filters as arguments of a Python function; a name takes one pattern or several."""
+
+    evaluation: Annotated[
+        Strings,
+        Filter(
+            "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a PATTERN "
+            "may be repeated; one match is enough.",
+            "evaluations",
+        ),
+    ]
+    metric: Annotated[
+        Strings, Filter("Only records whose evaluation_result_id matches.", "metrics")
+    ]
+    model: Annotated[
+        Strings, Filter("Only records whose model_id matches, such as 'org/*'.", "models")
+    ]
+    sample_id: Annotated[
+        int | str | Iterable[int | str],
+        Filter('Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
+    ]
+    hash: Annotated[
+        Strings, Filter("Only records whose sample_hash matches: all answers to a question.")
+    ]
+    exclude_evaluation: Annotated[
+        Strings, Filter("Leave out records whose evaluation_name matches.", "evaluations")
+    ]
+    exclude_model: Annotated[Strings, Filter("Leave out records whose model_id matches.", "models")]
+    right: Annotated[
+        bool,
+        Filter(
+            "Only right answers. If several of --right, --wrong and --errors are given, any may "
+            "match."
+        ),
+    ]
+    wrong: Annotated[bool, Filter("Only wrong answers.")]
+    errors: Annotated[
+        bool, Filter("Only records with an error, which are neither right nor wrong.")
+    ]
+    where: Annotated[
+        Strings,
+        Filter(
+            "Only records with such a field: 'metadata.subject=law', "
+            "'token_usage.total_tokens>500', 'output.raw~sorry' (contains), 'error?' (is there), "
+            "'!error?' (is not). May be repeated; all must hold.",
+            metavar="CONDITION",
+        ),
+    ]
+
+
+_TYPES: Final = get_type_hints(FilterArguments, include_extras=True)
+FILTERS: Final[dict[str, Filter]] = {name: kind.__metadata__[0] for name, kind in _TYPES.items()}
+OUTCOMES: Final = tuple(name for name, kind in _TYPES.items() if kind.__origin__ is bool)
+"""The filters that are on or off."""
+NAME_FILTERS: Final = tuple(name for name, about in FILTERS.items() if about.names)
+"""The filters by name, for commands that work on summaries."""
