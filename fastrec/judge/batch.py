@@ -108,6 +108,11 @@ class HashReplaced(msgspec.Struct, frozen=True):
     given: str
     computed: str
 
+    @classmethod
+    def of(cls, record: Any, given: str, computed: str) -> Self:
+        names = record.evaluation_name, record.model_id, record.sample_id
+        return cls(*names, given, computed)
+
     def sort_key(self) -> tuple[str | bool | int, ...]:
         """Evaluation, model, sample; integers before strings."""
         sample = isinstance(self.sample_id, str), self.sample_id

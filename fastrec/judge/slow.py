@@ -209,9 +209,7 @@ class SlowPath:
         record = build(target.record, normal)
         replaced = None
         if given is not None and recipe == WRONG:
-            replaced = HashReplaced(
-                record.evaluation_name, record.model_id, record.sample_id, given, computed
-            )
+            replaced = HashReplaced.of(record, given, computed)
         return _Prepared(record, normal, unknown, label, rules, notes, recipe, replaced)
 
     def _add(
