@@ -17,7 +17,7 @@ from fastrec.errors import FastrecError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine, RecordFilter
-from fastrec.judge.findings import CODES, Errors, Finding, InvalidRecordError, first_errors
+from fastrec.judge.findings import NOTES, Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
@@ -87,7 +87,7 @@ def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> 
         invalid = batch.rejected[0]
         return Verdict(False, b"", invalid.findings, (), invalid.unlisted, invalid.version)
     (version,) = +batch.versions
-    notes = sorted(code for code in batch.notes if CODES[code].severity == "note")
+    notes = sorted(code for code in batch.notes if code in NOTES)
     warnings = tuple(finding for _, finding in batch.warnings)
     return Verdict(True, normal, (), warnings, version=version, notes=tuple(notes))
 

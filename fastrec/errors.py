@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
 # digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
-_QUERY = re.compile(
-    r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*"
-)  # in a store, ? may be part of a name or a glob
+# in a store, ? may be part of a name or a glob
+_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")
 
 
 def without_secrets(text: str, url: str = "") -> str:

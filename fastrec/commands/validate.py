@@ -97,7 +97,7 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
                 parse(bytes(judged.normal[start : end - 1]))[0], schema
             )
             for code in codes:
-                yield line, Finding(code, "$", CODES[code].meaning)
+                yield line, Finding(code, "$", CODES[code])
         start = end
 
 

@@ -24,9 +24,8 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = (
-    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
-)
+# tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = 2
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
 _FAST_WORKERS: Final = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
@@ -206,13 +205,11 @@ class ClusterEngine(Engine):
                 raise self._error(_refusal(worker, found))
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("distributed").setLevel(
-            logging.CRITICAL
-        )  # it logs errors about what we close
+        # it logs errors about what we close
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         for ours in filter(None, (self._client, self._cluster)):
-            with contextlib.suppress(
-                TimeoutError
-            ):  # of frozen workers, whose tasks are done or abandoned
+            # of frozen workers, whose tasks are done or abandoned
+            with contextlib.suppress(TimeoutError):
                 ours.close(timeout=5)
 
 

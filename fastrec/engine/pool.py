@@ -36,14 +36,12 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = (
-    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
-)
+# tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = 2
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
-_GIVE_UP_CHECKS: Final = (
-    5  # if the executor has not noticed after this many, its tasks fail without it
-)
+# if the executor has not noticed after this many, its tasks fail without it
+_GIVE_UP_CHECKS: Final = 5
 _NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
 _PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
 

@@ -308,9 +308,8 @@ _KEYWORDS: Final[dict[str, Check | None]] = {
     "allOf": _all_of,
     "if": _if,
     "additionalProperties": _additional_properties,
-    **dict.fromkeys(
-        ("$schema", "description", "title", "version", "type", "then")
-    ),  # `then` is of `if`
+    # `then` is of `if`
+    **dict.fromkeys(("$schema", "description", "title", "version", "type", "then")),
 }
 
 

@@ -27,110 +27,47 @@ from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
 from fastrec.schemas.upgrade import UPGRADES
 
+# Codes with their meanings, for the documentation.
 
-class Code(NamedTuple):
-    """A row of the table of codes, with its meaning for the documentation."""
-
-    code: str
-    severity: str
-    meaning: str
-
-
-ERRORS: Final = (
-    Code("line.too_long", "error", "the line is longer than --max-line-bytes"),
-    Code("json.utf8", "error", "the line is not UTF-8"),
-    Code("json.depth", "error", "objects and arrays are nested more than 256 levels deep"),
-    Code("json.syntax", "error", "the line is not valid JSON"),
-    Code(
-        "json.number",
-        "error",
-        "a number is NaN, infinite, too large for a double, or has more than a million digits",
-    ),
-    Code(
-        "json.surrogate",
-        "error",
-        "a string contains half of a surrogate pair, which UTF-8 cannot encode",
-    ),
-    Code("json.duplicate_key", "error", "an object has the same key more than once"),
-    Code("schema.type", "error", "a value has the wrong JSON type"),
-    Code("schema.required", "error", "a required field is missing"),
-    Code("schema.enum", "error", "a value is not one of the allowed values"),
-    Code("schema.minimum", "error", "a number is too small"),
-    Code("schema.unknown_key", "error", "a key is not allowed at this place"),
-    Code("schema.one_of", "error", "a value has none of the allowed types"),
+ERRORS: Final = {
+    "line.too_long": "the line is longer than --max-line-bytes",
+    "json.utf8": "the line is not UTF-8",
+    "json.depth": "objects and arrays are nested more than 256 levels deep",
+    "json.syntax": "the line is not valid JSON",
+    "json.number": "a number is NaN, infinite, too large for a double, or has more than a million digits",
+    "json.surrogate": "a string contains half of a surrogate pair, which UTF-8 cannot encode",
+    "json.duplicate_key": "an object has the same key more than once",
+    "schema.type": "a value has the wrong JSON type",
+    "schema.required": "a required field is missing",
+    "schema.enum": "a value is not one of the allowed values",
+    "schema.minimum": "a number is too small",
+    "schema.unknown_key": "a key is not allowed at this place",
+    "schema.one_of": "a value has none of the allowed types",
     # The conditional rules of every schema version; versions may share a rule.
-    *dict.fromkeys(
-        Code(rule.code, "error", rule.message)
-        for schema in SCHEMAS.values()
-        for rule in schema.rules
-    ),
-    Code(
-        "version.contradiction",
-        "error",
-        "a line that no version accepts has both `interactions` and `messages`, fields of "
-        "different versions",
-    ),
-    Code(
-        "version.newer",
-        "error",
-        "a record is of a later version than the corpus (only with --schema 0.2.0)",
-    ),
-    Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
-    Code(
-        "conflict.not_first",
-        "error",
-        "an earlier record has another verdict on the same output (only with --conflicts first)",
-    ),
-    Code(
-        "conflict.rejected",
-        "error",
-        "other records have another verdict on the same output (only with --conflicts reject)",
-    ),
-    Code(
-        "repeat.not_first",
-        "error",
-        "an earlier record has the same identity (only with --repeats first)",
-    ),
-    Code(
-        "repeat.rejected",
-        "error",
-        "other records have the same identity (only with --repeats reject)",
-    ),
-)
+    **{rule.code: rule.message for schema in SCHEMAS.values() for rule in schema.rules},
+    "version.contradiction": "a line that no version accepts has both `interactions` and `messages`, fields of "
+    "different versions",
+    "version.newer": "a record is of a later version than the corpus (only with --schema 0.2.0)",
+    "hash.mismatch": "`sample_hash` is wrong (only with --sample-hash verify)",
+    "conflict.not_first": "an earlier record has another verdict on the same output (only with --conflicts first)",
+    "conflict.rejected": "other records have another verdict on the same output (only with --conflicts reject)",
+    "repeat.not_first": "an earlier record has the same identity (only with --repeats first)",
+    "repeat.rejected": "other records have the same identity (only with --repeats reject)",
+}
 
-WARNINGS: Final = (
-    Code(
-        "warn.num_turns_missing",
-        "warning",
-        "a multi_turn or agentic record lacks `evaluation.num_turns`",
-    ),
-    Code("warn.num_turns", "warning", "`evaluation.num_turns` is not the number of interactions"),
-    Code(
-        "warn.tool_calls_count",
-        "warning",
-        "`evaluation.tool_calls_count` is not the number of tool calls",
-    ),
-    Code("warn.turn_idx", "warning", "the values of `turn_idx` are not 0, 1, 2 …"),
-    Code(
-        "warn.attribution_turn",
-        "warning",
-        "`answer_attribution` refers to a turn after the last one",
-    ),
-    Code("warn.tool_call_id", "warning", "`tool_call_id` is not the id of an earlier tool call"),
-    Code("warn.total_tokens", "warning", "`total_tokens` is not `input_tokens` + `output_tokens`"),
-    Code("warn.sample_hash", "warning", "`sample_hash` is wrong"),
-    Code("version.unknown", "warning", "`schema_version` is not a known version"),
-    Code(
-        "version.mismatch",
-        "warning",
-        "`schema_version` is another version than the one that the record follows",
-    ),
-    Code(
-        "version.other_turns",
-        "warning",
-        "beside `interactions`, a valid record has the unknown key `messages`",
-    ),
-)
+WARNINGS: Final = {
+    "warn.num_turns_missing": "a multi_turn or agentic record lacks `evaluation.num_turns`",
+    "warn.num_turns": "`evaluation.num_turns` is not the number of interactions",
+    "warn.tool_calls_count": "`evaluation.tool_calls_count` is not the number of tool calls",
+    "warn.turn_idx": "the values of `turn_idx` are not 0, 1, 2 …",
+    "warn.attribution_turn": "`answer_attribution` refers to a turn after the last one",
+    "warn.tool_call_id": "`tool_call_id` is not the id of an earlier tool call",
+    "warn.total_tokens": "`total_tokens` is not `input_tokens` + `output_tokens`",
+    "warn.sample_hash": "`sample_hash` is wrong",
+    "version.unknown": "`schema_version` is not a known version",
+    "version.mismatch": "`schema_version` is another version than the one that the record follows",
+    "version.other_turns": "beside `interactions`, a valid record has the unknown key `messages`",
+}
 
 REPAIRS: Final = {
     "repair.result_id_null": "`evaluation_result_id` was null and is left out",
@@ -148,126 +85,68 @@ REPAIRS: Final = {
 }
 """What `--repair` does to records, by code."""
 
-NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in (UPGRADES | REPAIRS).items())
+NOTES: Final = UPGRADES | REPAIRS
 """Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
 
-PAIRS: Final = (
-    Code(
-        "pair.no_samples",
-        "error",
-        "an aggregate states `detailed_evaluation_results`, but has no samples file",
-    ),
-    Code(
-        "pair.no_aggregate", "error", "a samples file has no aggregate of the same name beside it"
-    ),
-    Code(
-        "pair.several_samples",
-        "error",
-        "an aggregate has several samples files, such as a plain and a zstd one",
-    ),
-    Code(
-        "pair.not_stated",
-        "error",
-        "an aggregate has a samples file, but no `detailed_evaluation_results`",
-    ),
-    Code(
-        "pair.aggregate",
-        "error",
-        "an aggregate is not JSON, or a field that the check needs is missing or wrong",
-    ),
-    Code("pair.source_metadata", "error", "an aggregate has no `source_metadata`"),
-    Code(
-        "pair.deployment",
-        "error",
-        "`deployment_type` or `model_availability` of a model is not an allowed value",
-    ),
-    Code("pair.bounds", "error", "`min_score` of a metric is larger than its `max_score`"),
-    Code(
-        "pair.out_of_bounds",
-        "error",
-        "the score of a result is not within `min_score` and `max_score`",
-    ),
-    Code(
-        "pair.duplicate_result",
-        "error",
-        "two results of an aggregate have the same `evaluation_result_id`",
-    ),
-    Code(
-        "pair.file_path", "error", "`file_path` is not the path of the samples file from `data/` on"
-    ),
-    Code(
-        "pair.relative_path",
-        "warning",
-        "`file_path` is a name in the same folder, as before version 0.3.0",
-    ),
-    Code("pair.format", "error", "`format` is not `jsonl`"),
-    Code("pair.hash_algorithm", "error", "`hash_algorithm` is neither `sha256` nor `md5`"),
-    Code(
-        "pair.checksum", "error", "the checksum of the samples file is not the one in its aggregate"
-    ),
-    Code(
-        "pair.total_rows",
-        "error",
-        "the number of rows is not the one in the aggregate; blank lines are no rows",
-    ),
-    Code("pair.no_rows", "error", "a samples file has no rows"),
-    Code("pair.blank_line", "error", "a samples file has a blank line"),
-    Code(
-        "pair.invalid_row",
-        "error",
-        "a row is not a valid record; `fastrec validate` lists all errors",
-    ),
-    Code(
-        "pair.version",
-        "error",
-        "a row is valid, but not by the version that its `schema_version` names",
-    ),
-    Code("pair.sample_hash", "warning", "the `sample_hash` of a row is wrong"),
-    Code("pair.duplicate_row", "warning", "a row is the same as an earlier one, byte for byte"),
-    Code(
-        "pair.evaluation_id",
-        "error",
-        "the `evaluation_id` of a row is not the one of its aggregate",
-    ),
-    Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
-    Code(
-        "pair.unknown_result",
-        "error",
-        "the aggregate has no result with the `evaluation_result_id` of a row",
-    ),
-    Code(
-        "pair.no_result",
-        "error",
-        "a row without `evaluation_result_id` fits no result of the aggregate",
-    ),
-    Code(
-        "pair.several_results",
-        "warning",
-        "a row without `evaluation_result_id` fits several results",
-    ),
-    Code(
-        "pair.num_samples",
-        "warning",
-        "`num_samples` of a result is not the number of its rows, nor a fraction of it",
-    ),
-    Code(
-        "pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"
-    ),
-    Code("pair.standard_error", "warning", "a standard error is not that of the mean of the rows"),
-    Code("name.uuid", "error", "the name of a file is not a UUID of version 4 in lower case"),
-    Code("name.samples", "error", "the name of a samples file does not end with `_samples.jsonl`"),
-    Code("name.depth", "error", "a file is not in `data/<collection>/<developer>/<model>/`"),
-    Code(
-        "name.flat",
-        "error",
-        "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
-    ),
-    Code("name.portable", "error", "the name of a folder is not allowed on every system"),
-    Code("name.data", "error", "the name of a folder below `data/` is `data`"),
-)
+PAIRS: Final = {
+    "pair.no_samples": "an aggregate states `detailed_evaluation_results`, but has no samples file",
+    "pair.no_aggregate": "a samples file has no aggregate of the same name beside it",
+    "pair.several_samples": "an aggregate has several samples files, such as a plain and a zstd one",
+    "pair.not_stated": "an aggregate has a samples file, but no `detailed_evaluation_results`",
+    "pair.aggregate": "an aggregate is not JSON, or a field that the check needs is missing or wrong",
+    "pair.source_metadata": "an aggregate has no `source_metadata`",
+    "pair.deployment": "`deployment_type` or `model_availability` of a model is not an allowed value",
+    "pair.bounds": "`min_score` of a metric is larger than its `max_score`",
+    "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
+    "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
+    "pair.file_path": "`file_path` is not the path of the samples file from `data/` on",
+    "pair.relative_path": "`file_path` is a name in the same folder, as before version 0.3.0",
+    "pair.format": "`format` is not `jsonl`",
+    "pair.hash_algorithm": "`hash_algorithm` is neither `sha256` nor `md5`",
+    "pair.checksum": "the checksum of the samples file is not the one in its aggregate",
+    "pair.total_rows": "the number of rows is not the one in the aggregate; blank lines are no rows",
+    "pair.no_rows": "a samples file has no rows",
+    "pair.blank_line": "a samples file has a blank line",
+    "pair.invalid_row": "a row is not a valid record; `fastrec validate` lists all errors",
+    "pair.version": "a row is valid, but not by the version that its `schema_version` names",
+    "pair.sample_hash": "the `sample_hash` of a row is wrong",
+    "pair.duplicate_row": "a row is the same as an earlier one, byte for byte",
+    "pair.evaluation_id": "the `evaluation_id` of a row is not the one of its aggregate",
+    "pair.model_id": "the `model_id` of a row is not the one of its aggregate",
+    "pair.unknown_result": "the aggregate has no result with the `evaluation_result_id` of a row",
+    "pair.no_result": "a row without `evaluation_result_id` fits no result of the aggregate",
+    "pair.several_results": "a row without `evaluation_result_id` fits several results",
+    "pair.num_samples": "`num_samples` of a result is not the number of its rows, nor a fraction of it",
+    "pair.score": "the mean of the rows of a result is not the score in the aggregate",
+    "pair.standard_error": "a standard error is not that of the mean of the rows",
+    "name.uuid": "the name of a file is not a UUID of version 4 in lower case",
+    "name.samples": "the name of a samples file does not end with `_samples.jsonl`",
+    "name.depth": "a file is not in `data/<collection>/<developer>/<model>/`",
+    "name.flat": "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
+    "name.portable": "the name of a folder is not allowed on every system",
+    "name.data": "the name of a folder below `data/` is `data`",
+}
 """What `check-pairs` finds: about pairs, and about names of files and folders."""
 
-CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES + PAIRS}
+_PAIR_WARNINGS: Final = (
+    "pair.relative_path",
+    "pair.sample_hash",
+    "pair.duplicate_row",
+    "pair.several_results",
+    "pair.num_samples",
+    "pair.standard_error",
+)
+
+CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
+"""The meanings of all codes."""
+
+
+def severity_of(code: str) -> str:
+    if code in WARNINGS or code in _PAIR_WARNINGS:
+        return "warning"
+    return "note" if code in NOTES else "error"
+
+
 _RANK: Final = {code: rank for rank, code in enumerate(CODES)}
 
 
@@ -300,7 +179,7 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def severity(self) -> str:
         """`error`, `warning` or `note`."""
-        return CODES[self.code].severity
+        return severity_of(self.code)
 
 
 class Errors(NamedTuple):

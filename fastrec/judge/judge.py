@@ -275,8 +275,11 @@ class Judge:
                     if self._mode != "fill":
                         record.sample_hash = computed
             quotes += 2 * count_strings(record)
-            if with_warnings or not is_sure:
-                self._add_findings(batch, record, label, chunk.line + number, is_wrong)
+            if with_warnings:
+                for finding in warnings_of(record, schema, label, schema, wrong_hash=is_wrong):
+                    batch.warnings.append((chunk.line + number, finding))
+            if not is_sure and label not in schema.labels:
+                batch.notes[label_code(label)] += 1
             if with_records:
                 batch.records.append(record)
                 batch.numbers.append(chunk.line + number)
@@ -391,8 +394,13 @@ class Judge:
             ends.append(len(into))
             if recipe == WRONG:
                 batch.replaced.append(HashReplaced.of(record, given, computed))
-            if with_warnings or not is_sure:
-                self._add_findings(batch, record, label, chunk.line + number, recipe == WRONG)
+            if with_warnings:
+                for finding in warnings_of(
+                    record, target, label, schema, wrong_hash=recipe == WRONG
+                ):
+                    batch.warnings.append((chunk.line + number, finding))
+            if not is_sure and label not in schema.labels:
+                batch.notes[label_code(label)] += 1
             records.append(record)
             numbers.append(chunk.line + number)
             position = end + 1
@@ -405,18 +413,6 @@ class Judge:
         chunk.saved = saved
         chunk.excess = excess
         return stop
-
-    def _add_findings(
-        self, batch: Batch, record: Any, label: str, line: int, wrong_hash: bool
-    ) -> None:
-        """Add the warnings about a record, and a note if its label is not one of its version."""
-        schema = self._rules.schema
-        if self._warnings:
-            target = self._rules.target
-            warnings = warnings_of(record, target, label, schema, wrong_hash=wrong_hash)
-            batch.warnings += [(line, finding) for finding in warnings]
-        if label not in schema.labels:
-            batch.notes[label_code(label)] += 1
 
     def _judge_next(
         self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None

@@ -36,13 +36,11 @@ PLACEHOLDER_BYTES: Final = 19  # digits of the number that known inputs are repl
 
 _ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
-_SHORTEST_REST: Final = (
-    16 << 20
-)  # bytes that are left alone after a trial with few known inputs: some shards
+# bytes that are left alone after a trial with few known inputs: some shards
+_SHORTEST_REST: Final = 16 << 20
 _LONGEST_REST: Final = 512 << 20
-_POOR_TRIALS: Final = (
-    3  # the inputs of one shard may come again in the next: only then others are learned
-)
+# the inputs of one shard may come again in the next: only then others are learned
+_POOR_TRIALS: Final = 3
 
 _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
@@ -88,9 +86,8 @@ class KnownInputs:
         self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
-        self._longest = (
-            most_bytes // 16
-        )  # of an input; so the limit is exceeded by an eighth at most
+        # of an input; so the limit is exceeded by an eighth at most
+        self._longest = most_bytes // 16
         self._by_version: dict[Learn, _VersionInputs] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input

@@ -23,14 +23,12 @@ from fastrec.judge.findings import NO_VALUE, Report
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
 
-_MAX_DIGITS: Final = (
-    1_000_000  # of an integer: converting more takes too long for one line of a nightly job
-)
+# of an integer: converting more takes too long for one line of a nightly job
+_MAX_DIGITS: Final = 1_000_000
 _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
-_STRING = re.compile(
-    rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL
-)  # the parser reports a string without an end
+# the parser reports a string without an end
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -57,9 +55,8 @@ def _spell_other(value: Any) -> msgspec.Raw:
 
 
 spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
-format_sorted = msgspec.json.Encoder(
-    enc_hook=_spell_other, order="deterministic"
-).encode  # keys by code point
+# keys by code point
+format_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode
 
 
 class NoNumber(float):

@@ -119,9 +119,8 @@ _NO_NUMBERS: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")
 )
 _NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
-_LONGEST_NUMBER: Final = (
-    4_300  # digits; text of more is no number to the parsers of other tools either
-)
+# digits; text of more is no number to the parsers of other tools either
+_LONGEST_NUMBER: Final = 4_300
 _SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
 _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False

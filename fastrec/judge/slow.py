@@ -186,9 +186,8 @@ class SlowPath:
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
-        if self._rules.schema is None and contradicts_itself(
-            value
-        ):  # by one version alone, it is any unknown key
+        # by one version alone, it is any unknown key
+        if self._rules.schema is None and contradicts_itself(value):
             notes.append(OTHER_TURNS.code)
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)

@@ -176,9 +176,8 @@ def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_h
             asked = upgrade_input(decoded, schema)
         computed = compute_hash(asked.raw, asked.reference)
         drop_nulls(asked)
-        normal = bytes(
-            memoryview(encode(asked))
-        )  # the buffer of the encoder may be half as long again
+        # the buffer of the encoder may be half as long again
+        normal = bytes(memoryview(encode(asked)))
         return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, outline)
 
     return learn

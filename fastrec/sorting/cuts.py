@@ -185,9 +185,8 @@ class _Candidates:
         self._fewest = current_limits().fewest_parts
         self._most = current_limits().most_borders
         self._window: deque[_Candidate] = deque()
-        self._first_leads = (
-            False  # whether the first one in the window has none of lower rank before it
-        )
+        # whether the first one in the window has none of lower rank before it
+        self._first_leads = False
         self._found: list[_Candidate] = []
 
     def add(self, candidates: Iterable[_Candidate]) -> None:

@@ -21,9 +21,8 @@ from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
-_MOST_VIEWS: Final = (
-    256  # per writev: systems accept more, but this many are still in the cache for the checksum
-)
+# per writev: systems accept more, but this many are still in the cache for the checksum
+_MOST_VIEWS: Final = 256
 _LENGTH: Final = 4
 _HEAD: Final = _LENGTH + 8
 _COMPRESSED: Final = 1 << 31  # bit of the length

@@ -267,9 +267,8 @@ class _Cursor:
         self._path = run_slice.path
         self._is_part = run_slice.is_part
         self._data: PartTexts | _RunData | None = None
-        self._with_rows = with_rows or bool(
-            run_slice.removed
-        )  # the row of a record with one copy has its piece
+        # the row of a record with one copy has its piece
+        self._with_rows = with_rows or bool(run_slice.removed)
         part = None
         if run_slice.columns:
             assert open_part
@@ -277,9 +276,8 @@ class _Cursor:
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
             index_bytes = run_slice.index_end - run_slice.index_start
-            least_index = max(
-                stretch // 4, 64
-            )  # an index of 100 KB is then read at once, and not in ten steps
+            # an index of 100 KB is then read at once, and not in ten steps
+            least_index = max(stretch // 4, 64)
             index_stretch = max(
                 min(stretch * index_bytes // max(end - start, 1), stretch), least_index
             )
@@ -316,9 +314,8 @@ class _Cursor:
         """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
         while not self.index.at_end and (not self._has_enough() or self.keys[0] == self.keys[-1]):
             for keys, sizes, fingerprints, rows, origins in self.index.read():
-                if (
-                    self._low is not None and keys[-1] < self._low
-                ):  # with many records, there are blocks without fences
+                # with many records, there are blocks without fences
+                if self._low is not None and keys[-1] < self._low:
                     if self._data:
                         self._data.skip(sum(sizes))
                     continue
@@ -492,9 +489,8 @@ def slice_run(
             else None
         )
     at, beyond = found or next(Fences([run]).places(low, high))
-    first = max(
-        at - 1, 0
-    )  # the block before the first fence at or above `low` may reach into the range
+    # the block before the first fence at or above `low` may reach into the range
+    first = max(at - 1, 0)
     if first >= beyond:
         return None
     start = fences[first]

@@ -225,9 +225,8 @@ def scope_of(evaluation: str, metric: str | None) -> bytes:
 
 
 def split_scope(scope: bytes) -> tuple[str, str | None]:
-    name, mark, metric = scope.partition(
-        b"\0" + _HAS_METRIC
-    )  # a NUL within a string is followed by FF
+    # a NUL within a string is followed by FF
+    name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)
     return text_of(name), text_of(metric) if mark else None
 
 
@@ -397,9 +396,8 @@ class _Splitter:
                 for both in zip(scopes, metrics, strict=True)
             ]
         columns = [scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids]]
-        if (
-            len(keys) > _MANY and hashes[0] == hashes[-1]
-        ):  # of one question: the same values need memory only once
+        # of one question: the same values need memory only once
+        if len(keys) > _MANY and hashes[0] == hashes[-1]:
             known: dict[bytes, bytes] = {}
             columns = [[known.setdefault(value, value) for value in column] for column in columns]
         return KeyColumns.grouped(*columns)
@@ -414,9 +412,8 @@ class _Splitter:
         middle_end = size + len(fields[2]) + len(fields[3]) + 2
         prefix = keys[0][:size]
         suffix = keys[0][middle_end:]
-        if keys[1:2] and keys[1].startswith(
-            keys[0][:middle_end]
-        ):  # several metrics or several sample_ids
+        # several metrics or several sample_ids
+        if keys[1:2] and keys[1].startswith(keys[0][:middle_end]):
             return False
         joined = b"".join(keys)
         # Fields are self-delimiting, so joined keys can be read in one way only: if these are the

@@ -215,9 +215,8 @@ def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
     return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
-_BATCH_BYTES: Final = (
-    1 << 18
-)  # texts that are still in the cache for their checksum and their fingerprints
+# texts that are still in the cache for their checksum and their fingerprints
+_BATCH_BYTES: Final = 1 << 18
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):

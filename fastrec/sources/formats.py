@@ -58,13 +58,11 @@ _SUFFIXES: Final = {
 
 _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
-    *(
-        (bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)
-    ),  # 3.1.2: skippable frames
+    # 3.1.2: skippable frames
+    *((bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)),
     (b"\x1f\x8b", Format.GZIP),  # RFC 1952, 2.3.1: ID1, ID2
-    *(
-        (b"BZh%d" % level, Format.BZ2) for level in range(1, 10)
-    ),  # bzip2 has no RFC: "BZh" and the block size
+    # bzip2 has no RFC: "BZh" and the block size
+    *((b"BZh%d" % level, Format.BZ2) for level in range(1, 10)),
     (b"\xfd7zXZ\x00", Format.XZ),  # The .xz File Format 1.1.0, 2.1.1.1: Header Magic Bytes
 )
 
@@ -95,9 +93,8 @@ def text_of(
     Refuse what is neither text nor as its name says.
     """
     head = b""
-    while len(head) < MAGIC_BYTES and (
-        block := next(raw, b"")
-    ):  # a pipe may give one byte at a time
+    # a pipe may give one byte at a time
+    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):
         head = head + block if head else block
     format_ = detect(head)
     promised = format_of_name(path)

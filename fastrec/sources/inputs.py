@@ -226,9 +226,8 @@ class _Search:
         """
         unnamed: dict[str, list[str]] = {}  # by corpus
         for folder, names in folders:
-            before = (
-                f"{folder}/" if is_url(folder) else join(folder, "")
-            )  # a key may have two slashes
+            # a key may have two slashes
+            before = f"{folder}/" if is_url(folder) else join(folder, "")
             paths = [
                 before + name
                 for name in sorted(names)

@@ -123,9 +123,8 @@ class RawBytes:
 
 SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
-_HEADER_LIMIT = (
-    1 << 20
-)  # a gzip header has a name and a comment of any length, but never a megabyte
+# a gzip header has a name and a comment of any length, but never a megabyte
+_HEADER_LIMIT = 1 << 20
 
 _DEFLATE = 8
 _FHCRC = 2

@@ -86,13 +86,11 @@ class Shard(msgspec.Struct, frozen=True):
     stream: bool = False
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
-    listed: Listed | None = (
-        None  # if it is a part of a corpus: what it must be, which is checked while it is read
-    )
+    # if it is a part of a corpus: what it must be, which is checked while it is read
+    listed: Listed | None = None
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
-    is_run: bool = (
-        False  # whether a trusted part is read like a run: few other ones have keys in its range
-    )
+    # whether a trusted part is read like a run: few other ones have keys in its range
+    is_run: bool = False
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 
@@ -108,9 +106,8 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def splittable(self) -> bool:
-        return (
-            self.format is Format.PLAIN and not self.stream and not self.listed
-        )  # its checksum is of all bytes
+        # its checksum is of all bytes
+        return self.format is Format.PLAIN and not self.stream and not self.listed
 
     @property
     def estimated_text(self) -> int:
@@ -203,9 +200,8 @@ class Shard(msgspec.Struct, frozen=True):
         if self.path == STDIN:
             if sys.stdin is None:
                 raise ShardMissingError(STDIN, "there is no standard input")
-            yield cast(
-                "Reader", sys.stdin.buffer
-            )  # only `read` is used, since it is not splittable
+            # only `read` is used, since it is not splittable
+            yield cast("Reader", sys.stdin.buffer)
             return
         try:
             source = (
@@ -323,9 +319,8 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     if reason := why_irregular(status):
         if not may_be_stream:
             raise ShardMissingError(path, reason)
-        return Shard(
-            path, 0, None, stream=True
-        )  # reading the first bytes of a pipe would consume them
+        # reading the first bytes of a pipe would consume them
+        return Shard(path, 0, None, stream=True)
     try:
         with LOCAL.open_reader(path) as file:
             format_ = detect(file.read(MAGIC_BYTES))

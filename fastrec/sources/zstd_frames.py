@@ -99,9 +99,8 @@ class _Pieces:
         # of the last piece: the library asks for one after it has decompressed the one before
         self.offset = 0
         self._raw = raw
-        self._pieces = _pieces(
-            raw, max_window
-        )  # a function: a method would be a cycle, which nobody collects
+        # a function: a method would be a cycle, which nobody collects
+        self._pieces = _pieces(raw, max_window)
 
     def read(self, _size: int) -> memoryview:
         piece = next(self._pieces, _NOTHING)
@@ -129,9 +128,8 @@ def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
 def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
-    ahead, checksum_bytes, window = _frame_header(
-        raw, name, max_window
-    )  # `ahead` is the length of whole blocks
+    # `ahead` is the length of whole blocks
+    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)
     raw.largest_window = max(raw.largest_window, window)
     blocks = 0
     last = 0

@@ -165,9 +165,8 @@ class _LocalLog:
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def close(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # the log only holds hints, and the corpus may be published by now
+        # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
 
@@ -269,9 +268,8 @@ class LocalStorage:
     def remove_all(self, directory: str) -> None:
         import shutil  # noqa: PLC0415 - a command that only reads does not need it
 
-        with contextlib.suppress(
-            OSError
-        ):  # rmtree does not ignore an error from closing a directory
+        # rmtree does not ignore an error from closing a directory
+        with contextlib.suppress(OSError):
             shutil.rmtree(directory, ignore_errors=True)
 
 

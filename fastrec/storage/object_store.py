@@ -90,9 +90,8 @@ class _ObjectReader(Reader):
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
-        self._executor = ThreadPoolExecutor(
-            _AHEAD
-        )  # starts a thread when the first block is requested
+        # starts a thread when the first block is requested
+        self._executor = ThreadPoolExecutor(_AHEAD)
 
     def read(self, size: int) -> bytes:
         if not self._left:
@@ -241,9 +240,8 @@ class _ObjectLog:
         self._flushed = time.monotonic()
 
     def close(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # the log only holds hints, and the corpus may be published by now
+        # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(OSError):
             self._flush()
 
 
@@ -310,9 +308,8 @@ class ObjectStore(Storage):
             return b""
         with self.asking(path) as (fs, name):
             data = bytes(fs.cat_file(name, start=offset, end=offset + size))
-        return (
-            data if len(data) <= size else data[offset : offset + size]
-        )  # simple web servers send all of it
+        # simple web servers send all of it
+        return data if len(data) <= size else data[offset : offset + size]
 
     def canonical(self, path: str) -> str:
         with self.asking(path) as (fs, name):
@@ -353,9 +350,8 @@ class ObjectStore(Storage):
         Only those if it ends with `/`.
         """
         with self.asking(pattern) as (fs, name):
-            before = pattern.rstrip("/").removesuffix(
-                name.rstrip("/")
-            )  # the protocol, and a host if there is one
+            # the protocol, and a host if there is one
+            before = pattern.rstrip("/").removesuffix(name.rstrip("/"))
             matches = sorted(fs.glob(name, detail=True).items())
             directories = {path for path, details in matches if details["type"] == "directory"}
             return [
@@ -441,9 +437,8 @@ class ObjectStore(Storage):
                 return
             bucket, _, prefix = name.partition("/")
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
-            answer = fs.call_s3(
-                "list_multipart_uploads", **found, **self.time_limit(fs)
-            )  # the first page
+            # the first page
+            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))
             for upload in answer.get("Uploads", ()):
                 if having in upload["Key"]:
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
