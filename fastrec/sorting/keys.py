@@ -274,12 +274,12 @@ _MOST_KNOWN: Final = 1 << 14
 class KeyColumns(msgspec.Struct):
     """The encoded fields of several keys, as `key_splitter` returns them."""
 
-    scopes: list[bytes] = msgspec.field(default_factory=list)
-    hashes: list[bytes] = msgspec.field(default_factory=list)
-    models: list[bytes] = msgspec.field(default_factory=list)
-    evaluation_ids: list[bytes] = msgspec.field(default_factory=list)
-    sample_ids: list[bytes] = msgspec.field(default_factory=list)
-    ends: list[int] = msgspec.field(default_factory=list)
+    scopes: list[bytes] = []
+    hashes: list[bytes] = []
+    models: list[bytes] = []
+    evaluation_ids: list[bytes] = []
+    sample_ids: list[bytes] = []
+    ends: list[int] = []
     """Where each group ends: keys in a row with the same scope, sample_hash and sample_id."""
 
     @classmethod
@@ -300,33 +300,17 @@ class KeyColumns(msgspec.Struct):
         ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
 
-    def add_group(
-        self,
-        scope: bytes,
-        sample_hash: bytes,
-        models: Sequence[bytes],
-        evaluation_ids: Sequence[bytes],
-        id_: bytes,
-    ) -> None:
-        count = len(models)
-        self.scopes += [scope] * count
-        self.hashes += [sample_hash] * count
-        self.models += models
-        self.evaluation_ids += evaluation_ids
-        self.sample_ids += [id_] * count
-        self.ends.append(len(self.scopes))
-
     def __len__(self) -> int:
         return len(self.scopes)
 
     def __iadd__(self, other: Self) -> Self:
         before = len(self.scopes)
+        self.ends += [before + end for end in other.ends]
         self.scopes += other.scopes
         self.hashes += other.hashes
         self.models += other.models
         self.evaluation_ids += other.evaluation_ids
         self.sample_ids += other.sample_ids
-        self.ends += [before + end for end in other.ends]
         return self
 
     def groups(self) -> Iterator[tuple[int, int]]:
@@ -350,15 +334,14 @@ class _Splitter:
             bytes, tuple[bytes, bytes]
         ] = {}  # by middle of a key: model_id and evaluation_id
         self._last: list[bytes] = []  # the middles of the last question
-        self._models: Sequence[bytes] = ()
-        self._evaluation_ids: Sequence[bytes] = ()
+        self._models: list[bytes] = []
+        self._evaluation_ids: list[bytes] = []
 
     def split(self, keys: Sequence[bytes]) -> KeyColumns:
         columns = KeyColumns()
         plain = 0  # where the keys begin that were not split yet
         first = 0
-        count = len(keys)
-        while first + _FEW < count:
+        while first + _FEW < len(keys):
             name, sample_hash, _ = keys[first].split(b"\0", 2)
             if sample_hash in keys[first + _FEW] and b"\0\xff" not in keys[first]:
                 size = len(name) + len(sample_hash) + 2
@@ -367,14 +350,21 @@ class _Splitter:
                 if self._find_runs(keys[first:end], size, fields):
                     if plain < first:
                         columns += self._split_plainly(keys[plain:first])
-                    columns.add_group(
-                        fields[0], fields[1], self._models, self._evaluation_ids, fields[4]
+                    scope, _, _, _, sample_id = fields
+                    count = end - first
+                    columns += KeyColumns(
+                        [scope] * count,
+                        [sample_hash] * count,
+                        self._models,
+                        self._evaluation_ids,
+                        [sample_id] * count,
+                        [count],
                     )
                     plain = end
                 first = end
             else:
                 first += _FEW
-        if plain < count:
+        if plain < len(keys):
             columns += self._split_plainly(keys[plain:])
         return columns
 
@@ -428,9 +418,9 @@ class _Splitter:
         if len(middles) != len(keys) or not joined.endswith(suffix) or not self._learn(middles):
             return False
         self._last = middles
-        self._models, self._evaluation_ids = zip(
-            *[self._known[middle] for middle in middles], strict=True
-        )
+        runs = [self._known[middle] for middle in middles]
+        self._models = [model for model, _ in runs]
+        self._evaluation_ids = [evaluation_id for _, evaluation_id in runs]
         return True
 
     def _learn(self, middles: Sequence[bytes]) -> bool:

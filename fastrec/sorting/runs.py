@@ -18,10 +18,9 @@ stays when one of its shards goes.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice, pairwise
-from operator import eq
+from itertools import compress, groupby, islice
+from operator import eq, itemgetter
 from struct import pack, unpack
 from typing import Any, Final, Self
 
@@ -136,7 +135,7 @@ class IndexWriter:
         self._sizes: list[int] = []
         self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._origins: list[tuple[int, Origins]] = []  # by position among the waiting records
+        self._origins: OriginsByPosition = {}  # of the waiting records
 
     @property
     def size(self) -> int:
@@ -153,9 +152,9 @@ class IndexWriter:
         rows: Sequence[Any],
         origins: OriginsByPosition,
     ) -> None:
-        self._origins += [
-            (len(self._keys) + position, each) for position, each in sorted(origins.items())
-        ]
+        before = len(self._keys)
+        for position, each in origins.items():
+            self._origins[before + position] = each
         self.records += len(keys)
         self._keys += keys
         self._sizes += sizes
@@ -180,21 +179,13 @@ class IndexWriter:
                 self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
             fingerprints = pack(f"<{end - first}Q", *self._fingerprints[first:end])
             rows = _encode_rows(self._rows[first:end])
-            some = (
-                origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
-                if origins
-                else []
-            )
-            some = [(position - first, each) for position, each in some]
-            self._file.write_block((keys, sizes, fingerprints, rows, some))
+            repeated = [at for at in range(first, end) if at in origins] if origins else []
+            block_origins = [(at - first, origins[at]) for at in repeated]
+            self._file.write_block((keys, sizes, fingerprints, rows, block_origins))
             self.data_offset += sum(sizes)
             first = end
         del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
-        if origins:
-            self._origins = [
-                (position - first, each)
-                for position, each in origins[bisect_left(origins, (first,)) :]
-            ]
+        self._origins = {at - first: each for at, each in origins.items() if at >= first}
 
     def __enter__(self) -> Self:
         return self
@@ -285,14 +276,15 @@ def in_order(
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
         kept += order[done:start]
-        several = sorted(
-            [(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]]
-        )
         first = len(kept)
-        for equal in _duplicates(several):
-            if len(equal) > 1:
-                kept_origins[len(kept)] = share(_origins_of(equal, known))
-            kept.append(equal[0][3])
+        same_key = [(text(index), *rows[index][:2], index) for index in order[start:end]]
+        for _, group in groupby(sorted(same_key), key=itemgetter(0)):
+            copies = [
+                (index, known.get(index) or ((piece, line, 1),)) for _, piece, line, index in group
+            ]
+            if len(copies) > 1:
+                kept_origins[len(kept)] = share(union(origins for _, origins in copies))
+            kept.append(copies[0][0])
         if len(kept) - first > 1:
             groups.append((first, len(kept)))
         done = end
@@ -315,31 +307,6 @@ def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
         end = position + 1
     if end:
         yield start, end
-
-
-_Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its line, and its position
-
-
-def _duplicates(several: list[_Found]) -> list[list[_Found]]:
-    if several[0][0] == several[-1][0]:
-        return [several]
-    starts = [
-        number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]
-    ]
-    return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
-
-
-def _origins_of(equal: list[_Found], known: Mapping[int, Origins]) -> Origins:
-    """Unite the origins of all copies of a record, which are sorted by piece and line."""
-    if known:
-        return union(known.get(index) or ((piece, line, 1),) for _, piece, line, index in equal)
-    origins: list[Origin] = []
-    for _, piece, line, _ in equal:
-        if origins and origins[-1][0] == piece:
-            origins[-1] = (piece, origins[-1][1], origins[-1][2] + 1)
-        else:
-            origins.append((piece, line, 1))
-    return tuple(origins)
 
 
 def spill(
