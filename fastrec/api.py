@@ -128,10 +128,7 @@ def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) ->
     """
     batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
-        invalid = batch.rejected[0]
-        raise InvalidRecordError(
-            invalid.findings, unlisted=invalid.unlisted, version=invalid.version
-        )
+        raise batch.rejected[0].error()
     return _record(normal, schema_of(batch.records[0]))
 
 
@@ -223,9 +220,7 @@ def _records(
 ) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
-        raise InvalidRecordError(
-            invalid.findings, source, invalid.line, invalid.unlisted, invalid.version
-        )
+        raise invalid.error(source)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys

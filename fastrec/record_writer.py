@@ -24,7 +24,6 @@ from fastrec.api import spelled
 from fastrec.corpus.lock import locked
 from fastrec.corpus.writer import SUFFIXES, ShardWriter
 from fastrec.errors import UsageError, naming, shown
-from fastrec.judge.findings import InvalidRecordError
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.newest import SCHEMA
@@ -172,9 +171,7 @@ class Writer:
         normal = bytearray()
         batch = self._judge.judge_chunk(line, normal)
         for invalid in batch.rejected:
-            raise InvalidRecordError(
-                invalid.findings, unlisted=invalid.unlisted, version=invalid.version
-            )
+            raise invalid.error()
         try:
             self._log.append(bytes(normal))
         except OSError:

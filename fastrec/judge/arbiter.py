@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
-from fastrec.judge.parse import parse
+from fastrec.judge.parse import kind_of, parse
 from fastrec.schemas.registry import closest_version, contradicts_itself, version_of
 from fastrec.schemas.schema import Schema, Shape
 
@@ -161,25 +161,33 @@ class _Node(dict[str, Any]):
         return [check for keyword in self if (check := _KEYWORDS[keyword])]
 
     @cached_property
-    def types(self) -> list[str]:
-        names = self.get("type", "any")
-        return [names] if isinstance(names, str) else names
+    def types(self) -> frozenset[str]:
+        """The types that are allowed; empty if all are."""
+        names = types_of(self)
+        return frozenset([*names, "integer"] if "number" in names else names)
 
     @cached_property
     def kind(self) -> str:
-        return _either([_with_article(name) for name in self.types])
+        return _either([_NAMES.get(name, f"a {name}") for name in types_of(self)])
+
+    @cached_property
+    def options(self) -> list[str]:
+        """The values that `enum` or `const` allows, which are all strings."""
+        return self["enum"] if "enum" in self else [self["const"]]
 
     @cached_property
     def choice(self) -> str:
         """What `enum`, `const` or `oneOf` expects."""
-        if "oneOf" in self:
-            return _either(
-                [
-                    one.kind + (f" of {one['items']['type']}s" if "items" in one else "")
-                    for one in self["oneOf"]
-                ]
-            )
-        return _either([f'"{option}"' for option in self.get("enum") or [self["const"]]])
+        if forms := self.get("oneOf"):
+            items = [f" of {form['items']['type']}s" if "items" in form else "" for form in forms]
+            return _either([form.kind + each for form, each in zip(forms, items, strict=True)])
+        return _either([f'"{option}"' for option in self.options])
+
+
+def types_of(node: dict[str, Any]) -> list[str]:
+    """The types that a node of a schema document names; none if it allows all."""
+    names = node.get("type", [])
+    return [names] if isinstance(names, str) else names
 
 
 @cache
@@ -190,10 +198,7 @@ def _parts(schema: Schema) -> tuple[_Node, _Node]:
 
 
 def _errors(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for name in node.types:
-        if _TYPES[name](value):
-            break
-    else:
+    if node.types and kind_of(value) not in node.types:
         yield "schema.type", steps, f"expected {node.kind}", value
     for check in node.checks:
         yield from check(node, value, steps)
@@ -204,15 +209,12 @@ def _is_valid(node: _Node, value: Any) -> bool:
 
 
 def _enum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    # All options are strings.
-    if not isinstance(value, str) or value not in (
-        node["enum"] if "enum" in node else (node["const"],)
-    ):
+    if value not in node.options:
         yield "schema.enum", steps, f"expected {node.choice}", value
 
 
 def _minimum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if _TYPES["number"](value) and value < node["minimum"]:
+    if kind_of(value) in ("integer", "number") and value < node["minimum"]:
         yield "schema.minimum", steps, f"expected at least {node['minimum']}", value
 
 
@@ -271,30 +273,18 @@ def _additional_properties(node: _Node, value: Any, steps: Steps) -> Iterator[Re
         steps.pop()
 
 
-def _with_article(name: str) -> str:
-    if name in ("boolean", "null"):
-        return "true or false" if name == "boolean" else name
-    return f"{'an' if name[0] in 'aio' else 'a'} {name}"
+_NAMES: Final = {
+    "object": "an object",
+    "array": "an array",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "null": "null",
+}
 
 
 def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
-
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
-    "any": lambda _: True,
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "integer": lambda value: (
-        value.is_integer()
-        if isinstance(value, float)
-        else isinstance(value, int) and not isinstance(value, bool)
-    ),
-}
 
 _KEYWORDS: Final[dict[str, Check | None]] = {
     "enum": _enum,

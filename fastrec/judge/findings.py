@@ -239,13 +239,14 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
             if len(_common) >= _MOST_COMMON:
                 _common.clear()
             kept.add(_common.setdefault(finding, finding))
-    found = sorted(kept, key=lambda one: (_RANK[one.code], one.path, one.message))
-    unlisted = {code: count - most for code, count in counts.items() if count > most}
-    for finding in found[most:]:
-        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
-    return Errors(
-        tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]]))
+    findings = sorted(
+        kept, key=lambda finding: (_RANK[finding.code], finding.path, finding.message)
     )
+    unlisted = {code: count - most for code, count in counts.items() if count > most}
+    for finding in findings[most:]:
+        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
+    in_order = {code: unlisted[code] for code in sorted(unlisted, key=_RANK.__getitem__)}
+    return Errors(tuple(findings[:most]), in_order)
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
@@ -425,7 +426,7 @@ class FindingGroups(msgspec.Struct):
 
     limit: int = msgspec.field(default_factory=lambda: current_limits().finding_groups)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
-    groups: dict[tuple[str, str, str | None], FindingGroup] = msgspec.field(default_factory=dict)
+    groups: dict[tuple[str, str, str | None], FindingGroup] = {}
 
     def add(
         self, finding: Finding, location: Location, version: str | None = None

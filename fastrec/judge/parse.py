@@ -73,6 +73,25 @@ class _Ambiguous(dict[str, Any]):
     duplicates: list[str]
 
 
+_KINDS: Final = {
+    dict: "object",
+    _Ambiguous: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    int: "integer",
+    LongInteger: "integer",
+}
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value as JSON Schema names it; 1.0 is an integer."""
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return _KINDS[type(value)]
+
+
 def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
     """Parse a line into its value and its flaws.
 

@@ -24,9 +24,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fastrec.errors import UsageError
-from fastrec.judge.arbiter import is_valid
+from fastrec.judge.arbiter import is_valid, types_of
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
-from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, parse, spell
+from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.upgrade import free_name
@@ -46,10 +46,9 @@ class Place(NamedTuple):
     entries: Place | None
 
     def allows(self, value: Any) -> bool:
-        kind = _kind(value)
-        return (
-            not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
-        )
+        if not self.types:
+            return True
+        return not isinstance(value, NoNumber) and kind_of(value) in self.types
 
 
 @cache
@@ -67,17 +66,15 @@ def _place(
     types: set[str] = set()
     items = None
     for form in node.get("oneOf", [node]):
-        allowed = form.get("type", [])
-        types.update([allowed] if isinstance(allowed, str) else allowed)
+        types.update(types_of(form))
         items = form.get("items", items)
+    if "number" in types:
+        types.add("integer")
     required = node.get("required", ())
     entries = node.get("additionalProperties")
-    plain = {
-        kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")
-    }
     return Place(
         types=frozenset(types),
-        plain=frozenset(plain | ({int, float} if "number" in types else set())),
+        plain=frozenset(kind for kind, name in _PLAIN.items() if name in types),
         optional=optional,
         is_entry=is_entry,
         is_result_id=name == "evaluation_result_id",
@@ -90,22 +87,12 @@ def _place(
     )
 
 
-def _kind(value: Any) -> str:
-    """The JSON type of a value; an integer is a number, too."""
-    if isinstance(value, float):
-        return (
-            "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
-        )
-    return _KINDS.get(type(value), "integer")  # long integers have a class of their own
-
-
-_KINDS: Final = {
-    dict: "object",
-    list: "array",
+_PLAIN: Final = {
     str: "string",
     bool: "boolean",
     type(None): "null",
     int: "integer",
+    float: "number",
 }
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import (
@@ -76,37 +75,48 @@ class SlowPath:
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._rules.schema)
         if not isinstance(judged, Errors):
-            prepared = self._prepare(*judged)
-            if isinstance(prepared, Finding):
-                rejected = InvalidLine(line, offset, (prepared,), raw, version=judged[1].name)
-                batch.rejected.append(replace(rejected, is_newer_version=_is_newer(*judged)))
-            else:
-                self._add(prepared, into, batch, line)
+            problem = self._keep(*judged, into, batch, line)
+            if problem:
+                batch.rejected.append(
+                    InvalidLine(
+                        line,
+                        offset,
+                        (problem,),
+                        raw,
+                        version=judged[1].name,
+                        is_newer_version=_is_newer(*judged),
+                    )
+                )
             return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
-        if (
-            repaired := repair(value, judged, self._rules.schema)
-            if allowed or len(raw) <= LONGEST_TRIAL
-            else None
-        ):
-            schema, made = repaired
-            is_allowed = allowed.issuperset(made)
-            is_prepared = is_allowed or self._settings.sample_hash == "verify"
-            tried = self._prepare(value, schema) if is_prepared else self._too_new(value, schema)
-            if is_allowed and tried and not isinstance(tried, Finding):
-                self._add(tried, into, batch, line, made)
-                return
-            problem = tried.code if isinstance(tried, Finding) else None
+        repaired = None
+        if allowed or len(raw) <= LONGEST_TRIAL:
+            repaired = repair(value, judged, self._rules.schema)
+        if repaired:
+            schema, changes = repaired
+            is_allowed = allowed.issuperset(changes)
+            if is_allowed:
+                problem = self._keep(value, schema, into, batch, line, repairs=changes)
+                if problem is None:
+                    return
+            else:
+                problem = self._why_not_kept(value, schema)
             is_newer_version = is_allowed and _is_newer(value, schema)
-            if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
-                repairs = tuple(made)
-        findings, unlisted, version = judged
-        rejected = InvalidLine(
-            line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs
-        )
+            is_guess = self._settings.target_is_guess
+            if problem is None or (problem.code == "version.newer" and is_guess):
+                repairs = tuple(changes)
         batch.rejected.append(
-            replace(rejected, is_newer_version=True) if is_newer_version else rejected
+            InvalidLine(
+                line,
+                offset,
+                judged.findings,
+                raw,
+                unlisted=judged.unlisted,
+                version=judged.version,
+                repairs=repairs,
+                is_newer_version=is_newer_version,
+            )
         )
 
     def _repair_null_id(
@@ -211,18 +221,33 @@ class SlowPath:
             replaced = HashReplaced.of(record, given, computed)
         return _Prepared(record, normal, unknown, label, rules, notes, recipe, replaced)
 
-    def _add(
+    def _why_not_kept(self, value: dict[str, Any], schema: Schema) -> Finding | None:
+        """Why a valid record cannot be kept, as far as it is not filtered out."""
+        if self._settings.sample_hash != "verify":
+            return self._too_new(value, schema)
+        prepared = self._prepare(value, schema)
+        return prepared if isinstance(prepared, Finding) else None
+
+    def _keep(
         self,
-        prepared: _Prepared | FilteredOut,
+        value: dict[str, Any],
+        schema: Schema,
         into: bytearray,
         batch: Batch,
         line: int,
+        *,
         repairs: Mapping[str, Finding] | None = None,
-    ) -> None:
-        """Add a record to the batch; `repairs` has the repairs that made it valid."""
+    ) -> Finding | None:
+        """Add a valid record to the batch, or count it if it is filtered out.
+
+        Return why it cannot be kept, if so. `repairs` has the repairs that made it valid.
+        """
+        prepared = self._prepare(value, schema)
+        if isinstance(prepared, Finding):
+            return prepared
         if isinstance(prepared, FilteredOut):
             batch.filtered_out[prepared] += 1
-            return
+            return None
         record, normal, unknown, label, rules, notes, recipe, replaced = prepared
         batch.versions[rules.schema.name] += 1
         batch.notes.update(notes)
@@ -236,7 +261,8 @@ class SlowPath:
             warnings = warnings_of(
                 record, rules.target, label, rules.schema, wrong_hash=replaced is not None
             )
-            warnings += [OTHER_TURNS] * (OTHER_TURNS.code in notes)
+            if OTHER_TURNS.code in notes:
+                warnings.append(OTHER_TURNS)
             batch.warnings += [(line, finding) for finding in warnings]
         batch.slow += 1
         rules.decoder.learn(unknown)
@@ -248,3 +274,4 @@ class SlowPath:
             into.append(10)
             batch.recipe_names.append(recipe)
             batch.ends.append(len(into))
+        return None

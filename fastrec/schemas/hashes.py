@@ -19,7 +19,7 @@ depend on the order of its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
@@ -137,9 +137,8 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
 ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
 WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
-Text = Callable[
-    [str, list[str]], bytes
-]  # from `input.raw` and the references to the text that is hashed
+# from `input.raw` and the references to the text that is hashed
+Text = Callable[[str, list[str]], bytes]
 
 
 def _first(references: list[str]) -> str:
@@ -198,42 +197,27 @@ class RecipeFinder:
         if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference
-        for name in _candidates(self._last, raw, references):
+        tried: set[bytes] = set()
+        for name in (self._last, *RECIPES):
             text = _text(name, raw, references)
-            if text is not None and sha256(text).hexdigest() == given:
+            if text is None or text in tried:
+                continue
+            tried.add(text)
+            if sha256(text).hexdigest() == given:
                 self._last = name
-                return _name(name, text, raw, references)
+                names = *_EARLIER.get(name, ()), name
+                return next(first for first in names if _text(first, raw, references) == text)
         return None
 
 
-def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
-    """Yield the last recipe, then all others that hash another text than an earlier one."""
-    yield last
-    same = {last, "R3"}  # R3 hashes the text of R1
-    if len(references) < 2:
-        same.add("R2")
-    if _is_plain(raw) and all(map(_is_plain, references)):
-        same |= {"R8", "R10"}  # nothing to escape
-    yield from (name for name in RECIPES if name not in same)
-
-
 def _text(name: str, raw: str, references: list[str]) -> bytes | None:
-    """The text that a recipe hashes; None if no producer could encode it."""
+    """The text that a recipe hashes; None if no producer could encode it.
+
+    R1 is only for one reference. R3 is the same for several, and R2 for none.
+    """
+    if name == "R1" and len(references) != 1:
+        return None
     try:
         return RECIPES[name](raw, references)
     except UnicodeEncodeError:
         return None
-
-
-def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
-    """The first of the recipes that hash this text.
-
-    R1 is only for one reference. R3 is the same for several, and R2 for none.
-    """
-    is_one = len(references) == 1
-    if found == "R1" and not is_one:
-        found = "R3" if references else "R2"
-    for name in _EARLIER.get(found, ()):
-        if (is_one or name != "R1") and _text(name, raw, references) == text:
-            return name
-    return found
