@@ -110,7 +110,9 @@ class Writer:
         error: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a record: what was asked, what the model said (`output`, or the `messages` of a conversation), its score.
+        """Add a record: what was asked, what the model said, and its score.
+
+        A conversation has `messages`, anything else an `output`.
 
         Without `is_correct`, a score of 1 is correct. A record with an `error` needs no score and
         counts as 0. Values in `metadata` and in arguments of tool calls that are not text become
@@ -158,7 +160,9 @@ class Writer:
             self._append(line, str(sample_id), metric or "")
 
     def count(self, sample_id: str | int, metric: str | None = None) -> int:
-        """Count the records of a sample so far, those of earlier runs that did not finish included; or of one metric.
+        """Count the records of a sample so far: all, or those of one metric.
+
+        Those of a run that did not finish, and that this one continues, are included.
 
         A run that continues asks this to skip samples that it has.
         """
@@ -201,7 +205,10 @@ class Writer:
         return self
 
     def _continue(self) -> None:
-        """Read the records of a run that did not finish, and cut off what comes after its last complete line."""
+        """Read the records of a run that did not finish, up to its last complete line.
+
+        What comes after that line is cut off.
+        """
         first = None
         self._size = 0
         self._counts = {}
@@ -246,7 +253,10 @@ class Writer:
                 os.unlink(self._partial)  # noqa: PTH108 - there is nothing to continue
 
     def _publish(self) -> None:
-        """Make the shard in a hidden directory: a killed process leaves nothing that looks like a shard."""
+        """Make the shard in a hidden directory.
+
+        A killed process leaves nothing that looks like a shard.
+        """
         assert self._compression is not None
         made = self._making / "shard"
         with naming(str(self._path)):

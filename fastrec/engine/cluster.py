@@ -40,7 +40,7 @@ _one_at_a_time = threading.Lock()
 
 
 class ClusterEngine(Engine):
-    """Runs tasks on an existing cluster, or on a cluster of processes that it starts on this machine."""
+    """Runs tasks on an existing cluster, or on one that it starts on this machine."""
 
     def __init__(self, jobs: int, scheduler: str | None = None) -> None:
         self.jobs = jobs

@@ -138,7 +138,10 @@ class PoolEngine(Engine):
             _end_results(self._executor._result_queue)  # noqa: SLF001
 
     def _is_stuck(self, states: dict[int, str]) -> bool:
-        """Whether all workers have slept since long ago, although there are tasks: they wait for ever."""
+        """Whether all workers have slept since long ago, although there are tasks.
+
+        They wait for ever.
+        """
         since, before = self._progress
         turns = {pid: _turns_of(pid) for pid in states}
         if turns != before or None in turns.values() or set(states.values()) != {_SLEEPING}:
@@ -235,7 +238,10 @@ def _is_alone() -> bool:
 
 
 def _end_results(results: Any) -> None:
-    """Close our end of the pipe for results: once the workers have closed theirs, its reader notices."""
+    """Close our end of the pipe for results.
+
+    Once the workers have closed theirs, its reader notices.
+    """
     if results is not None:
         results._writer.close()  # noqa: SLF001 - there is no public way
 
@@ -247,7 +253,10 @@ def _end_results(results: Any) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """One during a start would leave unknown workers behind, and a new worker would handle it too."""
+    """Block signals while workers start.
+
+    A signal would leave unknown workers behind, and a new worker would handle it too.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Judge a line without the fast path: the verdict, the errors of an invalid line, and the normal form of a record.
+"""Judge a line without the fast path: verdict, errors and normal form.
 
 The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a
 thousand times the size of a hostile line. To explain a refusal, a function for each keyword walks a
@@ -23,7 +23,8 @@ from fastrec.schemas.schema import Schema, Shape
 
 Steps = list[str | int]
 Check = Callable[["_Node", Any, Steps], Iterator[Report]]
-"""From a node of the schema, a value and the steps to it to its errors. The steps change between two errors."""
+"""From a node of the schema, a value and the steps to it to its errors. The steps change between
+two errors."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,7 +64,10 @@ def judge_value(
 def _reports(
     value: Any, flaws: Iterable[Report], schema: Schema, *, by_shape: bool
 ) -> Iterator[Report]:
-    """Yield the flaws of a line and, if it has a value, its schema errors too: nobody has to fix a line twice."""
+    """Yield the flaws of a line and, if it has a value, its schema errors.
+
+    So nobody has to fix a line twice.
+    """
     codes = set()
     for flaw in flaws:
         codes.add(flaw[0])
@@ -134,7 +138,10 @@ def _plain(value: Any) -> Any:
 
 
 def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
-    """Yield every error of a value: first those of its fields, then the conditional rules that it breaks."""
+    """Yield every error of a value.
+
+    First those of its fields, then the conditional rules that it breaks.
+    """
     fields, rules = _parts(schema)
     yield from _errors(fields, value, [])
     kind = value.get("interaction_type") if isinstance(value, dict) else None
@@ -306,7 +313,9 @@ _KEYWORDS: Final[dict[str, Check | None]] = {
 def normal_form(
     value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]
 ) -> dict[str, Any]:
-    """Bring an object into normal form, and add its unknown keys to `unknown`, by the path of their object.
+    """Bring an object into normal form.
+
+    Its unknown keys are added to `unknown`, by the path of their object.
 
     Known keys come in schema order, then unknown keys by code point. The value itself may change.
     """

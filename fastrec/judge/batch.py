@@ -1,4 +1,4 @@
-"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up; and the filter."""
+"""The result of judging a chunk, and the filter of records."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RecordFilter:
 
 
 class InvalidLine(msgspec.Struct, frozen=True):
-    """A line that is not a valid record, with every reason; or a record that is left out because of a conflict."""
+    """A line that is not a valid record, or a record that is left out because of a conflict."""
 
     line: int  # number of the line, counted as the chunk's first line is
     offset: int | None  # offset of the line's first byte in the shard's text; None after a conflict
@@ -89,11 +89,14 @@ class InvalidLine(msgspec.Struct, frozen=True):
     truncated: bool = False  # the line was too long to be held: `raw` is only its head
     unlisted: dict[str, int] = {}  # by code, the number of further errors
     version: str | None = None
-    """The schema version whose errors these are; None if the line has no value, or after a conflict."""
+    """The schema version whose errors these are; None if the line has no value, or after a
+    conflict."""
     repairs: tuple[str, ...] = ()
-    """Codes of the repairs that would make the line a valid record that is kept; empty if there are none."""
+    """Codes of the repairs that would make the line a valid record that is kept; empty if there are
+    none."""
     is_newer_version: bool = False
-    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version of a corpus."""
+    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version
+    of a corpus."""
 
     def error(self, source: str | None = None) -> InvalidRecordError:
         """The exception that a function of the Python interface raises."""
@@ -141,7 +144,8 @@ class Batch(msgspec.Struct):
     lines: int = 0
     blank: int = 0
     records: list[Record] = []
-    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown keys and inputs."""
+    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown
+    keys and inputs."""
     numbers: list[int] = []
     ends: list[int] = []
     """End of each record's normal form, newline included, in the buffer of normal forms."""
@@ -150,9 +154,11 @@ class Batch(msgspec.Struct):
     """Each with the number of its line."""
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # records by schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)
-    """By code, records with a label or turns of another version, and those that an upgrade or a repair changed."""
+    """By code, records with a label or turns of another version, and those that an upgrade or a
+    repair changed."""
     recipe_names: list[str] = []
-    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
+    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe
+    gives it."""
     replaced: list[HashReplaced] = []
     repaired: list[RepairedLine] = []
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)

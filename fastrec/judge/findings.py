@@ -34,7 +34,9 @@ ERRORS: Final = {
     "json.utf8": "the line is not UTF-8",
     "json.depth": "objects and arrays are nested more than 256 levels deep",
     "json.syntax": "the line is not valid JSON",
-    "json.number": "a number is NaN, infinite, too large for a double, or has more than a million digits",
+    "json.number": (
+        "a number is NaN, infinite, too large for a double, or has more than a million digits"
+    ),
     "json.surrogate": "a string contains half of a surrogate pair, which UTF-8 cannot encode",
     "json.duplicate_key": "an object has the same key more than once",
     "schema.type": "a value has the wrong JSON type",
@@ -45,12 +47,18 @@ ERRORS: Final = {
     "schema.one_of": "a value has none of the allowed types",
     # The conditional rules of every schema version; versions may share a rule.
     **{rule.code: rule.message for schema in SCHEMAS.values() for rule in schema.rules},
-    "version.contradiction": "a line that no version accepts has both `interactions` and `messages`, fields of "
-    "different versions",
+    "version.contradiction": (
+        "a line that no version accepts has both `interactions` and `messages`, fields of "
+        "different versions"
+    ),
     "version.newer": "a record is of a later version than the corpus (only with --schema 0.2.0)",
     "hash.mismatch": "`sample_hash` is wrong (only with --sample-hash verify)",
-    "conflict.not_first": "an earlier record has another verdict on the same output (only with --conflicts first)",
-    "conflict.rejected": "other records have another verdict on the same output (only with --conflicts reject)",
+    "conflict.not_first": (
+        "an earlier record has another verdict on the same output (only with --conflicts first)"
+    ),
+    "conflict.rejected": (
+        "other records have another verdict on the same output (only with --conflicts reject)"
+    ),
     "repeat.not_first": "an earlier record has the same identity (only with --repeats first)",
     "repeat.rejected": "other records have the same identity (only with --repeats reject)",
 }
@@ -86,16 +94,23 @@ REPAIRS: Final = {
 """What `--repair` does to records, by code."""
 
 NOTES: Final = UPGRADES | REPAIRS
-"""Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
+"""Changes to valid records. They are no mistakes that are left, but the record differs from its
+line."""
 
 PAIRS: Final = {
     "pair.no_samples": "an aggregate states `detailed_evaluation_results`, but has no samples file",
     "pair.no_aggregate": "a samples file has no aggregate of the same name beside it",
-    "pair.several_samples": "an aggregate has several samples files, such as a plain and a zstd one",
+    "pair.several_samples": (
+        "an aggregate has several samples files, such as a plain and a zstd one"
+    ),
     "pair.not_stated": "an aggregate has a samples file, but no `detailed_evaluation_results`",
-    "pair.aggregate": "an aggregate is not JSON, or a field that the check needs is missing or wrong",
+    "pair.aggregate": (
+        "an aggregate is not JSON, or a field that the check needs is missing or wrong"
+    ),
     "pair.source_metadata": "an aggregate has no `source_metadata`",
-    "pair.deployment": "`deployment_type` or `model_availability` of a model is not an allowed value",
+    "pair.deployment": (
+        "`deployment_type` or `model_availability` of a model is not an allowed value"
+    ),
     "pair.bounds": "`min_score` of a metric is larger than its `max_score`",
     "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
     "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
@@ -104,7 +119,9 @@ PAIRS: Final = {
     "pair.format": "`format` is not `jsonl`",
     "pair.hash_algorithm": "`hash_algorithm` is neither `sha256` nor `md5`",
     "pair.checksum": "the checksum of the samples file is not the one in its aggregate",
-    "pair.total_rows": "the number of rows is not the one in the aggregate; blank lines are no rows",
+    "pair.total_rows": (
+        "the number of rows is not the one in the aggregate; blank lines are no rows"
+    ),
     "pair.no_rows": "a samples file has no rows",
     "pair.blank_line": "a samples file has a blank line",
     "pair.invalid_row": "a row is not a valid record; `fastrec validate` lists all errors",
@@ -116,7 +133,9 @@ PAIRS: Final = {
     "pair.unknown_result": "the aggregate has no result with the `evaluation_result_id` of a row",
     "pair.no_result": "a row without `evaluation_result_id` fits no result of the aggregate",
     "pair.several_results": "a row without `evaluation_result_id` fits several results",
-    "pair.num_samples": "`num_samples` of a result is not the number of its rows, nor a fraction of it",
+    "pair.num_samples": (
+        "`num_samples` of a result is not the number of its rows, nor a fraction of it"
+    ),
     "pair.score": "the mean of the rows of a result is not the score in the aggregate",
     "pair.standard_error": "a standard error is not that of the mean of the rows",
     "name.uuid": "the name of a file is not a UUID of version 4 in lower case",
@@ -155,7 +174,8 @@ MOST_ERRORS: Final = 100  # errors of one line that are listed; more are counted
 NO_VALUE: Final = object()  # the value of an error that is not about a value
 
 Report = tuple[str, Sequence[str | int], str, Any]
-"""An error as it is found: code, steps to the value, text, and the value, which is described only if it is listed."""
+"""An error as it is found: code, steps to the value, text, and the value, which is described only
+if it is listed."""
 
 _LONGEST_VALUE: Final = 60
 _LONGEST_PATH: Final = 240
@@ -190,7 +210,8 @@ class Errors(NamedTuple):
     unlisted: dict[str, int]
     """By code, the number of further errors; usually empty."""
     version: str | None = None
-    """The schema version whose errors these are: the one that the line comes closest to; None if it has no value."""
+    """The schema version whose errors these are: the one that the line comes closest to; None if it
+    has no value."""
 
 
 class InvalidRecordError(FastrecError, ValueError):
@@ -271,8 +292,10 @@ def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
 def describe(value: Any) -> str:
     """Describe a JSON value in a few words, however long it is.
 
-    >>> describe({"a": 1}), describe("x" * 100_000), describe(None), describe(1.5)
-    ('an object with 1 key', 'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters', 'null', 'the number 1.5')
+    >>> describe({"a": 1}), describe(None), describe(1.5)
+    ('an object with 1 key', 'null', 'the number 1.5')
+    >>> describe("x" * 100_000)
+    'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters'
     """
     if isinstance(value, dict):
         return f"an object with {len(value):,} {'key' if len(value) == 1 else 'keys'}"
@@ -300,7 +323,9 @@ def _shorten(text: str) -> str:
 def warnings_of(
     record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool
 ) -> list[Finding]:
-    """List the warnings about a record of a version, which was a valid one of the version `source` with this label.
+    """List the warnings about a valid record of a version.
+
+    Its line had this label, and was of the version `source`.
 
     `wrong_hash` says that no recipe gives its `sample_hash`. This is one pass without calls,
     because most records give no reason for a warning: a function for each code takes three times as
@@ -382,7 +407,8 @@ def warnings_of(
 OTHER_TURNS: Final = Finding(
     "version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`"
 )
-"""The warning about a valid record that has the turns of another version, too; only the slow path sees them."""
+"""The warning about a valid record that has the turns of another version, too; only the slow path
+sees them."""
 
 
 def label_code(label: str) -> str:
@@ -415,7 +441,8 @@ class FindingGroup(msgspec.Struct):
     locations: list[Location]
     """The first three lines with one."""
     version: str | None = None
-    """The schema version whose errors these are; null for warnings and notes, and for lines without a value."""
+    """The schema version whose errors these are; null for warnings and notes, and for lines without
+    a value."""
 
 
 class FindingGroups(msgspec.Struct):

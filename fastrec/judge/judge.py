@@ -83,7 +83,10 @@ class OpenChunk:
     """A chunk of lines and how far it was judged."""
 
     def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
-        """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
+        """Compare colons with `normal`, else quotes.
+
+        Colons are compared with those of the normal forms, quotes with the strings of the records.
+        """
         self._data = data
         self._offset = offset
         self._normal = normal
@@ -95,7 +98,8 @@ class OpenChunk:
         self.position = self.number = 0  # of the next line
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
         self.excess = 0
-        """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
+        """Colons that the text up to the position has more than the output, for good reason; or
+        quotes that it has."""
         self._null = -1
 
     def next_null(self) -> int:
@@ -189,7 +193,9 @@ class Judge:
         ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
-        """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
+        """Judge a chunk of whole lines.
+
+        The normal forms of its records, if any, are appended to `into`, newlines included.
 
         `line` is the number of the first line, and `offset` is where the chunk begins in the
         shard's text.
@@ -417,7 +423,10 @@ class Judge:
     def _judge_next(
         self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None
     ) -> None:
-        """Judge the next line alone: by the version of the line before unless that refused it, others, or slowly."""
+        """Judge the next line alone.
+
+        Try the version of the line before unless that refused it, then others, then the slow path.
+        """
         if blank := chunk.skip_blank():
             batch.blank += blank
             return

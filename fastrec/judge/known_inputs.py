@@ -61,7 +61,8 @@ class KnownInput(msgspec.Struct, gc=False):
     colons: int  # the number of colons in its normal form
     sample_hash: str
     outline: Any
-    """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
+    """The input in the version of the line, without its texts: types and nulls tell versions and
+    upgrades."""
     recipe: tuple[str | None, str] = (None, "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0  # its position among the known inputs of its version

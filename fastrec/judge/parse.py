@@ -116,7 +116,7 @@ def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
 
 
 def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
-    """Describe a syntax error: by the beginning of a line that is no JSON at all, else by the position of the error."""
+    """Describe a syntax error by its position, or by the beginning of a line that is no JSON."""
     if not text[: exc.pos].strip():
         beginning = text.strip()
         return (
@@ -199,7 +199,10 @@ def _depth(line: bytes) -> int:
 
 
 def _digits(text: str) -> int:
-    """Convert digits by halves: `int` takes quadratic time, and refuses long numbers for that reason."""
+    """Convert digits by halves.
+
+    `int` takes quadratic time, and refuses long numbers for that reason.
+    """
     if len(text) <= _PYTHON_DIGITS:
         return int(text)
     half = len(text) // 2

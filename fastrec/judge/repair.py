@@ -37,7 +37,8 @@ class Place(NamedTuple):
 
     types: frozenset[str]  # the JSON types; empty if all are allowed
     plain: frozenset[type]
-    """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
+    """Python types of values that are allowed and have nothing below them: most values, so they are
+    passed over."""
     optional: bool  # the value is a field that may be left out
     is_entry: bool  # the value is one of a free-form object whose values have a type
     is_result_id: bool
@@ -119,7 +120,7 @@ class _NotRepairableError(Exception):
 
 
 def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
-    """Move what the interaction type does not allow to `metadata`: the turns of a single turn, or the output."""
+    """Move what the interaction type does not allow to `metadata`: turns or output."""
     kind = record.get("interaction_type")
     turns = schema.turns_field
     if record.get("output") is None or record.get(turns) is None or kind not in (*ONE, *MANY):
@@ -136,7 +137,10 @@ def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str]
 
 
 def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
-    """Say in `error` that a score is not a number: a record with an error does not count as an answer."""
+    """Say in `error` that a score is not a number.
+
+    A record with an error does not count as an answer.
+    """
     evaluation = record.get("evaluation")
     error = record.get("error")
     if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
@@ -229,7 +233,8 @@ RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, st
     "repair.output_and_turns": _output_and_turns,
     "repair.nan_score": _nan_score,
 }
-"""Repairs of a whole record; they return where and what they changed, or None if they do not fit."""
+"""Repairs of a whole record; they return where and what they changed, or None if they do not
+fit."""
 
 VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
     "repair.result_id_null": (_result_id_null, "left out"),
@@ -240,7 +245,8 @@ VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
     "repair.number_from_boolean": (_number_from_boolean, "became a number"),
     "repair.boolean_from_number": (_boolean_from_number, "became true or false"),
 }
-"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits is made."""
+"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits
+is made."""
 
 
 LONGEST_TRIAL: Final = 16 << 20

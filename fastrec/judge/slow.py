@@ -1,4 +1,6 @@
-"""The slow path of the judge: decides about the lines that the fast path refuses, with every finding.
+"""The slow path of the judge.
+
+Decides about the lines that the fast path refuses, with every finding.
 
 In this order: parse the line, validate it against the schema file, and try repairs if it is not
 valid. The record is then upgraded, hashed and brought into normal form as plain dicts, and
@@ -32,7 +34,8 @@ from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
 
 FindRecipe = Callable[[str, str | list[str], str], str | None]
-"""From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there is none."""
+"""From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there
+is none."""
 
 
 class _Prepared(NamedTuple):
@@ -49,7 +52,10 @@ class _Prepared(NamedTuple):
 
 
 def _is_newer(value: dict[str, Any], schema: Schema) -> bool:
-    """Whether a valid record decides for the newest version of a corpus, as `registry` says at DEFAULT_SCHEMA."""
+    """Whether a valid record decides for the newest version of a corpus.
+
+    The rule is that of `registry.DEFAULT_SCHEMA`.
+    """
     return schema is not DEFAULT_SCHEMA or names_metric(value)
 
 
@@ -155,7 +161,10 @@ class SlowPath:
         return True
 
     def _too_new(self, value: dict[str, Any], schema: Schema) -> Finding | None:
-        """The error of a valid record of a later version than the target, or that shows that the target is wrong."""
+        """The error of a valid record that cannot have the target version.
+
+        Its version is a later one, or it shows that the target was guessed wrong.
+        """
         target = self._rules.target
         if target in (None, NEWEST_SCHEMA):
             return None
@@ -169,7 +178,9 @@ class SlowPath:
         )
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | FilteredOut | Finding:
-        """Upgrade a valid record, compute its hash and filter it, or say why it cannot be kept although it is valid.
+        """Upgrade a valid record, compute its hash and filter it.
+
+        A finding says why it cannot be kept although it is valid.
 
         A record that is too new for the target counts for the choice of the target. So it is
         filtered as the record that it would be in the newest version.

@@ -37,7 +37,7 @@ Raises UnicodeEncodeError if it contains half of a surrogate pair.
 
 
 def _is_plain(text: str) -> bool:
-    """Whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
+    """Whether both spellings are the same: ASCII without DEL, which only ASCII escapes."""
     return text.isascii() and "\x7f" not in text
 
 
@@ -91,7 +91,10 @@ _LONGEST: Final = 1 << 14
 
 
 def remembering(compute: Hash) -> Hash:
-    """Remember the hashes of the last questions: records of other metrics and models are likely to have them, too."""
+    """Remember the hashes of the last questions.
+
+    Records of other metrics and models are likely to have them, too.
+    """
     hashes: dict[str, tuple[Any, str]] = {}
     characters = 0
 
@@ -116,7 +119,7 @@ def remembering(compute: Hash) -> Hash:
 
 
 def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
-    """Compute `sample_hash`, in lower-case hex, of a question with one reference or with a list of them.
+    """Compute the `sample_hash` of a question, in lower-case hex.
 
     With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw +
     input.reference`. With a list, as in version 0.3.0, it is the hash of the compact ASCII JSON
@@ -179,7 +182,8 @@ _EARLIER: Final[dict[str, tuple[str, ...]]] = {
     "R8": ("R2", "R4"),
     "R10": ("R5",),
 }
-"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
+"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length
+or in a character."""
 
 
 class RecipeFinder:

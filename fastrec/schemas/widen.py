@@ -1,4 +1,6 @@
-"""Structs with fields for unknown keys: the schema allows further keys everywhere, and producers use them.
+"""Structs with fields for unknown keys.
+
+The schema allows further keys everywhere, and producers use them.
 
 The new fields come after the known ones, by code point, as in the normal form. The first record
 with unknown keys takes the slow path; the widened class then decodes the following ones at full
@@ -37,7 +39,8 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
     frozenset({dict[str, str]}): "2 * len({0})",
     frozenset({dict[str, str], _NULL}): "2 * len({0} or ())",
 }
-"""By the types of a value, the expression for the number of its strings; `float` stands for all numbers."""
+"""By the types of a value, the expression for the number of its strings; `float` stands for all
+numbers."""
 
 
 def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
@@ -144,7 +147,9 @@ def widen(
     path: str = "",
     hints: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> type[AnyStruct]:
-    """Make a subclass of a Struct with fields for these unknown keys, given by the path of their object.
+    """Make a subclass of a Struct with fields for unknown keys.
+
+    The keys are given by the path of their object.
 
     `hints` has the types of keys of this object that may not have every value.
     """
@@ -184,7 +189,10 @@ def widen(
 
 
 class LearningDecoder:
-    """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
+    """Decodes lines into records, and learns unknown keys.
+
+    Further records with these keys decode at full speed.
+    """
 
     def __init__(
         self,

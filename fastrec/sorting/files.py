@@ -1,4 +1,4 @@
-"""Temporary files of runs and of the census: buffers written in order, and blocks of rows read one by one.
+"""Temporary files of runs and of the census, in blocks of rows.
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
@@ -158,7 +158,10 @@ class BlockReader:
             yield block
 
     def _block_end(self) -> int:
-        """Where the next block ends; if its length was not read yet, where it ends at the earliest."""
+        """Where the next block ends.
+
+        If its length was not read yet, where it ends at the earliest.
+        """
         return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
 
     def _length(self) -> int:

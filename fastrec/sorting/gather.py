@@ -1,4 +1,6 @@
-"""Gather the records of a key range from runs and parts: merged, without duplicates, window by window.
+"""Gather the records of a key range from runs and parts, window by window.
+
+They are merged, without duplicates.
 
 1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded
@@ -78,7 +80,10 @@ class _RunData:
         self._ahead = self._ahead[size:]
 
     def close(self) -> None:
-        """Have what this worker needs next read in the meantime: as much, after as much for each of the others."""
+        """Have the system read what this worker needs next.
+
+        It is as much as last time, after as much for each of the other workers.
+        """
         self._ahead = _NOTHING
         if self._turns and self._size:
             start = self._position + (self._turns - 1) * self._size
@@ -191,7 +196,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartReader(Protocol):
-    """Reads the records of a part in a range of keys from its columns, as `BlockReader` those of an index."""
+    """Reads records of a part from its columns, as `BlockReader` does from an index."""
 
     gaps: Iterator[int]  # bytes of text between the records
     is_whole: bool  # whether all records of the part are in the range
@@ -213,7 +218,10 @@ OpenPart = Callable[[RunSlice, bytes | None, bytes | None, bool], PartReader]
 
 
 class _Records(msgspec.Struct):
-    """Records in order of their keys, as columns; rows, texts and origins only if they are needed."""
+    """Records in order of their keys, as columns.
+
+    Rows, texts and origins are there only if they are needed.
+    """
 
     keys: list[bytes] = []
     sizes: list[int] = []
@@ -283,7 +291,10 @@ class _Cursor:
         turns: int,
         open_part: OpenPart | None,
     ) -> None:
-        """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
+        """Read keys, sizes and fingerprints, and texts and rows if they are needed.
+
+        Rows are needed if pieces are removed, too.
+        """
         self._path = run_slice.path
         self._is_part = run_slice.is_part
         self._removed = frozenset(run_slice.removed)
@@ -329,7 +340,10 @@ class _Cursor:
     _decode_fingerprints: Callable[[Any], Iterable[int]]
 
     def read_ahead(self) -> None:
-        """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
+        """Read the index until enough is held, and at least two keys.
+
+        The records of all keys below the last one are complete.
+        """
         while not self.index.at_end and (
             self._held < self._stretch or self.waiting.keys[0] == self.waiting.keys[-1]
         ):
@@ -412,7 +426,8 @@ class Window(msgspec.Struct):
 
     keys: list[bytes]
     rows: list[Any]
-    """The piece and line of a record with several copies are those of the origin with the lowest piece number."""
+    """The piece and line of a record with several copies are those of the origin with the lowest
+    piece number."""
     texts: list[memoryview]
     fingerprints: list[int]
     origins: OriginsByPosition
@@ -485,7 +500,9 @@ class Fences:
 def slice_run(
     run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None
 ) -> RunSlice | None:
-    """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none.
+    """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
+
+    None if there are none.
 
     A caller with many runs and ranges gives the numbers of the first fences at or above `low` and
     `high`.
@@ -571,7 +588,9 @@ def gather_keys(
     window_bytes: int,
     open_part: OpenPart | None = None,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Yield keys and sizes of the records that `gather` yields, in windows that take about `window_bytes` of memory.
+    """Yield keys and sizes of the records that `gather` yields.
+
+    A window takes about `window_bytes` of memory.
 
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.

@@ -1,4 +1,4 @@
-r"""Sort keys: one `bytes` object per record, so that comparing keys as bytes gives the order of the corpus.
+r"""Sort keys: one `bytes` object per record; their order is that of the corpus.
 
     field            encoded as
     a string         its UTF-8, each NUL as 00 FF, then 00
@@ -48,7 +48,8 @@ METRIC_FIELDS: Final = NEWEST_SCHEMA.sort_fields
 METRIC: Final = METRIC_FIELDS[-1]
 
 END: Final = b"\xff"
-"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key after those."""
+"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key
+after those."""
 
 _HAS_METRIC: Final = b"\1"
 _NEGATIVE = b"\1"
@@ -236,13 +237,17 @@ def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
 
 
 def is_split(records: Iterable[tuple[Hashable, bytes]]) -> bool:
-    """Whether the records of a scope and a sample_hash, given as run and sample_id, are of several questions.
+    """Whether the records of a scope and a sample_hash are of several questions.
+
+    Each record is given as its run and its sample_id.
 
     A run is an evaluation_id of a model. If one run has several samples with this hash, each
     sample_id is a question. Otherwise all records are of one question.
 
-    >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")]), is_split([("run 1", b"a"), ("run 1", b"b")])
-    (False, True)
+    >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")])
+    False
+    >>> is_split([("run 1", b"a"), ("run 1", b"b")])
+    True
     """
     samples = set(records)
     return len({run for run, _ in samples}) < len(samples)
@@ -325,7 +330,7 @@ def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]]
 
 
 class _Splitter:
-    """Splits sorted keys that begin with evaluation_name, sample_hash, model_id and evaluation_id."""
+    """Splits sorted keys whose fields are in the default order."""
 
     def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
         self._split = split

@@ -4,7 +4,7 @@ A run is two files. The data file holds the texts of its records. The index hold
 blocks, so that keys can be read without texts. A part that is kept for the next run has such an
 index, too. A part of a trusted corpus can be the data file of a run, and its columns the index.
 
-    block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
+    block    keys | sizes | fingerprints of the texts | rows, encoded | origins, if several copies
 
 Rows are encoded apart, so a reader of keys need not decode them. A `Fence` is the first key of a
 block. With fences, a range of keys is found with one read of each file.
@@ -43,7 +43,10 @@ _MOST_SHARED: Final = 1 << 14
 
 
 class SharedOrigins:
-    """Keeps one object of equal origins, because thousands of records may have the same hundreds of origins."""
+    """Keeps one object of equal origins.
+
+    Thousands of records may have the same hundreds of origins.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Origins, Origins] = {}
@@ -222,7 +225,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     """128-bit xxh3 of the data file."""
     index_hash: str = ""
     bounds: bytes = b""
-    """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
+    """For a merged run, instead of fences: the offsets in index and data where each region begins,
+    and where the last
     one ends, 64 bits each."""
     part: str = ""
     """Path of the part of a trusted corpus that has the texts, instead of a data file."""
@@ -297,7 +301,10 @@ def in_order(
 
 
 def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield where records with equal keys begin and end, given the positions of all that have the key before them."""
+    """Yield where records with equal keys begin and end.
+
+    `repeated` has the positions of all records whose key is that of the record before.
+    """
     start = end = 0
     for position in repeated:
         if position != end:
@@ -318,7 +325,10 @@ def spill(
     *,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
+    """Sort records and write them as a run.
+
+    `text` holds their normal forms in any order, `ends` where each ends.
+    """
     starts = [0, *ends[:-1]]
     fingerprints: list[int] = []
     with memoryview(text) as view:

@@ -10,7 +10,7 @@ no valid line is lost, and a download that stopped after two bytes is never take
 input is plain: it has no lines.
 
     format     text of all of         checked by
-    zstd       frames, skippable too  the walk over blocks; content size and checksum if the frame has them
+    zstd       frames, skippable too  the walk over blocks; content size and checksum if it has them
     gzip       members, zero padding  CRC-32 and length of each member
     bz2        streams                CRC-32 of each block and stream
     xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
@@ -71,7 +71,7 @@ MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
 
 
 def detect(head: bytes) -> Format:
-    """Tell the format of input that begins with `head`: MAGIC_BYTES bytes, or all of it if it is shorter."""
+    """Tell the format of input by its first MAGIC_BYTES bytes, or by all of it."""
     for magic, format_ in _MAGIC:
         if head.startswith(magic) or (head and magic.startswith(head)):
             return format_
@@ -111,7 +111,10 @@ def text_of(
 
 
 def is_text(head: bytes) -> bool:
-    """Whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
+    """Whether bytes can be the beginning of UTF-8 text.
+
+    Valid, except for a cut at the end, and without NUL.
+    """
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

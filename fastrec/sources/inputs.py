@@ -1,4 +1,4 @@
-"""Discover input: expand the names that the user gives into files, directories, globs, `-` and URLs.
+"""Discover input: expand names into files. Names are paths, globs, `-` and URLs.
 
 `find_files` finds files of any kind, such as logs: a directory stands for all files in it.
 `find_shards` finds shards:
@@ -170,7 +170,7 @@ class _Manifest(msgspec.Struct):
 
 
 def check_format(manifest: str, document: dict[str, Any]) -> None:
-    """CorpusError if a manifest, given with its path, is of a format that this version does not read."""
+    """CorpusError if a manifest is of a format that this version does not read."""
     found = document.get("format")
     if isinstance(found, int) and found != MANIFEST_FORMAT:
         reads = f"this version of fastrec reads {MANIFEST_FORMAT}"
@@ -295,7 +295,7 @@ def _folders_above(folder: str) -> Iterator[str]:
 def shards_below(
     directory: str, is_shard: Callable[[str], bool]
 ) -> tuple[list[str], dict[str, Shard]]:
-    """List all objects below a directory, and by path the shards among them, told by their names."""
+    """List all objects below a directory, and by path the shards among them."""
     found = _store().find(directory)
     shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
     return [one.path for one in found], {shard.path: shard for shard in shards}
@@ -348,7 +348,10 @@ _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden f
 def find_shards(
     paths: Iterable[str], *, files_from: str | None = None
 ) -> tuple[list[Shard], list[str]]:
-    """Find the shards of all names, in the order given and without duplicates, and notices for the user."""
+    """Find the shards of all names, and notices for the user.
+
+    Shards are in the order given, without duplicates.
+    """
     names = list(paths)
     if files_from is not None:
         if files_from == STDIN and STDIN in names:

@@ -1,4 +1,6 @@
-"""Decompress gzip, bz2 and xz: one member (or stream) after the other, each checked to its last byte.
+"""Decompress gzip, bz2 and xz.
+
+One member (or stream) after the other, each checked to its last byte.
 
 All three libraries have the same kind of decompressor: it limits its output, and knows whether it
 needs input, whether the member has ended, and which bytes are left over. `_member_text` drives any

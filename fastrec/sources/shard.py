@@ -1,4 +1,4 @@
-"""JSONL shards, the input format of fastrec: how one is found, cut into slices, and read; and tasks of slices.
+"""JSONL shards, the input format of fastrec, their slices, and tasks of slices.
 
     names ── discover ──▶ shards ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
 
@@ -81,10 +81,12 @@ class Shard(msgspec.Struct, frozen=True):
     path: str
     size: int  # size of the file in bytes; 0 for a stream
     format: Format | None
-    """The compression; None if the first bytes could not be read yet: a stream, or a file that cannot be opened."""
+    """The compression; None if the first bytes could not be read yet: a stream, or a file that
+    cannot be opened."""
     version: int = 0  # changes when the file does; 0 if that is not known
     stream: bool = False
-    """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
+    """Standard input, a pipe or a device: it can be read once, from the start, and only by this
+    process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
     # if it is a part of a corpus: what it must be, which is checked while it is read
     listed: Listed | None = None
@@ -92,7 +94,8 @@ class Shard(msgspec.Struct, frozen=True):
     # whether a trusted part is read like a run: few other ones have keys in its range
     is_run: bool = False
     compression: str = ""
-    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
+    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may
+    have made it."""
 
     @property
     def signature(self) -> str:
@@ -170,7 +173,7 @@ class Shard(msgspec.Struct, frozen=True):
         return read()
 
     def read_text(self) -> Iterator[bytes]:
-        """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
+        """Read the text in blocks of any size, for callers that need no lines."""
         with self._opened() as source:
             yield from text_of(
                 self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT
@@ -186,7 +189,7 @@ class Shard(msgspec.Struct, frozen=True):
         return stats
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
-        """Find the offset and the length of the lines that start in a range of the file as it is now."""
+        """Find offset and length of the lines that start in a range of the file as it is now."""
         with self._opened(as_found=False) as source:
             return (
                 (0, source.size)
@@ -359,7 +362,10 @@ def total_text(sources: Iterable[_Sized]) -> int:
 
 
 class TextEstimate:
-    """Estimates the text of all sources, better and better as they are read: compressed ones expand more or less."""
+    """Estimates the text of all sources, better as they are read.
+
+    Compressed ones expand more or less.
+    """
 
     def __init__(self, sources: Sequence[Shard]) -> None:
         self._whole = 0 if any(source.stream for source in sources) else total_text(sources)

@@ -33,7 +33,8 @@ class FoundObject(NamedTuple):
     path: str
     size: int
     version: int
-    """Changes when the object changes; 0 if the store does not say. Two objects of the same version are copies."""
+    """Changes when the object changes; 0 if the store does not say. Two objects of the same version
+    are copies."""
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
@@ -291,7 +292,10 @@ class ObjectStore(Storage):
             ) from exc
 
     def time_limit(self, fs: Any) -> dict[str, float]:
-        """The option that limits a request: sending to a store that stopped reading would never end."""
+        """The option that limits a request.
+
+        Sending to a store that stopped reading would never end.
+        """
         return {"timeout": current_limits().store_request_seconds} if fs.async_impl else {}
 
     def look_at(self, path: str) -> FoundObject:
@@ -427,7 +431,9 @@ class ObjectStore(Storage):
             self.abort_uploads(directory)
 
     def abort_uploads(self, directory: str, having: str = "") -> None:
-        """Abort uploads below a directory that a killed process left behind: they are invisible, and cost money.
+        """Abort uploads below a directory that a killed process left behind.
+
+        They are invisible, and cost money.
 
         `having` restricts them to names that contain it. Listing them needs a permission that not
         everyone has; the store's own lifecycle rules do the rest.
