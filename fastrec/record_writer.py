@@ -27,6 +27,7 @@ from fastrec.errors import UsageError, naming, shown
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.view import view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.base import Log
 from fastrec.storage.local import LOCAL
@@ -34,17 +35,14 @@ from fastrec.storage.local import LOCAL
 _BLOCK: Final = 1 << 20
 
 
-class _Ids(msgspec.Struct):
-    """The fields of a record that a run which continues has to know."""
-
-    evaluation_id: str
-    model_id: str
-    evaluation_name: str
-    sample_id: str
-    evaluation_result_id: str = ""
-
-
-_decode_ids: Final = msgspec.json.Decoder(_Ids).decode
+_decode_ids: Final = view_decoder(
+    evaluation_id=str,
+    model_id=str,
+    evaluation_name=str,
+    sample_id=str,
+    evaluation_result_id=(str, ""),
+)
+"""Decodes what a run that continues has to know of a record."""
 
 
 class Writer:

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from fastrec.schemas.view import view_decoder
 from fastrec.sources.lines import count_newlines
 
 KNOWN_INPUT_BYTES: Final = 12 << 20
@@ -46,11 +47,7 @@ _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
 
 
-class _InputAlone(msgspec.Struct):
-    input: msgspec.Raw
-
-
-_decode_input = msgspec.json.Decoder(_InputAlone).decode
+_decode_input: Final = view_decoder(input=msgspec.Raw)
 
 
 class KnownInput(msgspec.Struct, gc=False):
