@@ -267,12 +267,12 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _compare(self, what: str, listed: int | str, found: int | str) -> None:
         if found != listed:
-            said, has = (f"{one:,}" if isinstance(one, int) else one for one in (listed, found))
-            hint = "`fastrec verify` lists everything that is wrong with a corpus"
-            reason = (
-                f"is not the part that its manifest lists: {what}: listed {said}, found "
-                f"{has}; {hint}"
+            spelled = ", ".join(
+                f"{verb} {value:,}" if isinstance(value, int) else f"{verb} {value}"
+                for verb, value in (("listed", listed), ("found", found))
             )
+            hint = "`fastrec verify` lists everything that is wrong with a corpus"
+            reason = f"is not the part that its manifest lists: {what}: {spelled}; {hint}"
             raise ShardCorruptError(self.path, reason)
 
 
