@@ -355,8 +355,8 @@ class BadShardsError(FastrecError):
         errors = "".join(f"  {error}\n" for error in self.errors)
         return (
             f"{shards} could not be read completely; nothing was published:\n{errors}"
-            "Download them again, or leave them out. --skip-bad-shards publishes the others, if there "
-            "are any."
+            "Download them again, or leave them out. --skip-bad-shards publishes the others, if "
+            "there are any."
         )
 
 

@@ -25,7 +25,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     finding_groups: int = 1_000
 
     # Stats and the HTML report
-    stats_batch_records: int = 20_000  # records that `stats --common` adds to a tally at a time
     shown_answers: int = 100_000  # answers to a question that `show` and `view` show, in 3 KB each
     # models that are tested against each other, all pairs: five matrices of 32 MB
     compared_models: int = 2_000

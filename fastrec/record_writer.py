@@ -256,17 +256,17 @@ class Writer:
         A killed process leaves nothing that looks like a shard.
         """
         assert self._compression is not None
-        made = self._making / "shard"
+        unpublished = self._making / "shard"
         with naming(str(self._path)):
             self._making.mkdir()
             with (
                 LOCAL.open_reader(self._partial) as lines,
-                ShardWriter(str(made), self._compression, 3) as shard,
+                ShardWriter(str(unpublished), self._compression, 3) as shard,
             ):
                 while block := lines.read(_BLOCK):
                     shard.write([block])
                 shard.finish()
-            made.replace(self._path)
+            unpublished.replace(self._path)
         os.unlink(self._partial)  # noqa: PTH108
 
 

@@ -188,15 +188,14 @@ class ClusterEngine(Engine):
         distributed = _distributed()
         import dask  # noqa: PLC0415 - distributed has imported it
 
-        options = {
-            "threads_per_worker": 1,
-            "processes": True,
-            "memory_limit": 0,
-            "dashboard_address": ":0",
-        }
         with dask.config.set(_FAST_WORKERS):
             return distributed.LocalCluster(
-                n_workers=self.jobs, silence_logs=logging.CRITICAL, **options
+                n_workers=self.jobs,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
             )
 
     def _refuse_other_builds(self) -> None:

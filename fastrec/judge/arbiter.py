@@ -88,38 +88,18 @@ def _reports(
 
 def is_valid(value: Any, schema: Schema) -> bool:
     """The verdict of draft-07."""
-    validator = _validator(schema)
-    valid: bool
     try:
-        valid = validator.is_valid(value)
-    except ValueError:
-        return bool(validator.is_valid(_plain(value)))
-    # Inside an object, the validator does not raise an error for the parser's own numbers: it
-    # refuses the object.
-    return valid or (_has_own_numbers(value) and bool(validator.is_valid(_plain(value))))
+        _encode(value)  # which takes less time than a walk
+    except TypeError:
+        value = _plain(value)
+    return bool(_validator(schema).is_valid(value))
 
 
 @cache
 def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    # The validator raises ValueError for the parser's own numbers, but not where only numbers are
-    # allowed: there it takes them for something else. Every integer is a number, so both names mean
-    # the same, and it raises again.
-    source = schema.source.replace(b'"type": "number"', b'"type": ["number", "integer"]')
-    return jsonschema_rs.Draft7Validator(source.decode())
-
-
-def _has_own_numbers(value: Any) -> bool:
-    """Whether there are numbers in a value that only the parser makes.
-
-    The encoder is faster than a walk.
-    """
-    try:
-        _encode(value)
-    except TypeError:
-        return True
-    return False
+    return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
 def _plain(value: Any) -> Any:

@@ -340,7 +340,7 @@ def warnings_of(
         path = "$.evaluation.num_turns"
         given = record.evaluation.num_turns
         size = len(turns)
-        made = 0
+        call_count = 0
         ids = set()
         gap = -1
         if given is UNSET or given is None:
@@ -354,7 +354,7 @@ def warnings_of(
             if turn.turn_idx != index and gap < 0:
                 gap = index  # it shifts all later turns
             if calls := turn.tool_calls:
-                made += len(calls)
+                call_count += len(calls)
                 for call in calls:
                     ids.add(call.id)
             answered = turn.tool_call_id
@@ -366,8 +366,8 @@ def warnings_of(
                 unanswered.append(index)  # one warning per turn: an array may have a million ids
         given = record.evaluation.tool_calls_count
         last = max(size - 1, 0)
-        if given is not UNSET and given is not None and given != made:
-            message = f"expected the number of tool calls, {made:,}, found {describe(given)}"
+        if given is not UNSET and given is not None and given != call_count:
+            message = f"expected the number of tool calls, {call_count:,}, found {describe(given)}"
             found.append(Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message))
         if gap >= 0:
             message = f"expected {gap}, found {describe(turns[gap].turn_idx)}"
@@ -470,7 +470,7 @@ class FindingGroups(msgspec.Struct):
         self.codes += other.codes
         for group in other.groups.values():
             first = Finding(group.code, group.path, group.message)
-            locations = [Location(one.source, line_base + one.line) for one in group.locations]
+            locations = [Location(at.source, line_base + at.line) for at in group.locations]
             self._add(first, group.count, locations, group.version)
 
     def _add(
@@ -495,7 +495,13 @@ class FindingGroups(msgspec.Struct):
         """List the groups, errors first, then the most frequent first."""
         return sorted(
             self.groups.values(),
-            key=lambda one: (one.severity, -one.count, one.code, one.path, one.version or ""),
+            key=lambda group: (
+                group.severity,
+                -group.count,
+                group.code,
+                group.path,
+                group.version or "",
+            ),
         )
 
 

@@ -299,28 +299,26 @@ def repair(
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
     closest = schema or closest_version(value)
-    made: dict[str, Finding] = {}
+    changes: dict[str, Finding] = {}
     try:
         for code, change in RECORD_REPAIRS.items():
             if changed := change(value, closest):
-                made[code] = Finding(code, *changed)
-        _repair_children(value, _places_of(closest), [], made)
+                changes[code] = Finding(code, *changed)
+        _repair_children(value, _places_of(closest), [], changes)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
         return None
-    found = (
-        version_of(value, is_valid)
-        if schema is None
-        else schema
-        if is_valid(value, schema)
-        else None
-    )
-    return (found, dict(sorted(made.items()))) if found and made else None
+    version = schema
+    if schema is None:
+        version = version_of(value, is_valid)
+    elif not is_valid(value, schema):
+        version = None
+    return (version, dict(sorted(changes.items()))) if version and changes else None
 
 
 def _repair_children(
-    value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]
+    value: Any, place: Place, steps: list[str | int], changes: dict[str, Finding]
 ) -> None:
     """Repair the fields or items of a value whose own type is allowed."""
     children: Iterable[tuple[Any, Place]] = ()
@@ -338,20 +336,20 @@ def _repair_children(
             continue
         steps.append(step)
         if inner.allows(child):
-            _repair_children(child, inner, steps, made)
-        elif (changed := _changed(child, inner, steps, made)) is _LEFT_OUT:
+            _repair_children(child, inner, steps, changes)
+        elif (changed := _changed(child, inner, steps, changes)) is _LEFT_OUT:
             del value[step]
         else:
             value[step] = changed
         steps.pop()
 
 
-def _changed(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> Any:
+def _changed(value: Any, place: Place, steps: list[str | int], changes: dict[str, Finding]) -> Any:
     for code, (change, result) in VALUE_REPAIRS.items():
         changed = change(value, place)
         if changed is not _NOT_FITTING:
-            if code not in made:
-                made[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
+            if code not in changes:
+                changes[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
             return changed
     raise _NotRepairableError
 

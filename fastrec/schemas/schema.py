@@ -329,7 +329,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def follows_rules(self) -> Callable[[Any], bool]:
         # Where the root has no unknown keys, the decoder refuses them.
         return compile_follows_rules(
-            [one for one in self.rules if not self.closed or one.field in self.shape.fields]
+            [rule for rule in self.rules if not self.closed or rule.field in self.shape.fields]
         )
 
     @cached_property

@@ -115,15 +115,16 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 def _count_free(value: Any) -> int:
     strings = 0
     values = [value]
-    for one in values:  # which grows meanwhile
-        kind = type(one)  # half the time of `one.__class__`, since types vary from value to value
+    for child in values:  # which grows meanwhile
+        # Half the time of `child.__class__`, since types vary from value to value.
+        kind = type(child)
         if kind is str:
             strings += 1
         elif kind is dict:
-            strings += len(one)
-            values += one.values()
+            strings += len(child)
+            values += child.values()
         elif kind is list:
-            values += one
+            values += child
     return strings
 
 
@@ -245,8 +246,8 @@ class LearningDecoder:
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
-        for made in ("parts", "count_strings"):  # for the class before
-            self.__dict__.pop(made, None)
+        for name in ("parts", "count_strings"):  # of the class before
+            self.__dict__.pop(name, None)
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
     @cached_property

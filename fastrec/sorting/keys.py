@@ -231,11 +231,6 @@ def split_scope(scope: bytes) -> tuple[str, str | None]:
     return text_of(name), text_of(metric) if mark else None
 
 
-def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The evaluation and the sample_hash of a record, given the fields that a splitter returned."""
-    return fields[0].partition(b"\0" + _HAS_METRIC)[0], fields[1]
-
-
 def is_split(records: Iterable[tuple[Hashable, bytes]]) -> bool:
     """Whether the records of a scope and a sample_hash are of several questions.
 

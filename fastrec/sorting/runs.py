@@ -82,17 +82,17 @@ def without(
     new_rows: list[Any] = []
     new_origins: OriginsByPosition = {}
     for position, row in enumerate(rows):
-        several = origins.get(position)
-        if several is None:
+        copies = origins.get(position)
+        if copies is None:
             if row[0] in removed:
                 continue
         else:
-            several = tuple(origin for origin in several if origin[0] not in removed)
-            if not several:
+            copies = tuple(origin for origin in copies if origin[0] not in removed)
+            if not copies:
                 continue
-            piece, line, count = several[0]
-            if len(several) > 1 or count > 1:
-                new_origins[len(kept)] = several
+            piece, line, count = copies[0]
+            if len(copies) > 1 or count > 1:
+                new_origins[len(kept)] = copies
             if row[0] != piece:
                 row = [piece, line, *row[2:]]
         kept.append(position)

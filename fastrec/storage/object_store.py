@@ -51,6 +51,15 @@ def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     )
 
 
+_PACKAGES: Final = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hf": "huggingface_hub",
+}
+
+
 @lru_cache(maxsize=1_024)
 def _file_system(path: str) -> tuple[Any, str]:
     protocol = path[: path.index("://")]
@@ -60,14 +69,7 @@ def _file_system(path: str) -> tuple[Any, str]:
         # A cached listing would hide what other processes write and remove.
         fs, name = url_to_fs(path, use_listings_cache=False)
     except ImportError as exc:
-        packages = {
-            "s3": "s3fs",
-            "s3a": "s3fs",
-            "gs": "gcsfs",
-            "gcs": "gcsfs",
-            "hf": "huggingface_hub",
-        }
-        package = packages.get(protocol, "fsspec, and the fsspec file system for it")
+        package = _PACKAGES.get(protocol, "fsspec, and the fsspec file system for it")
         raise UsageError(f"{protocol}:// needs another package: pip install {package}") from exc
     except ValueError as exc:
         raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
@@ -110,11 +112,8 @@ class _ObjectReader(Reader):
     def _block(self, size: int, offset: int) -> bytes:
         data = self._client.read_some(self._path, size, offset)
         if len(data) != size:
-            raise OSError(
-                errno.EIO,
-                f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}",
-                self._path,
-            )
+            message = f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}"
+            raise OSError(errno.EIO, message, self._path)
         return data
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -283,13 +282,12 @@ class ObjectStore(Storage):
         except Exception as exc:
             if time.monotonic() - started > current_limits().store_slow_seconds:
                 self._silent[store] = time.monotonic() + current_limits().store_rest_seconds
-            if not isinstance(exc, OSError):
-                message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
-                raise OSError(errno.EIO, message, path) from exc
-            message = exc.strerror if exc.strerror and exc.errno else str(exc)
-            raise OSError(
-                exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path
-            ) from exc
+            number = errno.EIO
+            message = f"{type(exc).__name__}: {exc}"
+            if isinstance(exc, OSError):
+                number = exc.errno or errno.EIO
+                message = (exc.errno and exc.strerror) or str(exc) or type(exc).__name__
+            raise OSError(number, without_secrets(message, path), path) from exc
 
     def time_limit(self, fs: Any) -> dict[str, float]:
         """The option that limits a request.
@@ -356,16 +354,13 @@ class ObjectStore(Storage):
         with self.asking(pattern) as (fs, name):
             # the protocol, and a host if there is one
             before = pattern.rstrip("/").removesuffix(name.rstrip("/"))
-            matches = sorted(fs.glob(name, detail=True).items())
-            directories = {path for path, details in matches if details["type"] == "directory"}
-            return [
-                (
-                    before + path,
-                    None if path in directories else self._listed(before + path, details),
-                )
-                for path, details in matches
-                if path in directories or not (pattern.endswith("/") or path.endswith("/"))
-            ]
+            matches: list[tuple[str, FoundObject | None]] = []
+            for path, details in sorted(fs.glob(name, detail=True).items()):
+                if details["type"] == "directory":
+                    matches.append((before + path, None))
+                elif not pattern.endswith("/") and not path.endswith("/"):
+                    matches.append((before + path, self._listed(before + path, details)))
+            return matches
 
     def _listed(self, path: str, details: dict[str, Any]) -> FoundObject:
         """Describe an object of a listing; a web server lists no sizes, so it is looked up."""
