@@ -180,7 +180,8 @@ class PoolEngine(Engine):
         workers = self._workers()
         if self._watch is not None:
             self._watch.end()
-        results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
+        results = executor._result_queue  # noqa: SLF001 - see above
+        manager = executor._executor_manager_thread  # noqa: SLF001
         for pid in workers if kill else ():
             _kill(pid)
         executor.shutdown(wait=False)

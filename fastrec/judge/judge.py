@@ -83,9 +83,10 @@ class OpenChunk:
     """A chunk of lines and how far it was judged."""
 
     def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
-        """Compare colons with `normal`, else quotes.
+        """Begin at the first line.
 
-        Colons are compared with those of the normal forms, quotes with the strings of the records.
+        A dropped key shows in the number of colons if there are normal forms (`normal`), else in
+        the number of quotes.
         """
         self._data = data
         self._offset = offset
@@ -134,7 +135,8 @@ class OpenChunk:
 
         Return it as it was read, its offset, and if it is short in the text.
         """
-        start, end = self.position, self.text.find(b"\n", self.position)
+        start = self.position
+        end = self.text.find(b"\n", start)
         if end < 0:
             end = len(self.text)
         known = self.inputs[self.number] if self.inputs else None

@@ -173,7 +173,8 @@ class KnownInputs:
             return None
         known = learn(text)
         if known is not None:
-            known.position, known.after = len(among.order), len(among.order) + 1
+            known.position = len(among.order)
+            known.after = known.position + 1
             among.order.append(known)
             among.by_hash[digest] = known
             self._bytes += 2 * len(text) + _ENTRY_BYTES
@@ -216,11 +217,9 @@ class KnownInputs:
             self._rest = _SHORTEST_REST
             self._poor = 0
         else:
-            self._resting, self._rest, self._poor = (
-                self._rest,
-                min(2 * self._rest, _LONGEST_REST),
-                self._poor + 1,
-            )
+            self._resting = self._rest
+            self._rest = min(2 * self._rest, _LONGEST_REST)
+            self._poor += 1
             if self._poor == _POOR_TRIALS:
                 self._by_version = {}
                 self._bytes = 0

@@ -109,7 +109,6 @@ _NO_NUMBERS: Final = frozenset(
 _NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
 # digits; text of more is no number to the parsers of other tools either
 _LONGEST_NUMBER: Final = 4_300
-_SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
 _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
@@ -202,11 +201,7 @@ def _number_from_text(value: Any, place: Place) -> Any:
     digits = (whole or "").replace("_", "").lstrip("0") or "0"
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
-    number = (
-        int(spelled)
-        if spelled.isdecimal() and len(spelled) <= _SHORT
-        else parse(spelled.encode())[0]
-    )
+    number, _ = parse(spelled.encode())
     return number if place.allows(number) else _NOT_FITTING
 
 
@@ -224,9 +219,9 @@ def _number_from_boolean(value: Any, place: Place) -> Any:
 
 def _boolean_from_number(value: Any, place: Place) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    return (
-        bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
-    )
+    if is_number and "boolean" in place.types and value in (0, 1):
+        return bool(value)
+    return _NOT_FITTING
 
 
 RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
@@ -383,5 +378,8 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
         problem = str(exc)
     if not problem.endswith(_ERROR):
         return None
-    before, after = line[: match.start()], line[match.end() :]
-    return before + after if match[1] else before.rstrip().removesuffix(b",") + after
+    before = line[: match.start()]
+    after = line[match.end() :]
+    if not match[1]:  # no comma follows, so the one before goes
+        before = before.rstrip().removesuffix(b",")
+    return before + after

@@ -154,7 +154,8 @@ class BlockReader:
                 ) from exc
             self._begin = end
             if end == len(view):
-                self._data, self._begin = b"", 0  # freed: it may be some time until the next read
+                self._data = b""  # freed: it may be some time until the next read
+                self._begin = 0
             yield block
 
     def _block_end(self) -> int:

@@ -476,7 +476,8 @@ class Fences:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._keys = [[fence.key for fence in run.fences] for run in runs]
-        self._last, self._found = b"", [0] * len(runs)
+        self._last = b""
+        self._found = [0] * len(runs)
 
     def places(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[int, int]]:
         """By run, the numbers of the first fences at or above two keys."""
@@ -553,9 +554,10 @@ def gather(
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can
-    be false for a single slice of a trusted part, which has every key only once. With `turns`, runs
-    only pass through the page cache. `open_part` is needed for parts with columns.
+    A DamagedFileError may come after the last window, so use none of them before the end. A single
+    slice of a trusted part has every key only once, and needs no texts (`with_texts`). `turns` is
+    the number of workers that read the runs in turns: what one has read leaves the page cache, and
+    what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
     shared_origins = SharedOrigins()
     for records in _windows(

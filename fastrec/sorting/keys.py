@@ -171,11 +171,10 @@ def _split_default(key: bytes) -> Sequence[bytes]:
 
 def _split_with_metric(key: bytes) -> Sequence[bytes]:
     if b"\0\xff" in key:
-        name, sample_hash, model, evaluation_id, sample_id, metric = _split(key, METRIC_FIELDS)
-    else:
-        name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
-        sample_id += b"\0"
-    return _joined(name, metric), sample_hash, model, evaluation_id, sample_id
+        name, *others, metric = _split(key, METRIC_FIELDS)
+        return _joined(name, metric), *others
+    name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
+    return _joined(name, metric), sample_hash, model, evaluation_id, sample_id + b"\0"
 
 
 def _joined(name: bytes, metric: bytes) -> bytes:
@@ -380,11 +379,7 @@ class _Splitter:
             return KeyColumns.of(map(self._split, keys))
         scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
         if width > len(FIELDS):
-            metrics = fields[5::width]
-            scopes = [
-                b"%b\0%b" % both if both[1] else both[0]
-                for both in zip(scopes, metrics, strict=True)
-            ]
+            scopes = list(map(_joined, scopes, fields[5::width]))
         columns = [scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids]]
         # of one question: the same values need memory only once
         if len(keys) > _MANY and hashes[0] == hashes[-1]:

@@ -89,7 +89,8 @@ class _ObjectReader(Reader):
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
-        self._next, self._end = 0, self.size  # what is not requested yet
+        self._next = 0  # what is not requested yet begins here
+        self._end = self.size
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
@@ -125,7 +126,9 @@ class _ObjectReader(Reader):
         if not begin <= offset < begin + len(block):
             wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
             wanted = min(wanted, current_limits().store_block_bytes, max(self.size - offset, 0))
-            begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
+            begin = offset
+            block = self._client.read_some(self._path, wanted, offset)
+            self._peeked = begin, block
         return block[offset - begin : offset - begin + size]
 
     def seek(self, offset: int, size: int | None = None, /) -> None:
