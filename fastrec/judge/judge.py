@@ -34,7 +34,6 @@ from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInput
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import (
-    REFUSALS,
     JudgeSettings,
     RulesByVersion,
     VersionRules,
@@ -45,6 +44,7 @@ from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.upgrade import upgrade_record
+from fastrec.schemas.view import REFUSALS
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats, count_newlines

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from fastrec.schemas.view import view_decoder
+from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.sources.lines import count_newlines
 
 KNOWN_INPUT_BYTES: Final = 12 << 20
@@ -189,7 +189,7 @@ class KnownInputs:
         lead = _LEAD.search(line)
         try:
             text = bytes(_decode_input(line).input)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             return False
         if lead is None or not line.startswith(text, lead.end()):
             return False

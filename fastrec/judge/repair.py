@@ -21,8 +21,6 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid, types_of
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
@@ -30,6 +28,7 @@ from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, kind_of, pars
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.upgrade import free_name
+from fastrec.schemas.view import REFUSALS
 
 
 class Place(NamedTuple):
@@ -374,7 +373,7 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
     problem = ""
     try:
         decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         problem = str(exc)
     if not problem.endswith(_ERROR):
         return None

@@ -26,12 +26,13 @@ from fastrec.judge.batch import (
 from fastrec.judge.findings import OTHER_TURNS, Errors, Finding, describe, label_code, warnings_of
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
-from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
+from fastrec.judge.version_rules import JudgeSettings, RulesByVersion, VersionRules
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself, names_metric
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
+from fastrec.schemas.view import REFUSALS
 
 FindRecipe = Callable[[str, str | list[str], str], str | None]
 """From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there

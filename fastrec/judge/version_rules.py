@@ -19,12 +19,10 @@ from fastrec.schemas.hashes import Hash, remembering
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
+from fastrec.schemas.view import REFUSALS
 from fastrec.schemas.widen import LearningDecoder
 
 SampleHashMode = Literal["replace", "fill", "verify"]
-
-REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises if it refuses a line."""
 
 NO_METRIC: Final = None | bool | int | float
 """The type of an unknown key `evaluation_result_id` that names no metric.

@@ -7,9 +7,12 @@ decodes several times as fast as a record.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises if it refuses a line."""
 
 
 def view(**fields: Any) -> Any:

@@ -231,23 +231,20 @@ class _Search:
         for folder, names in folders:
             # a key may have two slashes
             before = f"{folder}/" if is_url(folder) else join(folder, "")
-            paths = [
-                before + name
-                for name in sorted(names)
-                if ".jsonl" in name and not name.startswith(".")
-            ]
-            if corpus := next(
-                (above for above in _folders_above(folder) if above in unnamed), None
-            ):
-                unnamed[corpus] += paths
+            shards = [name for name in names if ".jsonl" in name and not name.startswith(".")]
+            paths = [before + name for name in sorted(shards)]
+            corpora = [above for above in _folders_above(folder) if above in unnamed]
+            if corpora:
+                unnamed[corpora[0]] += paths
             elif manifest := _manifest_in(folder, names):
-                parts = {
-                    file_in(folder, part.file, join(folder, _MANIFEST)): part
-                    for part in manifest.parts
-                }
-                known = {*parts, join(folder, manifest.rejects.file) if manifest.rejects else ""}
+                listing = join(folder, _MANIFEST)
+                parts = {file_in(folder, part.file, listing): part for part in manifest.parts}
+                for path, part in parts.items():
+                    self.parts[os.path.normpath(path)] = part
+                known = set(parts)
+                if manifest.rejects:
+                    known.add(join(folder, manifest.rejects.file))
                 unnamed[folder] = [path for path in paths if path not in known]
-                self.parts |= {os.path.normpath(path): part for path, part in parts.items()}
                 yield from parts
             elif is_url(folder) and _UNFINISHED in names:
                 self.problems.append(
@@ -257,13 +254,17 @@ class _Search:
                 yield from paths
         for corpus, paths in unnamed.items():
             if paths:
-                files = counted(len(paths), "file")
-                verb = "is" if len(paths) == 1 else "are"
-                examples = listed(list(map(shown, paths)), _MOST_UNNAMED)
-                self.notices.append(
-                    f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not "
-                    f"name {verb} not read: {examples}"
-                )
+                self._note_unnamed(corpus, paths)
+
+    def _note_unnamed(self, corpus: str, paths: list[str]) -> None:
+        """Tell the user that some files of a corpus are not read."""
+        files = counted(len(paths), "file")
+        verb = "is" if len(paths) == 1 else "are"
+        examples = listed(list(map(shown, paths)), _MOST_UNNAMED)
+        self.notices.append(
+            f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not name "
+            f"{verb} not read: {examples}"
+        )
 
     def as_listed(self, shard: Shard) -> Shard:
         part = self.parts.get(os.path.normpath(shard.path))
@@ -356,12 +357,7 @@ def find_shards(
     """
     names = list(paths)
     if files_from is not None:
-        if files_from == STDIN and STDIN in names:
-            raise UsageError(
-                "standard input cannot be both a shard and the list of shards: use a file for one "
-                "of them"
-            )
-        names += _listed(files_from)
+        names += _listed(files_from, names)
     if not names:
         raise UsageError("no input: name files, directories, globs, or - for standard input")
     search = _Search()
@@ -411,8 +407,13 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
             yield shard, status and (status.st_dev, status.st_ino)
 
 
-def _listed(files_from: str) -> Iterator[str]:
+def _listed(files_from: str, shards: Collection[str]) -> Iterator[str]:
     """Read a list of names, one per line; blank lines are skipped."""
+    if files_from == STDIN and STDIN in shards:
+        raise UsageError(
+            "standard input cannot be both a shard and the list of shards: use a file for one "
+            "of them"
+        )
     try:
         if files_from == STDIN:
             data = sys.stdin.buffer.read()

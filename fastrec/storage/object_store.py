@@ -299,6 +299,11 @@ class ObjectStore(Storage):
         """
         return {"timeout": current_limits().store_request_seconds} if fs.async_impl else {}
 
+    def _call(self, path: str, method: str, **options: Any) -> Any:
+        """Call a method of the file system of a URL with its name for the object."""
+        with self.asking(path) as (fs, name):
+            return getattr(fs, method)(name, **options)
+
     def look_at(self, path: str) -> FoundObject:
         """FileNotFoundError if there is no such object."""
         with self.asking(path) as (fs, name):
@@ -311,22 +316,18 @@ class ObjectStore(Storage):
         """Read a range of an object; fewer bytes if it ends before."""
         if not size:
             return b""
-        with self.asking(path) as (fs, name):
-            data = bytes(fs.cat_file(name, start=offset, end=offset + size))
-        # simple web servers send all of it
+        data = bytes(self._call(path, "cat_file", start=offset, end=offset + size))
+        # Simple web servers send all of it.
         return data if len(data) <= size else data[offset : offset + size]
 
     def canonical(self, path: str) -> str:
-        with self.asking(path) as (fs, name):
-            return str(fs.unstrip_protocol(name))
+        return str(self._call(path, "unstrip_protocol"))
 
     def exists(self, path: str) -> bool:
-        with self.asking(path) as (fs, name):
-            return bool(fs.exists(name))
+        return bool(self._call(path, "exists"))
 
     def is_directory(self, path: str) -> bool:
-        with self.asking(path) as (fs, name):
-            return bool(fs.isdir(name))
+        return bool(self._call(path, "isdir"))
 
     def size_of(self, path: str) -> int:
         return self.look_at(path).size
@@ -344,9 +345,8 @@ class ObjectStore(Storage):
             details = fs.find(name, detail=True)
             start = len(name.rstrip("/"))
             before = directory.rstrip("/")
-            paths = [
-                path for path in sorted(details) if not path.endswith("/")
-            ]  # an empty object that shows a folder
+            # A name with a slash at its end is an empty object that shows a folder.
+            paths = [path for path in sorted(details) if not path.endswith("/")]
             return [self._listed(before + path[start:], details[path]) for path in paths]
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
@@ -383,8 +383,7 @@ class ObjectStore(Storage):
         return _ObjectReader(self, path)
 
     def read_all(self, path: str) -> bytes:
-        with self.asking(path) as (fs, name):
-            return bytes(fs.cat_file(name))
+        return bytes(self._call(path, "cat_file"))
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         data = self.read_some(path, size, offset)
