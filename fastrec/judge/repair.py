@@ -31,7 +31,7 @@ from fastrec.schemas.upgrade import free_name
 from fastrec.schemas.view import REFUSALS
 
 
-class Place(NamedTuple):
+class Allowed(NamedTuple):
     """What a version allows at one place of a record, read from its schema document."""
 
     types: frozenset[str]  # the JSON types; empty if all are allowed
@@ -41,9 +41,9 @@ class Place(NamedTuple):
     optional: bool  # the value is a field that may be left out
     is_entry: bool  # the value is one of a free-form object whose values have a type
     is_result_id: bool
-    fields: dict[str, Place]
-    items: Place | None
-    entries: Place | None
+    fields: dict[str, Allowed]
+    items: Allowed | None
+    entries: Allowed | None
 
     def allows(self, value: Any) -> bool:
         if not self.types:
@@ -52,13 +52,13 @@ class Place(NamedTuple):
 
 
 @cache
-def _places_of(schema: Schema) -> Place:
-    return _place(schema.document)
+def _allowed_by(schema: Schema) -> Allowed:
+    return _allowed(schema.document)
 
 
-def _place(
+def _allowed(
     node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = ""
-) -> Place:
+) -> Allowed:
     """Read from a node of a schema document what it allows.
 
     `oneOf` allows what one of its forms does.
@@ -72,18 +72,18 @@ def _place(
         types.add("integer")
     required = node.get("required", ())
     entries = node.get("additionalProperties")
-    return Place(
+    return Allowed(
         types=frozenset(types),
         plain=frozenset(kind for kind, name in _PLAIN.items() if name in types),
         optional=optional,
         is_entry=is_entry,
         is_result_id=name == "evaluation_result_id",
         fields={
-            key: _place(child, optional=key not in required, name=key)
+            key: _allowed(child, optional=key not in required, name=key)
             for key, child in node.get("properties", {}).items()
         },
-        items=_place(items) if items else None,
-        entries=_place(entries, is_entry=True) if isinstance(entries, dict) else None,
+        items=_allowed(items) if items else None,
+        entries=_allowed(entries, is_entry=True) if isinstance(entries, dict) else None,
     )
 
 
@@ -170,22 +170,24 @@ def _as_text(value: Any) -> str:
     return format_sorted(value).decode()
 
 
-def _result_id_null(value: Any, place: Place) -> Any:
-    return _LEFT_OUT if value is None and place.is_result_id and place.optional else _NOT_FITTING
+def _result_id_null(value: Any, allowed: Allowed) -> Any:
+    return (
+        _LEFT_OUT if value is None and allowed.is_result_id and allowed.optional else _NOT_FITTING
+    )
 
 
-def _null(value: Any, place: Place) -> Any:
-    return _LEFT_OUT if value is None and place.optional else _NOT_FITTING
+def _null(value: Any, allowed: Allowed) -> Any:
+    return _LEFT_OUT if value is None and allowed.optional else _NOT_FITTING
 
 
-def _value_not_text(value: Any, place: Place) -> Any:
-    return _as_text(value) if place.is_entry and place.types == {"string"} else _NOT_FITTING
+def _value_not_text(value: Any, allowed: Allowed) -> Any:
+    return _as_text(value) if allowed.is_entry and allowed.types == {"string"} else _NOT_FITTING
 
 
-def _number_from_text(value: Any, place: Place) -> Any:
+def _number_from_text(value: Any, allowed: Allowed) -> Any:
     if (
         not isinstance(value, str)
-        or place.types.isdisjoint(("number", "integer"))
+        or allowed.types.isdisjoint(("number", "integer"))
         or len(value) > _LONGEST_NUMBER
     ):
         return _NOT_FITTING
@@ -193,7 +195,7 @@ def _number_from_text(value: Any, place: Place) -> Any:
     if not match or not (match[2] or match[3]):
         return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()
-    if "number" not in place.types and (
+    if "number" not in allowed.types and (
         exponent or (fraction is not None and set(fraction) != {"0"}) or not whole
     ):
         return _NOT_FITTING
@@ -201,24 +203,24 @@ def _number_from_text(value: Any, place: Place) -> Any:
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
     number, _ = parse(spelled.encode())
-    return number if place.allows(number) else _NOT_FITTING
+    return number if allowed.allows(number) else _NOT_FITTING
 
 
-def _boolean_from_text(value: Any, place: Place) -> Any:
-    if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
+def _boolean_from_text(value: Any, allowed: Allowed) -> Any:
+    if not isinstance(value, str) or "boolean" not in allowed.types or "number" in allowed.types:
         return _NOT_FITTING
     return _BOOLEANS.get(value.lower(), _NOT_FITTING)
 
 
-def _number_from_boolean(value: Any, place: Place) -> Any:
-    if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
+def _number_from_boolean(value: Any, allowed: Allowed) -> Any:
+    if not isinstance(value, bool) or allowed.types.isdisjoint(("number", "integer")):
         return _NOT_FITTING
-    return float(value) if "number" in place.types else int(value)
+    return float(value) if "number" in allowed.types else int(value)
 
 
-def _boolean_from_number(value: Any, place: Place) -> Any:
+def _boolean_from_number(value: Any, allowed: Allowed) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    if is_number and "boolean" in place.types and value in (0, 1):
+    if is_number and "boolean" in allowed.types and value in (0, 1):
         return bool(value)
     return _NOT_FITTING
 
@@ -230,7 +232,7 @@ RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, st
 """Repairs of a whole record; they return where and what they changed, or None if they do not
 fit."""
 
-VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
+VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Allowed], Any], str]]] = {
     "repair.result_id_null": (_result_id_null, "left out"),
     "repair.null": (_null, "left out"),
     "repair.value_not_text": (_value_not_text, "became text"),
@@ -298,7 +300,7 @@ def repair(
         for code, change in RECORD_REPAIRS.items():
             if changed := change(value, closest):
                 changes[code] = Finding(code, *changed)
-        _repair_children(value, _places_of(closest), [], changes)
+        _repair_children(value, _allowed_by(closest), [], changes)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
@@ -312,17 +314,17 @@ def repair(
 
 
 def _repair_children(
-    value: Any, place: Place, steps: list[str | int], changes: dict[str, Finding]
+    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
 ) -> None:
     """Repair the fields or items of a value whose own type is allowed."""
-    children: Iterable[tuple[Any, Place]] = ()
+    children: Iterable[tuple[Any, Allowed]] = ()
     if isinstance(value, dict):
-        children = ((name, field) for name, field in place.fields.items() if name in value)
-        if entries := place.entries:
+        children = ((name, field) for name, field in allowed.fields.items() if name in value)
+        if entries := allowed.entries:
             children = chain(
-                children, ((name, entries) for name in value if name not in place.fields)
+                children, ((name, entries) for name in value if name not in allowed.fields)
             )
-    elif isinstance(value, list) and (item := place.items):
+    elif isinstance(value, list) and (item := allowed.items):
         children = ((index, item) for index in range(len(value)))
     for step, inner in children:
         child = value[step]
@@ -338,9 +340,11 @@ def _repair_children(
         steps.pop()
 
 
-def _changed(value: Any, place: Place, steps: list[str | int], changes: dict[str, Finding]) -> Any:
+def _changed(
+    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
+) -> Any:
     for code, (change, result) in VALUE_REPAIRS.items():
-        changed = change(value, place)
+        changed = change(value, allowed)
         if changed is not _NOT_FITTING:
             if code not in changes:
                 changes[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")

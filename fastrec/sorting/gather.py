@@ -286,9 +286,9 @@ class _Cursor:
         stretch: int,
         share_origins: Callable[[Origins], Origins],
         *,
-        with_texts: bool,
-        with_rows: bool,
-        turns: int,
+        with_texts: bool = False,
+        with_rows: bool = False,
+        turns: int = 0,
         open_part: OpenPart | None,
     ) -> None:
         """Read keys, sizes and fingerprints, and texts and rows if they are needed.
@@ -301,7 +301,8 @@ class _Cursor:
         self._share = share_origins
         self._low = low
         self._high = high
-        self._stretch = stretch
+        stretch = max(stretch, 1)
+        self._stretch = stretch  # a cursor holds this much, and at most a block more
         self.waiting = _Records()
         self._held = 0  # memory of the waiting records
         # The row of a record with one copy has its piece.
@@ -560,17 +561,21 @@ def gather(
     what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
     shared_origins = SharedOrigins()
-    for records in _windows(
-        slices,
-        low,
-        high,
-        window_bytes,
-        shared_origins,
-        with_texts=with_texts,
-        with_rows=True,
-        turns=turns,
-        open_part=open_part,
-    ):
+    cursors = [
+        _Cursor(
+            run_slice,
+            low,
+            high,
+            window_bytes // len(slices),
+            shared_origins.share,
+            with_texts=with_texts,
+            with_rows=True,
+            turns=turns,
+            open_part=open_part,
+        )
+        for run_slice in slices
+    ]
+    for records in _windows(cursors, window_bytes if with_texts else None):
         texts = records.texts
         order, origins, groups = in_order(
             records.keys,
@@ -597,16 +602,12 @@ def gather_keys(
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.
     """
-    for records in _windows(
-        slices,
-        low,
-        high,
-        window_bytes,
-        SharedOrigins(),
-        with_texts=False,
-        with_rows=False,
-        open_part=open_part,
-    ):
+    share = SharedOrigins().share
+    cursors = [
+        _Cursor(run_slice, low, high, window_bytes // len(slices), share, open_part=open_part)
+        for run_slice in slices
+    ]
+    for records in _windows(cursors):
         keys = records.keys
         sizes = records.sizes
         size_of = dict(zip(keys, sizes, strict=True))
@@ -618,42 +619,18 @@ def gather_keys(
             yield [key for key, _, _ in distinct], [size for _, size, _ in distinct]
 
 
-def _windows(
-    slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
-    window_bytes: int,
-    shared_origins: SharedOrigins,
-    *,
-    with_texts: bool,
-    with_rows: bool,
-    turns: int = 0,
-    open_part: OpenPart | None = None,
-) -> Iterator[_Records]:
-    """Yield the records of all slices in windows: those of one slice after those of the other."""
-    # A cursor holds a stretch, and at most a block more.
-    stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [
-        _Cursor(
-            run_slice,
-            low,
-            high,
-            stretch,
-            shared_origins.share,
-            with_texts=with_texts,
-            with_rows=with_rows,
-            turns=turns,
-            open_part=open_part,
-        )
-        for run_slice in slices
-    ]
+def _windows(cursors: list[_Cursor], window_bytes: int | None = None) -> Iterator[_Records]:
+    """Yield the records of all cursors in windows: those of one cursor after those of the other.
+
+    A window has about `window_bytes` of text, if that is limited.
+    """
     while cursors:
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.
         unfinished = [cursor for cursor in cursors if not cursor.index.at_end]
         last = min((cursor.waiting.keys[-1] for cursor in unfinished), default=None)
-        for limit in [*(_cuts(cursors, last, window_bytes) if with_texts else ()), last]:
+        for limit in [*(_cuts(cursors, last, window_bytes) if window_bytes else ()), last]:
             window = _Records()
             for cursor in cursors:
                 window += cursor.take(limit)
