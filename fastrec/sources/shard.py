@@ -267,13 +267,12 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _compare(self, what: str, listed: int | str, found: int | str) -> None:
         if found != listed:
-            spelled = ", ".join(
-                f"{verb} {value:,}" if isinstance(value, int) else f"{verb} {value}"
-                for verb, value in (("listed", listed), ("found", found))
-            )
+            form = "listed {:,}, found {:,}" if isinstance(listed, int) else "listed {}, found {}"
             hint = "`fastrec verify` lists everything that is wrong with a corpus"
-            reason = f"is not the part that its manifest lists: {what}: {spelled}; {hint}"
-            raise ShardCorruptError(self.path, reason)
+            difference = f"{what}: {form.format(listed, found)}; {hint}"
+            raise ShardCorruptError(
+                self.path, f"is not the part that its manifest lists: {difference}"
+            )
 
 
 class Slice(msgspec.Struct, frozen=True):
