@@ -16,7 +16,7 @@ REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def view(**fields: Any) -> Any:
-    """Make a Struct with some fields of an object, each given as a type, or as a type and a default.
+    """Make a Struct with some fields of an object, each given as a type or a type and a default.
 
     An object inside is a view of its own.
 
