@@ -17,7 +17,7 @@ from fastrec.errors import FastrecError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine, RecordFilter
-from fastrec.judge.findings import CODES, Errors, Finding, InvalidRecordError, first_errors
+from fastrec.judge.findings import NOTES, Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
@@ -88,7 +88,7 @@ def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> 
         invalid = batch.rejected[0]
         return Verdict(False, b"", invalid.findings, (), invalid.unlisted, invalid.version)
     (version,) = +batch.versions
-    notes = sorted(code for code in batch.notes if CODES[code].severity == "note")
+    notes = sorted(code for code in batch.notes if code in NOTES)
     warnings = tuple(finding for _, finding in batch.warnings)
     return Verdict(True, normal, (), warnings, version=version, notes=tuple(notes))
 
@@ -131,10 +131,7 @@ def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) ->
     """
     batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
-        invalid = batch.rejected[0]
-        raise InvalidRecordError(
-            invalid.findings, unlisted=invalid.unlisted, version=invalid.version
-        )
+        raise batch.rejected[0].error()
     return _record(normal, schema_of(batch.records[0]))
 
 
@@ -228,9 +225,7 @@ def _records(
 ) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
-        raise InvalidRecordError(
-            invalid.findings, source, invalid.line, invalid.unlisted, invalid.version
-        )
+        raise invalid.error(source)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys

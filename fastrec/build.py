@@ -1,4 +1,6 @@
-"""The identity of this build: what decides the bytes of a corpus besides its records and the options.
+"""The identity of this build.
+
+What decides the bytes of a corpus besides its records and the options.
 
 The version number stays the same between two releases, so the identity has a digest of the
 package's own source. It also has the versions of the libraries that encode, compress and judge.
@@ -52,7 +54,7 @@ def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list
 
 
 def source_digest(package: Traversable) -> str:
-    """A digest of the names and contents of all source files of a package, wherever it is installed."""
+    """A digest of the names and contents of all source files of a package."""
     digest = sha256()
     for name, data in _sources(package, ""):
         for field in (name.encode(), data):

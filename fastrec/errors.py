@@ -3,7 +3,7 @@
     FastrecError                    exit code 3, unless a subclass has another
     ├── UsageError                  the command line or an argument is wrong (exit code 2)
     │   └── NoMatchError            no record matches the filters
-    ├── RefusedError                a corpus was made, but not published (exit code 1): where it is, why, its summary
+    ├── RefusedError                a corpus was made, but not published (exit code 1)
     ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
     ├── WorkerDiedError             a task killed its worker process twice, or never ended: the task
     ├── PanicError                  a native library panicked in a task: the task, the message
@@ -11,12 +11,12 @@
     │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
     ├── NothingValidError           no line of the input is a valid record; nothing was published
-    ├── TooManyResultsError         a summary would not fit into memory: the limit, and one of its results
-    ├── BadShardsError              some shards could not be read: all of them; nothing was published
+    ├── TooManyResultsError         a summary would not fit into memory: the limit, one result
+    ├── BadShardsError              some shards could not be read; nothing was published
     ├── LogError                    a log of a harness is cut, damaged or foreign: path, reason
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
-    ├── DamagedFileError            a file of the work directory is damaged, cut off or missing: path, reason
-    └── ShardError                  an input file could not be read to its end: path, byte offset, reason
+    ├── DamagedFileError            a work file is damaged, cut off or missing: path, reason
+    └── ShardError                  a shard could not be read to its end: path, offset, reason
         ├── ShardMissingError       it does not exist, is not a file, or cannot be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
         ├── ForeignFormatError      it is not JSON Lines but, for example, Parquet or CSV
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
 # digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
-_QUERY = re.compile(
-    r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*"
-)  # in a store, ? may be part of a name or a glob
+# in a store, ? may be part of a name or a glob
+_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")
 
 
 def without_secrets(text: str, url: str = "") -> str:
@@ -69,7 +68,10 @@ def without_secrets(text: str, url: str = "") -> str:
 
 
 def shown(path: str) -> str:
-    """Format a path for a message: without secrets, and escaped if it has line breaks or bytes that are not UTF-8."""
+    """Format a path for a message, without secrets.
+
+    It is escaped if it has line breaks or bytes that are not UTF-8.
+    """
     path = without_secrets(path)
     return path if path.isprintable() else repr(path)
 
@@ -109,7 +111,10 @@ def utf8(path: str) -> str:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Add the file to operating system errors that lack it: a failed write only says "no space left"."""
+    """Add the file to operating system errors that lack it.
+
+    A failed write only says "no space left".
+    """
     try:
         yield
     except OSError as exc:
@@ -346,18 +351,12 @@ class BadShardsError(FastrecError):
     errors: Sequence[ShardError]
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                (
-                    f"{counted(len(self.errors), 'shard')} could not be read completely; nothing was "
-                    "published:"
-                ),
-                *(f"  {error}" for error in self.errors),
-                (
-                    "Download them again, or leave them out. --skip-bad-shards publishes the others, "
-                    "if there are any."
-                ),
-            ]
+        shards = counted(len(self.errors), "shard")
+        errors = "".join(f"  {error}\n" for error in self.errors)
+        return (
+            f"{shards} could not be read completely; nothing was published:\n{errors}"
+            "Download them again, or leave them out. --skip-bad-shards publishes the others, if "
+            "there are any."
         )
 
 
@@ -378,7 +377,7 @@ class LogError(FastrecError):
 
 
 class DamagedFileError(FastrecError):
-    """A file that an earlier task or run wrote is not as it was written: it is damaged, cut off or missing."""
+    """A file of an earlier task or run is damaged, cut off or missing."""
 
     path: str
     reason: str

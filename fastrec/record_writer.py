@@ -24,10 +24,10 @@ from fastrec.api import spelled
 from fastrec.corpus.lock import locked
 from fastrec.corpus.writer import SUFFIXES, ShardWriter
 from fastrec.errors import UsageError, naming, shown
-from fastrec.judge.findings import InvalidRecordError
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.view import view_decoder
 from fastrec.storage import is_url
 from fastrec.storage.base import Log
 from fastrec.storage.local import LOCAL
@@ -35,17 +35,14 @@ from fastrec.storage.local import LOCAL
 _BLOCK: Final = 1 << 20
 
 
-class _Ids(msgspec.Struct):
-    """The fields of a record that a run which continues has to know."""
-
-    evaluation_id: str
-    model_id: str
-    evaluation_name: str
-    sample_id: str
-    evaluation_result_id: str = ""
-
-
-_decode_ids: Final = msgspec.json.Decoder(_Ids).decode
+_decode_ids: Final = view_decoder(
+    evaluation_id=str,
+    model_id=str,
+    evaluation_name=str,
+    sample_id=str,
+    evaluation_result_id=(str, ""),
+)
+"""Decodes what a run that continues has to know of a record."""
 
 
 class Writer:
@@ -111,7 +108,9 @@ class Writer:
         error: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a record: what was asked, what the model said (`output`, or the `messages` of a conversation), its score.
+        """Add a record: what was asked, what the model said, and its score.
+
+        A conversation has `messages`, anything else an `output`.
 
         Without `is_correct`, a score of 1 is correct. A record with an `error` needs no score and
         counts as 0. Values in `metadata` and in arguments of tool calls that are not text become
@@ -123,9 +122,8 @@ class Writer:
         """
         if error is not None:
             score = 0.0 if score is None else score
-            output = (
-                () if output is None and messages is None else output
-            )  # the schema wants an output
+            # the schema wants an output
+            output = () if output is None and messages is None else output
         evaluation: dict[str, Any] = {"score": float(score) if isinstance(score, bool) else score}
         evaluation["is_correct"] = score == 1 if is_correct is None else is_correct
         kind = "single_turn"
@@ -160,7 +158,9 @@ class Writer:
             self._append(line, str(sample_id), metric or "")
 
     def count(self, sample_id: str | int, metric: str | None = None) -> int:
-        """Count the records of a sample so far, those of earlier runs that did not finish included; or of one metric.
+        """Count the records of a sample so far: all, or those of one metric.
+
+        Those of a run that did not finish, and that this one continues, are included.
 
         A run that continues asks this to skip samples that it has.
         """
@@ -173,9 +173,7 @@ class Writer:
         normal = bytearray()
         batch = self._judge.judge_chunk(line, normal)
         for invalid in batch.rejected:
-            raise InvalidRecordError(
-                invalid.findings, unlisted=invalid.unlisted, version=invalid.version
-            )
+            raise invalid.error()
         try:
             self._log.append(bytes(normal))
         except OSError:
@@ -205,7 +203,10 @@ class Writer:
         return self
 
     def _continue(self) -> None:
-        """Read the records of a run that did not finish, and cut off what comes after its last complete line."""
+        """Read the records of a run that did not finish, up to its last complete line.
+
+        What comes after that line is cut off.
+        """
         first = None
         self._size = 0
         self._counts = {}
@@ -250,19 +251,22 @@ class Writer:
                 os.unlink(self._partial)  # noqa: PTH108 - there is nothing to continue
 
     def _publish(self) -> None:
-        """Make the shard in a hidden directory: a killed process leaves nothing that looks like a shard."""
+        """Make the shard in a hidden directory.
+
+        A killed process leaves nothing that looks like a shard.
+        """
         assert self._compression is not None
-        made = self._making / "shard"
+        unpublished = self._making / "shard"
         with naming(str(self._path)):
             self._making.mkdir()
             with (
                 LOCAL.open_reader(self._partial) as lines,
-                ShardWriter(str(made), self._compression, 3) as shard,
+                ShardWriter(str(unpublished), self._compression, 3) as shard,
             ):
                 while block := lines.read(_BLOCK):
                     shard.write([block])
                 shard.finish()
-            made.replace(self._path)
+            unpublished.replace(self._path)
         os.unlink(self._partial)  # noqa: PTH108
 
 

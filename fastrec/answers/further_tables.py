@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
 
@@ -36,6 +37,7 @@ from fastrec.answers.transcript import decoded
 from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
 from fastrec.filters import Filters, matches_any
 from fastrec.judge.parse import parse
+from fastrec.schemas.view import view
 from fastrec.statistics.calibration import Calibration, calibrate
 from fastrec.statistics.repeats import ERROR, RIGHT
 from fastrec.summary.present_ranking import ModelCost, SimilarModels
@@ -56,25 +58,19 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a price must be a number that is not negative")
 
 
-class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int
-    output_tokens: int
-    input_tokens_cache_read: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Evaluation(msgspec.Struct, gc=False):
-    is_correct: bool
-
-
-class _Record(msgspec.Struct, gc=False):
-    model_id: str
-    evaluation: _Evaluation
-    token_usage: _Usage | None = None
-    error: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Record).decode
+_USAGE: Final = view(
+    input_tokens=int,
+    output_tokens=int,
+    input_tokens_cache_read=(int | None, None),
+    reasoning_tokens=(int | None, None),
+)
+_RECORD: Final = view(
+    model_id=str,
+    evaluation=view(is_correct=bool),
+    token_usage=(_USAGE | None, None),
+    error=(str | None, None),
+)
+_decode: Final = msgspec.json.Decoder(_RECORD).decode
 
 
 def read_prices(path: str) -> dict[str, Price]:
@@ -120,11 +116,11 @@ def find_costs(
     return [_cost(*name, _price_of(name[1], prices), sums) for name, sums in sorted(found.items())]
 
 
-def _read(line: bytes) -> _Record:
+def _read(line: bytes) -> Any:
     try:
         return _decode(line)
     except msgspec.ValidationError:  # a number of more than 64 bits
-        return msgspec.convert(parse(line)[0], _Record)
+        return msgspec.convert(parse(line)[0], _RECORD)
 
 
 def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:

@@ -38,6 +38,7 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
+from fastrec.schemas.view import view, view_decoder
 from fastrec.summary.document import filled
 from fastrec.where import said, text_of
 
@@ -116,21 +117,15 @@ class Excerpt(NamedTuple):
     metadata: dict[str, str]  # short values of its first record
 
 
-class _Input(msgspec.Struct, gc=False):
-    raw: str
-
-
-class _Asked(msgspec.Struct, gc=False):
-    sample_id: msgspec.Raw
-    input: _Input
-    metadata: dict[str, msgspec.Raw] | None = None
-
-
 _EXCERPT_CHARS: Final = 200
 _SHORT: Final = re.compile(
     rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}'
 )  # metadata: texts, numbers, true, false
-_decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_asked: Final = view_decoder(
+    sample_id=msgspec.Raw,
+    input=view(raw=str),
+    metadata=(dict[str, msgspec.Raw] | None, None),
+)
 
 
 def is_short(value: bytes) -> bool:

@@ -63,6 +63,7 @@ from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.parameters import CORES
+from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
@@ -162,16 +163,7 @@ def _overlaps(
     )
 
 
-class _Evaluation(msgspec.Struct):
-    is_correct: bool
-
-
-class _Outcome(msgspec.Struct):
-    evaluation: _Evaluation
-    error: str = ""
-
-
-_decode_outcome = msgspec.json.Decoder(_Outcome).decode
+_decode_outcome: Final = view_decoder(evaluation=view(is_correct=bool), error=(str, ""))
 
 
 class Finder:

@@ -98,7 +98,7 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
                 value, *_ = parse(bytes(judged.normal[start : end - 1]))
                 upgraded = upgrade_value(value, schema)
             for code in upgraded[1]:
-                yield line, Finding(code, "$", CODES[code].meaning)
+                yield line, Finding(code, "$", CODES[code])
         start = end
 
 

@@ -22,7 +22,7 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
 from fastrec.storage import storage_of
 
-CODES: Final = tuple(row.code for row in ERRORS)  # the codes that a rejected line may have
+CODES: Final = tuple(ERRORS)  # the codes that a rejected line may have
 
 _SOME_BYTES: Final = 1 << 16
 _HELD_BYTES: Final = 64 << 20  # to hold of all files of a merge

@@ -1,4 +1,4 @@
-"""The interface of an engine, the serial engine, the times of tasks, and a switch for tasks with many small objects."""
+"""The interface of an engine, the serial engine, and the times of tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Phase(msgspec.Struct):
     """The time that some tasks took."""
 
     name: str
-    """What they do; `driver` is the time in which no tasks ran, such as start, plan, summary and publishing."""
+    """What they do; `driver` is the time in which no tasks ran, such as start, plan, summary and
+    publishing."""
     tasks: int = 0
     """Number of tasks."""
     seconds: float = 0.0
@@ -33,7 +34,8 @@ class Phase(msgspec.Struct):
     cpu_seconds: float = 0.0
     """Processor time of the tasks."""
     waiting_seconds: float = 0.0
-    """Time of the tasks that was not processor time: they waited for disks, stores or a free processor."""
+    """Time of the tasks that was not processor time: they waited for disks, stores or a free
+    processor."""
 
 
 PHASES: Final = {
@@ -128,7 +130,7 @@ def _run_task(
 
 @cache
 def _keep_freed_memory() -> None:
-    """Let the C library keep a few megabytes of freed memory for the next blocks of text, instead of returning them.
+    """Let the C library keep a few megabytes of freed memory for the next blocks of text.
 
     glibc returns memory at the end of its heap, and each page that it gets back later costs a page
     fault. It keeps twice as much as the largest block that it mapped on its own and that was freed.
@@ -142,7 +144,10 @@ def _keep_freed_memory() -> None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch the collector off: objects of tasks form no cycles, and it would scan all of them again and again."""
+    """Switch the collector off.
+
+    Objects of tasks form no cycles, and it would scan all of them again and again.
+    """
     _keep_freed_memory()
     was_on = gc.isenabled()
     gc.disable()

@@ -24,9 +24,8 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = (
-    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
-)
+# tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = 2
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
 _FAST_WORKERS: Final = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
@@ -41,7 +40,7 @@ _one_at_a_time = threading.Lock()
 
 
 class ClusterEngine(Engine):
-    """Runs tasks on an existing cluster, or on a cluster of processes that it starts on this machine."""
+    """Runs tasks on an existing cluster, or on one that it starts on this machine."""
 
     def __init__(self, jobs: int, scheduler: str | None = None) -> None:
         self.jobs = jobs
@@ -189,15 +188,14 @@ class ClusterEngine(Engine):
         distributed = _distributed()
         import dask  # noqa: PLC0415 - distributed has imported it
 
-        options = {
-            "threads_per_worker": 1,
-            "processes": True,
-            "memory_limit": 0,
-            "dashboard_address": ":0",
-        }
         with dask.config.set(_FAST_WORKERS):
             return distributed.LocalCluster(
-                n_workers=self.jobs, silence_logs=logging.CRITICAL, **options
+                n_workers=self.jobs,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
             )
 
     def _refuse_other_builds(self) -> None:
@@ -206,13 +204,11 @@ class ClusterEngine(Engine):
                 raise self._error(_refusal(worker, found))
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("distributed").setLevel(
-            logging.CRITICAL
-        )  # it logs errors about what we close
+        # it logs errors about what we close
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         for ours in filter(None, (self._client, self._cluster)):
-            with contextlib.suppress(
-                TimeoutError
-            ):  # of frozen workers, whose tasks are done or abandoned
+            # of frozen workers, whose tasks are done or abandoned
+            with contextlib.suppress(TimeoutError):
                 ours.close(timeout=5)
 
 

@@ -36,14 +36,12 @@ from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
-_AHEAD: Final = (
-    2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
-)
+# tasks per worker that are submitted in advance, so that no worker waits for the next one
+_AHEAD: Final = 2
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
-_GIVE_UP_CHECKS: Final = (
-    5  # if the executor has not noticed after this many, its tasks fail without it
-)
+# if the executor has not noticed after this many, its tasks fail without it
+_GIVE_UP_CHECKS: Final = 5
 _NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
 _PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
 
@@ -140,7 +138,10 @@ class PoolEngine(Engine):
             _end_results(self._executor._result_queue)  # noqa: SLF001
 
     def _is_stuck(self, states: dict[int, str]) -> bool:
-        """Whether all workers have slept since long ago, although there are tasks: they wait for ever."""
+        """Whether all workers have slept since long ago, although there are tasks.
+
+        They wait for ever.
+        """
         since, before = self._progress
         turns = {pid: _turns_of(pid) for pid in states}
         if turns != before or None in turns.values() or set(states.values()) != {_SLEEPING}:
@@ -179,7 +180,8 @@ class PoolEngine(Engine):
         workers = self._workers()
         if self._watch is not None:
             self._watch.end()
-        results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
+        results = executor._result_queue  # noqa: SLF001 - see above
+        manager = executor._executor_manager_thread  # noqa: SLF001
         for pid in workers if kill else ():
             _kill(pid)
         executor.shutdown(wait=False)
@@ -237,7 +239,10 @@ def _is_alone() -> bool:
 
 
 def _end_results(results: Any) -> None:
-    """Close our end of the pipe for results: once the workers have closed theirs, its reader notices."""
+    """Close our end of the pipe for results.
+
+    Once the workers have closed theirs, its reader notices.
+    """
     if results is not None:
         results._writer.close()  # noqa: SLF001 - there is no public way
 
@@ -249,7 +254,10 @@ def _end_results(results: Any) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """One during a start would leave unknown workers behind, and a new worker would handle it too."""
+    """Block signals while workers start.
+
+    A signal would leave unknown workers behind, and a new worker would handle it too.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Judge a line without the fast path: the verdict, the errors of an invalid line, and the normal form of a record.
+"""Judge a line without the fast path: verdict, errors and normal form.
 
 The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a
 thousand times the size of a hostile line. To explain a refusal, a function for each keyword walks a
@@ -17,13 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
-from fastrec.judge.parse import parse
+from fastrec.judge.parse import kind_of, parse
 from fastrec.schemas.registry import closest_version, contradicts_itself, version_of
 from fastrec.schemas.schema import Schema, Shape
 
 Steps = list[str | int]
 Check = Callable[["_Node", Any, Steps], Iterator[Report]]
-"""From a node of the schema, a value and the steps to it to its errors. The steps change between two errors."""
+"""From a node of the schema, a value and the steps to it to its errors. The steps change between
+two errors."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,7 +64,10 @@ def judge_value(
 def _reports(
     value: Any, flaws: Iterable[Report], schema: Schema, *, by_shape: bool
 ) -> Iterator[Report]:
-    """Yield the flaws of a line and, if it has a value, its schema errors too: nobody has to fix a line twice."""
+    """Yield the flaws of a line and, if it has a value, its schema errors.
+
+    So nobody has to fix a line twice.
+    """
     codes = set()
     for flaw in flaws:
         codes.add(flaw[0])
@@ -84,38 +88,18 @@ def _reports(
 
 def is_valid(value: Any, schema: Schema) -> bool:
     """The verdict of draft-07."""
-    validator = _validator(schema)
-    valid: bool
     try:
-        valid = validator.is_valid(value)
-    except ValueError:
-        return bool(validator.is_valid(_plain(value)))
-    # Inside an object, the validator does not raise an error for the parser's own numbers: it
-    # refuses the object.
-    return valid or (_has_own_numbers(value) and bool(validator.is_valid(_plain(value))))
+        _encode(value)  # which takes less time than a walk
+    except TypeError:
+        value = _plain(value)
+    return bool(_validator(schema).is_valid(value))
 
 
 @cache
 def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    # The validator raises ValueError for the parser's own numbers, but not where only numbers are
-    # allowed: there it takes them for something else. Every integer is a number, so both names mean
-    # the same, and it raises again.
-    source = schema.source.replace(b'"type": "number"', b'"type": ["number", "integer"]')
-    return jsonschema_rs.Draft7Validator(source.decode())
-
-
-def _has_own_numbers(value: Any) -> bool:
-    """Whether there are numbers in a value that only the parser makes.
-
-    The encoder is faster than a walk.
-    """
-    try:
-        _encode(value)
-    except TypeError:
-        return True
-    return False
+    return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +118,10 @@ def _plain(value: Any) -> Any:
 
 
 def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
-    """Yield every error of a value: first those of its fields, then the conditional rules that it breaks."""
+    """Yield every error of a value.
+
+    First those of its fields, then the conditional rules that it breaks.
+    """
     fields, rules = _parts(schema)
     yield from _errors(fields, value, [])
     kind = value.get("interaction_type") if isinstance(value, dict) else None
@@ -161,25 +148,33 @@ class _Node(dict[str, Any]):
         return [check for keyword in self if (check := _KEYWORDS[keyword])]
 
     @cached_property
-    def types(self) -> list[str]:
-        names = self.get("type", "any")
-        return [names] if isinstance(names, str) else names
+    def types(self) -> frozenset[str]:
+        """The types that are allowed; empty if all are."""
+        names = types_of(self)
+        return frozenset([*names, "integer"] if "number" in names else names)
 
     @cached_property
     def kind(self) -> str:
-        return _either([_with_article(name) for name in self.types])
+        return _either([_NAMES.get(name, f"a {name}") for name in types_of(self)])
+
+    @cached_property
+    def options(self) -> list[str]:
+        """The values that `enum` or `const` allows, which are all strings."""
+        return self["enum"] if "enum" in self else [self["const"]]
 
     @cached_property
     def choice(self) -> str:
         """What `enum`, `const` or `oneOf` expects."""
-        if "oneOf" in self:
-            return _either(
-                [
-                    one.kind + (f" of {one['items']['type']}s" if "items" in one else "")
-                    for one in self["oneOf"]
-                ]
-            )
-        return _either([f'"{option}"' for option in self.get("enum") or [self["const"]]])
+        if forms := self.get("oneOf"):
+            items = [f" of {form['items']['type']}s" if "items" in form else "" for form in forms]
+            return _either([form.kind + each for form, each in zip(forms, items, strict=True)])
+        return _either([f'"{option}"' for option in self.options])
+
+
+def types_of(node: dict[str, Any]) -> list[str]:
+    """The types that a node of a schema document names; none if it allows all."""
+    names = node.get("type", [])
+    return [names] if isinstance(names, str) else names
 
 
 @cache
@@ -190,10 +185,7 @@ def _parts(schema: Schema) -> tuple[_Node, _Node]:
 
 
 def _errors(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    for name in node.types:
-        if _TYPES[name](value):
-            break
-    else:
+    if node.types and kind_of(value) not in node.types:
         yield "schema.type", steps, f"expected {node.kind}", value
     for check in node.checks:
         yield from check(node, value, steps)
@@ -204,15 +196,12 @@ def _is_valid(node: _Node, value: Any) -> bool:
 
 
 def _enum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    # All options are strings.
-    if not isinstance(value, str) or value not in (
-        node["enum"] if "enum" in node else (node["const"],)
-    ):
+    if value not in node.options:
         yield "schema.enum", steps, f"expected {node.choice}", value
 
 
 def _minimum(node: _Node, value: Any, steps: Steps) -> Iterator[Report]:
-    if _TYPES["number"](value) and value < node["minimum"]:
+    if kind_of(value) in ("integer", "number") and value < node["minimum"]:
         yield "schema.minimum", steps, f"expected at least {node['minimum']}", value
 
 
@@ -271,30 +260,18 @@ def _additional_properties(node: _Node, value: Any, steps: Steps) -> Iterator[Re
         steps.pop()
 
 
-def _with_article(name: str) -> str:
-    if name in ("boolean", "null"):
-        return "true or false" if name == "boolean" else name
-    return f"{'an' if name[0] in 'aio' else 'a'} {name}"
+_NAMES: Final = {
+    "object": "an object",
+    "array": "an array",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "null": "null",
+}
 
 
 def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
-
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
-    "any": lambda _: True,
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "integer": lambda value: (
-        value.is_integer()
-        if isinstance(value, float)
-        else isinstance(value, int) and not isinstance(value, bool)
-    ),
-}
 
 _KEYWORDS: Final[dict[str, Check | None]] = {
     "enum": _enum,
@@ -308,16 +285,17 @@ _KEYWORDS: Final[dict[str, Check | None]] = {
     "allOf": _all_of,
     "if": _if,
     "additionalProperties": _additional_properties,
-    **dict.fromkeys(
-        ("$schema", "description", "title", "version", "type", "then")
-    ),  # `then` is of `if`
+    # `then` is of `if`
+    **dict.fromkeys(("$schema", "description", "title", "version", "type", "then")),
 }
 
 
 def normal_form(
     value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]
 ) -> dict[str, Any]:
-    """Bring an object into normal form, and add its unknown keys to `unknown`, by the path of their object.
+    """Bring an object into normal form.
+
+    Its unknown keys are added to `unknown`, by the path of their object.
 
     Known keys come in schema order, then unknown keys by code point. The value itself may change.
     """

@@ -1,16 +1,15 @@
-"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up; and the filter."""
+"""The result of judging a chunk, and the filter of records."""
 
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 from msgspec import UNSET
 
 from fastrec.filters import Filters
-from fastrec.judge.findings import Finding
+from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
@@ -72,18 +71,16 @@ class RecordFilter:
             )
             and (any_hash or filters.accepts_hash(record.sample_hash))
         ):
-            return self._by_fields(record, names, values) if filters.where else None
+            if not filters.where:
+                return None
+            given = parse(spell(record))[0] if values is None else values
+            if filters.accepts_fields(given):
+                return None
         return names
-
-    def _by_fields(
-        self, record: Any, names: FilteredOut, values: dict[str, Any] | None
-    ) -> FilteredOut | None:
-        given = parse(spell(record))[0] if values is None else values
-        return None if self._filters.accepts_fields(given) else names
 
 
 class InvalidLine(msgspec.Struct, frozen=True):
-    """A line that is not a valid record, with every reason; or a record that is left out because of a conflict."""
+    """A line that is not a valid record, or a record that is left out because of a conflict."""
 
     line: int  # number of the line, counted as the chunk's first line is
     offset: int | None  # offset of the line's first byte in the shard's text; None after a conflict
@@ -92,11 +89,19 @@ class InvalidLine(msgspec.Struct, frozen=True):
     truncated: bool = False  # the line was too long to be held: `raw` is only its head
     unlisted: dict[str, int] = {}  # by code, the number of further errors
     version: str | None = None
-    """The schema version whose errors these are; None if the line has no value, or after a conflict."""
+    """The schema version whose errors these are; None if the line has no value, or after a
+    conflict."""
     repairs: tuple[str, ...] = ()
-    """Codes of the repairs that would make the line a valid record that is kept; empty if there are none."""
+    """Codes of the repairs that would make the line a valid record that is kept; empty if there are
+    none."""
     is_newer_version: bool = False
-    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version of a corpus."""
+    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version
+    of a corpus."""
+
+    def error(self, source: str | None = None) -> InvalidRecordError:
+        """The exception that a function of the Python interface raises."""
+        line = None if source is None else self.line
+        return InvalidRecordError(self.findings, source, line, self.unlisted, self.version)
 
 
 class HashReplaced(msgspec.Struct, frozen=True):
@@ -107,6 +112,11 @@ class HashReplaced(msgspec.Struct, frozen=True):
     sample_id: int | str
     given: str
     computed: str
+
+    @classmethod
+    def of(cls, record: Any, given: str, computed: str) -> Self:
+        names = record.evaluation_name, record.model_id, record.sample_id
+        return cls(*names, given, computed)
 
     def sort_key(self) -> tuple[str | bool | int, ...]:
         """Evaluation, model, sample; integers before strings."""
@@ -133,21 +143,24 @@ class Batch(msgspec.Struct):
 
     lines: int = 0
     blank: int = 0
-    records: list[Record] = msgspec.field(default_factory=list)
-    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown keys and inputs."""
-    numbers: list[int] = msgspec.field(default_factory=list)
-    ends: list[int] = msgspec.field(default_factory=list)
+    records: list[Record] = []
+    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown
+    keys and inputs."""
+    numbers: list[int] = []
+    ends: list[int] = []
     """End of each record's normal form, newline included, in the buffer of normal forms."""
-    rejected: list[InvalidLine] = msgspec.field(default_factory=list)
-    warnings: list[tuple[int, Finding]] = msgspec.field(default_factory=list)
+    rejected: list[InvalidLine] = []
+    warnings: list[tuple[int, Finding]] = []
     """Each with the number of its line."""
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # records by schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)
-    """By code, records with a label or turns of another version, and those that an upgrade or a repair changed."""
-    recipe_names: list[str] = msgspec.field(default_factory=list)
-    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
-    replaced: list[HashReplaced] = msgspec.field(default_factory=list)
-    repaired: list[RepairedLine] = msgspec.field(default_factory=list)
+    """By code, records with a label or turns of another version, and those that an upgrade or a
+    repair changed."""
+    recipe_names: list[str] = []
+    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe
+    gives it."""
+    replaced: list[HashReplaced] = []
+    repaired: list[RepairedLine] = []
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
     """The names of the records that the filters remove; nothing else has these records."""
     slow: int = 0  # valid records that took the slow path
@@ -172,14 +185,13 @@ class Batch(msgspec.Struct):
 
     def count_recipes(self, counts: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
         """Add the numbers of records by evaluation_name, model_id and recipe."""
-        names = (
-            list(map(attrgetter(field), self.records)) for field in ("evaluation_name", "model_id")
-        )
-        columns = [*names, self.recipe_names]
+        evaluations = [record.evaluation_name for record in self.records]
+        models = [record.model_id for record in self.records]
+        columns = evaluations, models, self.recipe_names
         # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with
         # the first takes half of the time of counting them.
         if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
-            counts[columns[0][0], columns[1][0], columns[2][0]] += len(self.records)
+            counts[evaluations[0], models[0], self.recipe_names[0]] += len(self.records)
         else:  # not by adding up two Counters, which is slower
             counts.update(zip(*columns, strict=True))
         return counts

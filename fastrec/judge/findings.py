@@ -27,110 +27,55 @@ from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
 from fastrec.schemas.upgrade import UPGRADES
 
+# Codes with their meanings, for the documentation.
 
-class Code(NamedTuple):
-    """A row of the table of codes, with its meaning for the documentation."""
-
-    code: str
-    severity: str
-    meaning: str
-
-
-ERRORS: Final = (
-    Code("line.too_long", "error", "the line is longer than --max-line-bytes"),
-    Code("json.utf8", "error", "the line is not UTF-8"),
-    Code("json.depth", "error", "objects and arrays are nested more than 256 levels deep"),
-    Code("json.syntax", "error", "the line is not valid JSON"),
-    Code(
-        "json.number",
-        "error",
-        "a number is NaN, infinite, too large for a double, or has more than a million digits",
+ERRORS: Final = {
+    "line.too_long": "the line is longer than --max-line-bytes",
+    "json.utf8": "the line is not UTF-8",
+    "json.depth": "objects and arrays are nested more than 256 levels deep",
+    "json.syntax": "the line is not valid JSON",
+    "json.number": (
+        "a number is NaN, infinite, too large for a double, or has more than a million digits"
     ),
-    Code(
-        "json.surrogate",
-        "error",
-        "a string contains half of a surrogate pair, which UTF-8 cannot encode",
-    ),
-    Code("json.duplicate_key", "error", "an object has the same key more than once"),
-    Code("schema.type", "error", "a value has the wrong JSON type"),
-    Code("schema.required", "error", "a required field is missing"),
-    Code("schema.enum", "error", "a value is not one of the allowed values"),
-    Code("schema.minimum", "error", "a number is too small"),
-    Code("schema.unknown_key", "error", "a key is not allowed at this place"),
-    Code("schema.one_of", "error", "a value has none of the allowed types"),
+    "json.surrogate": "a string contains half of a surrogate pair, which UTF-8 cannot encode",
+    "json.duplicate_key": "an object has the same key more than once",
+    "schema.type": "a value has the wrong JSON type",
+    "schema.required": "a required field is missing",
+    "schema.enum": "a value is not one of the allowed values",
+    "schema.minimum": "a number is too small",
+    "schema.unknown_key": "a key is not allowed at this place",
+    "schema.one_of": "a value has none of the allowed types",
     # The conditional rules of every schema version; versions may share a rule.
-    *dict.fromkeys(
-        Code(rule.code, "error", rule.message)
-        for schema in SCHEMAS.values()
-        for rule in schema.rules
-    ),
-    Code(
-        "version.contradiction",
-        "error",
+    **{rule.code: rule.message for schema in SCHEMAS.values() for rule in schema.rules},
+    "version.contradiction": (
         "a line that no version accepts has both `interactions` and `messages`, fields of "
-        "different versions",
+        "different versions"
     ),
-    Code(
-        "version.newer",
-        "error",
-        "a record is of a later version than the corpus (only with --schema 0.2.0)",
+    "version.newer": "a record is of a later version than the corpus (only with --schema 0.2.0)",
+    "hash.mismatch": "`sample_hash` is wrong (only with --sample-hash verify)",
+    "conflict.not_first": (
+        "an earlier record has another verdict on the same output (only with --conflicts first)"
     ),
-    Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
-    Code(
-        "conflict.not_first",
-        "error",
-        "an earlier record has another verdict on the same output (only with --conflicts first)",
+    "conflict.rejected": (
+        "other records have another verdict on the same output (only with --conflicts reject)"
     ),
-    Code(
-        "conflict.rejected",
-        "error",
-        "other records have another verdict on the same output (only with --conflicts reject)",
-    ),
-    Code(
-        "repeat.not_first",
-        "error",
-        "an earlier record has the same identity (only with --repeats first)",
-    ),
-    Code(
-        "repeat.rejected",
-        "error",
-        "other records have the same identity (only with --repeats reject)",
-    ),
-)
+    "repeat.not_first": "an earlier record has the same identity (only with --repeats first)",
+    "repeat.rejected": "other records have the same identity (only with --repeats reject)",
+}
 
-WARNINGS: Final = (
-    Code(
-        "warn.num_turns_missing",
-        "warning",
-        "a multi_turn or agentic record lacks `evaluation.num_turns`",
-    ),
-    Code("warn.num_turns", "warning", "`evaluation.num_turns` is not the number of interactions"),
-    Code(
-        "warn.tool_calls_count",
-        "warning",
-        "`evaluation.tool_calls_count` is not the number of tool calls",
-    ),
-    Code("warn.turn_idx", "warning", "the values of `turn_idx` are not 0, 1, 2 …"),
-    Code(
-        "warn.attribution_turn",
-        "warning",
-        "`answer_attribution` refers to a turn after the last one",
-    ),
-    Code("warn.tool_call_id", "warning", "`tool_call_id` is not the id of an earlier tool call"),
-    Code("warn.total_tokens", "warning", "`total_tokens` is not `input_tokens` + `output_tokens`"),
-    Code("warn.sample_hash", "warning", "`sample_hash` is wrong"),
-    Code("version.unknown", "warning", "`schema_version` is not a known version"),
-    Code(
-        "version.mismatch",
-        "warning",
-        "`schema_version` is another version than the one that the record follows",
-    ),
-    Code(
-        "version.other_turns",
-        "warning",
-        "beside `interactions`, a valid record has the unknown key `messages`",
-    ),
-)
+WARNINGS: Final = {
+    "warn.num_turns_missing": "a multi_turn or agentic record lacks `evaluation.num_turns`",
+    "warn.num_turns": "`evaluation.num_turns` is not the number of interactions",
+    "warn.tool_calls_count": "`evaluation.tool_calls_count` is not the number of tool calls",
+    "warn.turn_idx": "the values of `turn_idx` are not 0, 1, 2 …",
+    "warn.attribution_turn": "`answer_attribution` refers to a turn after the last one",
+    "warn.tool_call_id": "`tool_call_id` is not the id of an earlier tool call",
+    "warn.total_tokens": "`total_tokens` is not `input_tokens` + `output_tokens`",
+    "warn.sample_hash": "`sample_hash` is wrong",
+    "version.unknown": "`schema_version` is not a known version",
+    "version.mismatch": "`schema_version` is another version than the one that the record follows",
+    "version.other_turns": "beside `interactions`, a valid record has the unknown key `messages`",
+}
 
 REPAIRS: Final = {
     "repair.result_id_null": "`evaluation_result_id` was null and is left out",
@@ -148,126 +93,79 @@ REPAIRS: Final = {
 }
 """What `--repair` does to records, by code."""
 
-NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in (UPGRADES | REPAIRS).items())
-"""Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
+NOTES: Final = UPGRADES | REPAIRS
+"""Changes to valid records. They are no mistakes that are left, but the record differs from its
+line."""
 
-PAIRS: Final = (
-    Code(
-        "pair.no_samples",
-        "error",
-        "an aggregate states `detailed_evaluation_results`, but has no samples file",
+PAIRS: Final = {
+    "pair.no_samples": "an aggregate states `detailed_evaluation_results`, but has no samples file",
+    "pair.no_aggregate": "a samples file has no aggregate of the same name beside it",
+    "pair.several_samples": (
+        "an aggregate has several samples files, such as a plain and a zstd one"
     ),
-    Code(
-        "pair.no_aggregate", "error", "a samples file has no aggregate of the same name beside it"
+    "pair.not_stated": "an aggregate has a samples file, but no `detailed_evaluation_results`",
+    "pair.aggregate": (
+        "an aggregate is not JSON, or a field that the check needs is missing or wrong"
     ),
-    Code(
-        "pair.several_samples",
-        "error",
-        "an aggregate has several samples files, such as a plain and a zstd one",
+    "pair.source_metadata": "an aggregate has no `source_metadata`",
+    "pair.deployment": (
+        "`deployment_type` or `model_availability` of a model is not an allowed value"
     ),
-    Code(
-        "pair.not_stated",
-        "error",
-        "an aggregate has a samples file, but no `detailed_evaluation_results`",
+    "pair.bounds": "`min_score` of a metric is larger than its `max_score`",
+    "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
+    "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
+    "pair.file_path": "`file_path` is not the path of the samples file from `data/` on",
+    "pair.relative_path": "`file_path` is a name in the same folder, as before version 0.3.0",
+    "pair.format": "`format` is not `jsonl`",
+    "pair.hash_algorithm": "`hash_algorithm` is neither `sha256` nor `md5`",
+    "pair.checksum": "the checksum of the samples file is not the one in its aggregate",
+    "pair.total_rows": (
+        "the number of rows is not the one in the aggregate; blank lines are no rows"
     ),
-    Code(
-        "pair.aggregate",
-        "error",
-        "an aggregate is not JSON, or a field that the check needs is missing or wrong",
+    "pair.no_rows": "a samples file has no rows",
+    "pair.blank_line": "a samples file has a blank line",
+    "pair.invalid_row": "a row is not a valid record; `fastrec validate` lists all errors",
+    "pair.version": "a row is valid, but not by the version that its `schema_version` names",
+    "pair.sample_hash": "the `sample_hash` of a row is wrong",
+    "pair.duplicate_row": "a row is the same as an earlier one, byte for byte",
+    "pair.evaluation_id": "the `evaluation_id` of a row is not the one of its aggregate",
+    "pair.model_id": "the `model_id` of a row is not the one of its aggregate",
+    "pair.unknown_result": "the aggregate has no result with the `evaluation_result_id` of a row",
+    "pair.no_result": "a row without `evaluation_result_id` fits no result of the aggregate",
+    "pair.several_results": "a row without `evaluation_result_id` fits several results",
+    "pair.num_samples": (
+        "`num_samples` of a result is not the number of its rows, nor a fraction of it"
     ),
-    Code("pair.source_metadata", "error", "an aggregate has no `source_metadata`"),
-    Code(
-        "pair.deployment",
-        "error",
-        "`deployment_type` or `model_availability` of a model is not an allowed value",
-    ),
-    Code("pair.bounds", "error", "`min_score` of a metric is larger than its `max_score`"),
-    Code(
-        "pair.out_of_bounds",
-        "error",
-        "the score of a result is not within `min_score` and `max_score`",
-    ),
-    Code(
-        "pair.duplicate_result",
-        "error",
-        "two results of an aggregate have the same `evaluation_result_id`",
-    ),
-    Code(
-        "pair.file_path", "error", "`file_path` is not the path of the samples file from `data/` on"
-    ),
-    Code(
-        "pair.relative_path",
-        "warning",
-        "`file_path` is a name in the same folder, as before version 0.3.0",
-    ),
-    Code("pair.format", "error", "`format` is not `jsonl`"),
-    Code("pair.hash_algorithm", "error", "`hash_algorithm` is neither `sha256` nor `md5`"),
-    Code(
-        "pair.checksum", "error", "the checksum of the samples file is not the one in its aggregate"
-    ),
-    Code(
-        "pair.total_rows",
-        "error",
-        "the number of rows is not the one in the aggregate; blank lines are no rows",
-    ),
-    Code("pair.no_rows", "error", "a samples file has no rows"),
-    Code("pair.blank_line", "error", "a samples file has a blank line"),
-    Code(
-        "pair.invalid_row",
-        "error",
-        "a row is not a valid record; `fastrec validate` lists all errors",
-    ),
-    Code(
-        "pair.version",
-        "error",
-        "a row is valid, but not by the version that its `schema_version` names",
-    ),
-    Code("pair.sample_hash", "warning", "the `sample_hash` of a row is wrong"),
-    Code("pair.duplicate_row", "warning", "a row is the same as an earlier one, byte for byte"),
-    Code(
-        "pair.evaluation_id",
-        "error",
-        "the `evaluation_id` of a row is not the one of its aggregate",
-    ),
-    Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
-    Code(
-        "pair.unknown_result",
-        "error",
-        "the aggregate has no result with the `evaluation_result_id` of a row",
-    ),
-    Code(
-        "pair.no_result",
-        "error",
-        "a row without `evaluation_result_id` fits no result of the aggregate",
-    ),
-    Code(
-        "pair.several_results",
-        "warning",
-        "a row without `evaluation_result_id` fits several results",
-    ),
-    Code(
-        "pair.num_samples",
-        "warning",
-        "`num_samples` of a result is not the number of its rows, nor a fraction of it",
-    ),
-    Code(
-        "pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"
-    ),
-    Code("pair.standard_error", "warning", "a standard error is not that of the mean of the rows"),
-    Code("name.uuid", "error", "the name of a file is not a UUID of version 4 in lower case"),
-    Code("name.samples", "error", "the name of a samples file does not end with `_samples.jsonl`"),
-    Code("name.depth", "error", "a file is not in `data/<collection>/<developer>/<model>/`"),
-    Code(
-        "name.flat",
-        "error",
-        "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
-    ),
-    Code("name.portable", "error", "the name of a folder is not allowed on every system"),
-    Code("name.data", "error", "the name of a folder below `data/` is `data`"),
-)
+    "pair.score": "the mean of the rows of a result is not the score in the aggregate",
+    "pair.standard_error": "a standard error is not that of the mean of the rows",
+    "name.uuid": "the name of a file is not a UUID of version 4 in lower case",
+    "name.samples": "the name of a samples file does not end with `_samples.jsonl`",
+    "name.depth": "a file is not in `data/<collection>/<developer>/<model>/`",
+    "name.flat": "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
+    "name.portable": "the name of a folder is not allowed on every system",
+    "name.data": "the name of a folder below `data/` is `data`",
+}
 """What `check-pairs` finds: about pairs, and about names of files and folders."""
 
-CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES + PAIRS}
+_PAIR_WARNINGS: Final = (
+    "pair.relative_path",
+    "pair.sample_hash",
+    "pair.duplicate_row",
+    "pair.several_results",
+    "pair.num_samples",
+    "pair.standard_error",
+)
+
+CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
+"""The meanings of all codes."""
+
+
+def severity_of(code: str) -> str:
+    if code in WARNINGS or code in _PAIR_WARNINGS:
+        return "warning"
+    return "note" if code in NOTES else "error"
+
+
 _RANK: Final = {code: rank for rank, code in enumerate(CODES)}
 
 
@@ -276,7 +174,8 @@ MOST_ERRORS: Final = 100  # errors of one line that are listed; more are counted
 NO_VALUE: Final = object()  # the value of an error that is not about a value
 
 Report = tuple[str, Sequence[str | int], str, Any]
-"""An error as it is found: code, steps to the value, text, and the value, which is described only if it is listed."""
+"""An error as it is found: code, steps to the value, text, and the value, which is described only
+if it is listed."""
 
 _LONGEST_VALUE: Final = 60
 _LONGEST_PATH: Final = 240
@@ -300,7 +199,7 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def severity(self) -> str:
         """`error`, `warning` or `note`."""
-        return CODES[self.code].severity
+        return severity_of(self.code)
 
 
 class Errors(NamedTuple):
@@ -311,7 +210,8 @@ class Errors(NamedTuple):
     unlisted: dict[str, int]
     """By code, the number of further errors; usually empty."""
     version: str | None = None
-    """The schema version whose errors these are: the one that the line comes closest to; None if it has no value."""
+    """The schema version whose errors these are: the one that the line comes closest to; None if it
+    has no value."""
 
 
 class InvalidRecordError(FastrecError, ValueError):
@@ -360,13 +260,14 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
             if len(_common) >= _MOST_COMMON:
                 _common.clear()
             kept.add(_common.setdefault(finding, finding))
-    found = sorted(kept, key=lambda one: (_RANK[one.code], one.path, one.message))
-    unlisted = {code: count - most for code, count in counts.items() if count > most}
-    for finding in found[most:]:
-        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
-    return Errors(
-        tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]]))
+    findings = sorted(
+        kept, key=lambda finding: (_RANK[finding.code], finding.path, finding.message)
     )
+    unlisted = {code: count - most for code, count in counts.items() if count > most}
+    for finding in findings[most:]:
+        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
+    in_order = {code: unlisted[code] for code in sorted(unlisted, key=_RANK.__getitem__)}
+    return Errors(tuple(findings[:most]), in_order)
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
@@ -391,8 +292,10 @@ def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
 def describe(value: Any) -> str:
     """Describe a JSON value in a few words, however long it is.
 
-    >>> describe({"a": 1}), describe("x" * 100_000), describe(None), describe(1.5)
-    ('an object with 1 key', 'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters', 'null', 'the number 1.5')
+    >>> describe({"a": 1}), describe(None), describe(1.5)
+    ('an object with 1 key', 'null', 'the number 1.5')
+    >>> describe("x" * 100_000)
+    'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters'
     """
     if isinstance(value, dict):
         return f"an object with {len(value):,} {'key' if len(value) == 1 else 'keys'}"
@@ -420,7 +323,9 @@ def _shorten(text: str) -> str:
 def warnings_of(
     record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool
 ) -> list[Finding]:
-    """List the warnings about a record of a version, which was a valid one of the version `source` with this label.
+    """List the warnings about a valid record of a version.
+
+    Its line had this label, and was of the version `source`.
 
     `wrong_hash` says that no recipe gives its `sample_hash`. This is one pass without calls,
     because most records give no reason for a warning: a function for each code takes three times as
@@ -435,7 +340,7 @@ def warnings_of(
         path = "$.evaluation.num_turns"
         given = record.evaluation.num_turns
         size = len(turns)
-        made = 0
+        call_count = 0
         ids = set()
         gap = -1
         if given is UNSET or given is None:
@@ -449,7 +354,7 @@ def warnings_of(
             if turn.turn_idx != index and gap < 0:
                 gap = index  # it shifts all later turns
             if calls := turn.tool_calls:
-                made += len(calls)
+                call_count += len(calls)
                 for call in calls:
                     ids.add(call.id)
             answered = turn.tool_call_id
@@ -461,8 +366,8 @@ def warnings_of(
                 unanswered.append(index)  # one warning per turn: an array may have a million ids
         given = record.evaluation.tool_calls_count
         last = max(size - 1, 0)
-        if given is not UNSET and given is not None and given != made:
-            message = f"expected the number of tool calls, {made:,}, found {describe(given)}"
+        if given is not UNSET and given is not None and given != call_count:
+            message = f"expected the number of tool calls, {call_count:,}, found {describe(given)}"
             found.append(Finding("warn.tool_calls_count", "$.evaluation.tool_calls_count", message))
         if gap >= 0:
             message = f"expected {gap}, found {describe(turns[gap].turn_idx)}"
@@ -502,7 +407,8 @@ def warnings_of(
 OTHER_TURNS: Final = Finding(
     "version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`"
 )
-"""The warning about a valid record that has the turns of another version, too; only the slow path sees them."""
+"""The warning about a valid record that has the turns of another version, too; only the slow path
+sees them."""
 
 
 def label_code(label: str) -> str:
@@ -535,7 +441,8 @@ class FindingGroup(msgspec.Struct):
     locations: list[Location]
     """The first three lines with one."""
     version: str | None = None
-    """The schema version whose errors these are; null for warnings and notes, and for lines without a value."""
+    """The schema version whose errors these are; null for warnings and notes, and for lines without
+    a value."""
 
 
 class FindingGroups(msgspec.Struct):
@@ -546,7 +453,7 @@ class FindingGroups(msgspec.Struct):
 
     limit: int = msgspec.field(default_factory=lambda: current_limits().finding_groups)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
-    groups: dict[tuple[str, str, str | None], FindingGroup] = msgspec.field(default_factory=dict)
+    groups: dict[tuple[str, str, str | None], FindingGroup] = {}
 
     def add(
         self, finding: Finding, location: Location, version: str | None = None
@@ -563,7 +470,7 @@ class FindingGroups(msgspec.Struct):
         self.codes += other.codes
         for group in other.groups.values():
             first = Finding(group.code, group.path, group.message)
-            locations = [Location(one.source, line_base + one.line) for one in group.locations]
+            locations = [Location(at.source, line_base + at.line) for at in group.locations]
             self._add(first, group.count, locations, group.version)
 
     def _add(
@@ -588,7 +495,13 @@ class FindingGroups(msgspec.Struct):
         """List the groups, errors first, then the most frequent first."""
         return sorted(
             self.groups.values(),
-            key=lambda one: (one.severity, -one.count, one.code, one.path, one.version or ""),
+            key=lambda group: (
+                group.severity,
+                -group.count,
+                group.code,
+                group.path,
+                group.version or "",
+            ),
         )
 
 

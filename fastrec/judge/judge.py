@@ -18,7 +18,7 @@ the chunk instead, since each dropped key drops two of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -34,7 +34,6 @@ from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInput
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import (
-    REFUSALS,
     JudgeSettings,
     RulesByVersion,
     VersionRules,
@@ -45,6 +44,7 @@ from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.upgrade import upgrade_record
+from fastrec.schemas.view import REFUSALS
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats, count_newlines
@@ -83,7 +83,11 @@ class OpenChunk:
     """A chunk of lines and how far it was judged."""
 
     def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
-        """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
+        """Begin at the first line.
+
+        A dropped key shows in the number of colons if there are normal forms (`normal`), else in
+        the number of quotes.
+        """
         self._data = data
         self._offset = offset
         self._normal = normal
@@ -95,7 +99,8 @@ class OpenChunk:
         self.position = self.number = 0  # of the next line
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
         self.excess = 0
-        """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
+        """Colons that the text up to the position has more than the output, for good reason; or
+        quotes that it has."""
         self._null = -1
 
     def next_null(self) -> int:
@@ -130,7 +135,8 @@ class OpenChunk:
 
         Return it as it was read, its offset, and if it is short in the text.
         """
-        start, end = self.position, self.text.find(b"\n", self.position)
+        start = self.position
+        end = self.text.find(b"\n", start)
         if end < 0:
             end = len(self.text)
         known = self.inputs[self.number] if self.inputs else None
@@ -174,7 +180,7 @@ class Judge:
         self._mode = settings.sample_hash
         self._warnings = settings.warnings
         self._normal = settings.normal
-        self._records = settings.normal or settings.records
+        self._records = settings.records
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
@@ -189,7 +195,9 @@ class Judge:
         ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
-        """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
+        """Judge a chunk of whole lines.
+
+        The normal forms of its records, if any, are appended to `into`, newlines included.
 
         `line` is the number of the first line, and `offset` is where the chunk begins in the
         shard's text.
@@ -224,18 +232,83 @@ class Judge:
     def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
         """Judge the lines of a chunk, up to the first one that the fast path refuses.
 
-        This is the hottest loop of fastrec. It is one long function because a call per record costs
-        more than most of its steps. It passes views into the chunk to the decoder, which saves a
-        copy of every line.
+        Each of the two loops is one long function, because a call per record costs more than most
+        of their steps. They pass views into the chunk to the decoder, which saves a copy of every
+        line.
         """
+        if self._normal:
+            return self._normalize_lines(chunk, into, batch)
+        return self._check_lines(chunk, batch)
+
+    def _check_lines(self, chunk: OpenChunk, batch: Batch) -> _Stop:
+        """Judge lines without making their normal forms."""
+        schema, decoder, sure_labels, claims, _, compute_hash, _ = self._rules
+        decode = decoder.decode
+        follows_rules = schema.follows_rules
+        count_strings = decoder.count_strings
+        with_warnings = self._warnings
+        with_records = self._records
+        text = chunk.text
+        view = memoryview(text)
+        size = len(text)
+        position = chunk.position
+        number = chunk.number
+        quotes = chunk.excess
+        stop = _Stop.END
+        while position < size:
+            end = text.find(b"\n", position)
+            if end < 0:
+                end = size
+            stop = _Stop.OTHER
+            try:
+                record = decode(view[position:end])
+                label = record.schema_version
+                is_sure = label in sure_labels
+                if not (follows_rules(record) and (is_sure or claims(record))):
+                    break
+            except REFUSALS:
+                break
+            given = record.sample_hash
+            is_wrong = False
+            if given is not UNSET and given is not None:
+                asked = record.input
+                computed = compute_hash(asked.raw, asked.reference)
+                if given != computed:
+                    is_wrong = self._find_recipe(asked.raw, asked.reference, given) is None
+                    if is_wrong and self._mode == "verify":
+                        stop = _Stop.SLOW
+                        break
+                    if is_wrong:
+                        batch.replaced.append(HashReplaced.of(record, given, computed))
+                    if self._mode != "fill":
+                        record.sample_hash = computed
+            quotes += 2 * count_strings(record)
+            if with_warnings:
+                for finding in warnings_of(record, schema, label, schema, wrong_hash=is_wrong):
+                    batch.warnings.append((chunk.line + number, finding))
+            if not is_sure and label not in schema.labels:
+                batch.notes[label_code(label)] += 1
+            if with_records:
+                batch.records.append(record)
+                batch.numbers.append(chunk.line + number)
+            position = end + 1
+            number += 1
+        else:
+            stop = _Stop.END
+        batch.versions[schema.name] += number - chunk.number
+        chunk.position = position
+        chunk.number = number
+        chunk.excess = quotes
+        return stop
+
+    def _normalize_lines(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
+        """Judge lines and append their normal forms: the hottest loop of fastrec."""
         records = batch.records
         numbers = batch.numbers
         ends = batch.ends
         recipes = batch.recipe_names
         encode_into = self._encode_into
-        mode = self._mode
         with_warnings = self._warnings
-        normal = self._normal
         schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
         follows_rules = schema.follows_rules
         drop_nulls = target.drop_nulls
@@ -250,15 +323,12 @@ class Judge:
         size = len(text)
         next_newline = text.find
         known = None
-        with_records = self._records
         position = chunk.position
         number = chunk.number
         saved = chunk.saved
         excess = chunk.excess
         next_null = chunk.next_null()
-        before = number
         stop = _Stop.END
-        count_strings: Callable[[Any], int] = (lambda _: 0) if normal else decoder.count_strings
         filters_out = self._filter and self._filter.filters_out
         filtered = 0
         while position < size:
@@ -282,71 +352,56 @@ class Judge:
                 break
             stop = _Stop.SLOW
             if target is not schema:
-                balance = excess
                 colons = count_colons(view[position:end])
+                with_line = excess + colons  # the excess if nothing of the line were in the output
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
                     break
                 record, upgrades = upgraded
             given = record.sample_hash
-            if (given is UNSET or given is None) and not normal:
+            asked = record.input
+            computed = known.sample_hash if known else compute_hash(asked.raw, asked.reference)
+            if given == computed:
+                recipe = own_recipe
+            elif given is UNSET or given is None:
                 recipe = ABSENT
+                excess -= given is UNSET
+                record.sample_hash = computed
             else:
-                asked = record.input
-                computed = known.sample_hash if known else compute_hash(asked.raw, asked.reference)
-                if given == computed:
-                    recipe = own_recipe
-                elif given is UNSET or given is None:
-                    recipe = ABSENT
-                    excess -= given is UNSET
+                recipe = self._recipe(asked, known, given, decoder)
+                if recipe == WRONG and self._mode == "verify":
+                    break
+                if self._mode != "fill":
                     record.sample_hash = computed
-                else:
-                    recipe = self._recipe(asked, known, given, decoder)
-                    if recipe == WRONG and mode == "verify":
-                        break
-                    if mode != "fill":
-                        record.sample_hash = computed
-            if normal:
-                if next_null < end:
-                    if known:
-                        record.input = UNSET  # its normal form has no nulls
-                    excess += drop_nulls(record)
-                    next_null = find(text, b"null", end) % (
-                        size + 1
-                    )  # -1 becomes size: after every line
+            if next_null < end:
                 if known:
-                    record.input = known.normal
-                    excess -= known.colons
-                    saved += len(known.text) - PLACEHOLDER_BYTES
-                if filters_out and (names := filters_out(record, target)):
-                    # The colons of an upgraded line are counted already; else the normal form
-                    # accounts for them.
-                    excess = (
-                        balance + colons
-                        if target is not schema
-                        else excess + count(spell(record), b":")
-                    )
-                    batch.filtered_out[names] += 1
-                    filtered += 1
-                    position = end + 1
-                    number += 1
-                    continue
-                length = len(into)
-                encode_into(record, into, -1)
-                if target is not schema:
-                    excess = balance + colons - count(memoryview(into)[length:], b":")
-                    batch.notes.update(upgrades)
-                into.append(10)
-                recipes.append(recipe)
-                ends.append(len(into))
-            else:
-                excess += 2 * count_strings(record)
+                    record.input = UNSET  # its normal form has no nulls
+                excess += drop_nulls(record)
+                next_null = find(text, b"null", end)
+                if next_null < 0:
+                    next_null = size
+            if known:
+                record.input = known.normal
+                excess -= known.colons
+                saved += len(known.text) - PLACEHOLDER_BYTES
+            if filters_out and (names := filters_out(record, target)):
+                # Without an upgrade, the normal form has the colons that the line may have.
+                excess = with_line if target is not schema else excess + count(spell(record), b":")
+                batch.filtered_out[names] += 1
+                filtered += 1
+                position = end + 1
+                number += 1
+                continue
+            length = len(into)
+            encode_into(record, into, -1)
+            if target is not schema:
+                excess = with_line - count(memoryview(into)[length:], b":")
+                batch.notes.update(upgrades)
+            into.append(10)
+            recipes.append(recipe)
+            ends.append(len(into))
             if recipe == WRONG:
-                batch.replaced.append(
-                    HashReplaced(
-                        record.evaluation_name, record.model_id, record.sample_id, given, computed
-                    )
-                )
+                batch.replaced.append(HashReplaced.of(record, given, computed))
             if with_warnings:
                 for finding in warnings_of(
                     record, target, label, schema, wrong_hash=recipe == WRONG
@@ -354,24 +409,26 @@ class Judge:
                     batch.warnings.append((chunk.line + number, finding))
             if not is_sure and label not in schema.labels:
                 batch.notes[label_code(label)] += 1
-            if with_records:
-                records.append(record)
-                numbers.append(chunk.line + number)
+            records.append(record)
+            numbers.append(chunk.line + number)
             position = end + 1
             number += 1
         else:
             stop = _Stop.END
+        batch.versions[schema.name] += number - chunk.number - filtered
         chunk.position = position
         chunk.number = number
         chunk.saved = saved
         chunk.excess = excess
-        batch.versions[schema.name] += number - before - filtered
         return stop
 
     def _judge_next(
         self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None
     ) -> None:
-        """Judge the next line alone: by the version of the line before unless that refused it, others, or slowly."""
+        """Judge the next line alone.
+
+        Try the version of the line before unless that refused it, then others, then the slow path.
+        """
         if blank := chunk.skip_blank():
             batch.blank += blank
             return

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.sources.lines import count_newlines
 
 KNOWN_INPUT_BYTES: Final = 12 << 20
@@ -36,23 +37,17 @@ PLACEHOLDER_BYTES: Final = 19  # digits of the number that known inputs are repl
 
 _ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
-_SHORTEST_REST: Final = (
-    16 << 20
-)  # bytes that are left alone after a trial with few known inputs: some shards
+# bytes that are left alone after a trial with few known inputs: some shards
+_SHORTEST_REST: Final = 16 << 20
 _LONGEST_REST: Final = 512 << 20
-_POOR_TRIALS: Final = (
-    3  # the inputs of one shard may come again in the next: only then others are learned
-)
+# the inputs of one shard may come again in the next: only then others are learned
+_POOR_TRIALS: Final = 3
 
 _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
 
 
-class _InputAlone(msgspec.Struct):
-    input: msgspec.Raw
-
-
-_decode_input = msgspec.json.Decoder(_InputAlone).decode
+_decode_input: Final = view_decoder(input=msgspec.Raw)
 
 
 class KnownInput(msgspec.Struct, gc=False):
@@ -63,7 +58,8 @@ class KnownInput(msgspec.Struct, gc=False):
     colons: int  # the number of colons in its normal form
     sample_hash: str
     outline: Any
-    """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
+    """The input in the version of the line, without its texts: types and nulls tell versions and
+    upgrades."""
     recipe: tuple[str | None, str] = (None, "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0  # its position among the known inputs of its version
@@ -88,9 +84,8 @@ class KnownInputs:
         self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
-        self._longest = (
-            most_bytes // 16
-        )  # of an input; so the limit is exceeded by an eighth at most
+        # of an input; so the limit is exceeded by an eighth at most
+        self._longest = most_bytes // 16
         self._by_version: dict[Learn, _VersionInputs] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
@@ -178,7 +173,8 @@ class KnownInputs:
             return None
         known = learn(text)
         if known is not None:
-            known.position, known.after = len(among.order), len(among.order) + 1
+            known.position = len(among.order)
+            known.after = known.position + 1
             among.order.append(known)
             among.by_hash[digest] = known
             self._bytes += 2 * len(text) + _ENTRY_BYTES
@@ -193,7 +189,7 @@ class KnownInputs:
         lead = _LEAD.search(line)
         try:
             text = bytes(_decode_input(line).input)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             return False
         if lead is None or not line.startswith(text, lead.end()):
             return False
@@ -221,11 +217,9 @@ class KnownInputs:
             self._rest = _SHORTEST_REST
             self._poor = 0
         else:
-            self._resting, self._rest, self._poor = (
-                self._rest,
-                min(2 * self._rest, _LONGEST_REST),
-                self._poor + 1,
-            )
+            self._resting = self._rest
+            self._rest = min(2 * self._rest, _LONGEST_REST)
+            self._poor += 1
             if self._poor == _POOR_TRIALS:
                 self._by_version = {}
                 self._bytes = 0

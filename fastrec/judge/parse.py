@@ -23,14 +23,12 @@ from fastrec.judge.findings import NO_VALUE, Report
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
 
-_MAX_DIGITS: Final = (
-    1_000_000  # of an integer: converting more takes too long for one line of a nightly job
-)
+# of an integer: converting more takes too long for one line of a nightly job
+_MAX_DIGITS: Final = 1_000_000
 _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
-_STRING = re.compile(
-    rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL
-)  # the parser reports a string without an end
+# the parser reports a string without an end
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -57,9 +55,8 @@ def _spell_other(value: Any) -> msgspec.Raw:
 
 
 spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
-format_sorted = msgspec.json.Encoder(
-    enc_hook=_spell_other, order="deterministic"
-).encode  # keys by code point
+# keys by code point
+format_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode
 
 
 class NoNumber(float):
@@ -74,6 +71,25 @@ class _Ambiguous(dict[str, Any]):
 
     __slots__ = ("duplicates",)
     duplicates: list[str]
+
+
+_KINDS: Final = {
+    dict: "object",
+    _Ambiguous: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    int: "integer",
+    LongInteger: "integer",
+}
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value as JSON Schema names it; 1.0 is an integer."""
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return _KINDS[type(value)]
 
 
 def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
@@ -100,7 +116,7 @@ def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
 
 
 def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
-    """Describe a syntax error: by the beginning of a line that is no JSON at all, else by the position of the error."""
+    """Describe a syntax error by its position, or by the beginning of a line that is no JSON."""
     if not text[: exc.pos].strip():
         beginning = text.strip()
         return (
@@ -183,7 +199,10 @@ def _depth(line: bytes) -> int:
 
 
 def _digits(text: str) -> int:
-    """Convert digits by halves: `int` takes quadratic time, and refuses long numbers for that reason."""
+    """Convert digits by halves.
+
+    `int` takes quadratic time, and refuses long numbers for that reason.
+    """
     if len(text) <= _PYTHON_DIGITS:
         return int(text)
     half = len(text) // 2

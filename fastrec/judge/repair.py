@@ -21,45 +21,44 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from fastrec.errors import UsageError
-from fastrec.judge.arbiter import is_valid
+from fastrec.judge.arbiter import is_valid, types_of
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
-from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, parse, spell
+from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, kind_of, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.upgrade import free_name
+from fastrec.schemas.view import REFUSALS
 
 
-class Place(NamedTuple):
+class Allowed(NamedTuple):
     """What a version allows at one place of a record, read from its schema document."""
 
     types: frozenset[str]  # the JSON types; empty if all are allowed
     plain: frozenset[type]
-    """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
+    """Python types of values that are allowed and have nothing below them: most values, so they are
+    passed over."""
     optional: bool  # the value is a field that may be left out
     is_entry: bool  # the value is one of a free-form object whose values have a type
     is_result_id: bool
-    fields: dict[str, Place]
-    items: Place | None
-    entries: Place | None
+    fields: dict[str, Allowed]
+    items: Allowed | None
+    entries: Allowed | None
 
     def allows(self, value: Any) -> bool:
-        kind = _kind(value)
-        return (
-            not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
-        )
+        if not self.types:
+            return True
+        return not isinstance(value, NoNumber) and kind_of(value) in self.types
 
 
 @cache
-def _places_of(schema: Schema) -> Place:
-    return _place(schema.document)
+def _allowed_by(schema: Schema) -> Allowed:
+    return _allowed(schema.document)
 
 
-def _place(
+def _allowed(
     node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = ""
-) -> Place:
+) -> Allowed:
     """Read from a node of a schema document what it allows.
 
     `oneOf` allows what one of its forms does.
@@ -67,45 +66,33 @@ def _place(
     types: set[str] = set()
     items = None
     for form in node.get("oneOf", [node]):
-        allowed = form.get("type", [])
-        types.update([allowed] if isinstance(allowed, str) else allowed)
+        types.update(types_of(form))
         items = form.get("items", items)
+    if "number" in types:
+        types.add("integer")
     required = node.get("required", ())
     entries = node.get("additionalProperties")
-    plain = {
-        kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")
-    }
-    return Place(
+    return Allowed(
         types=frozenset(types),
-        plain=frozenset(plain | ({int, float} if "number" in types else set())),
+        plain=frozenset(kind for kind, name in _PLAIN.items() if name in types),
         optional=optional,
         is_entry=is_entry,
         is_result_id=name == "evaluation_result_id",
         fields={
-            key: _place(child, optional=key not in required, name=key)
+            key: _allowed(child, optional=key not in required, name=key)
             for key, child in node.get("properties", {}).items()
         },
-        items=_place(items) if items else None,
-        entries=_place(entries, is_entry=True) if isinstance(entries, dict) else None,
+        items=_allowed(items) if items else None,
+        entries=_allowed(entries, is_entry=True) if isinstance(entries, dict) else None,
     )
 
 
-def _kind(value: Any) -> str:
-    """The JSON type of a value; an integer is a number, too."""
-    if isinstance(value, float):
-        return (
-            "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
-        )
-    return _KINDS.get(type(value), "integer")  # long integers have a class of their own
-
-
-_KINDS: Final = {
-    dict: "object",
-    list: "array",
+_PLAIN: Final = {
     str: "string",
     bool: "boolean",
     type(None): "null",
     int: "integer",
+    float: "number",
 }
 
 
@@ -119,10 +106,8 @@ _NO_NUMBERS: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")
 )
 _NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
-_LONGEST_NUMBER: Final = (
-    4_300  # digits; text of more is no number to the parsers of other tools either
-)
-_SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
+# digits; text of more is no number to the parsers of other tools either
+_LONGEST_NUMBER: Final = 4_300
 _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
@@ -133,7 +118,7 @@ class _NotRepairableError(Exception):
 
 
 def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
-    """Move what the interaction type does not allow to `metadata`: the turns of a single turn, or the output."""
+    """Move what the interaction type does not allow to `metadata`: turns or output."""
     kind = record.get("interaction_type")
     turns = schema.turns_field
     if record.get("output") is None or record.get(turns) is None or kind not in (*ONE, *MANY):
@@ -150,7 +135,10 @@ def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str]
 
 
 def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
-    """Say in `error` that a score is not a number: a record with an error does not count as an answer."""
+    """Say in `error` that a score is not a number.
+
+    A record with an error does not count as an answer.
+    """
     evaluation = record.get("evaluation")
     error = record.get("error")
     if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
@@ -182,22 +170,24 @@ def _as_text(value: Any) -> str:
     return format_sorted(value).decode()
 
 
-def _result_id_null(value: Any, place: Place) -> Any:
-    return _LEFT_OUT if value is None and place.is_result_id and place.optional else _NOT_FITTING
+def _result_id_null(value: Any, allowed: Allowed) -> Any:
+    return (
+        _LEFT_OUT if value is None and allowed.is_result_id and allowed.optional else _NOT_FITTING
+    )
 
 
-def _null(value: Any, place: Place) -> Any:
-    return _LEFT_OUT if value is None and place.optional else _NOT_FITTING
+def _null(value: Any, allowed: Allowed) -> Any:
+    return _LEFT_OUT if value is None and allowed.optional else _NOT_FITTING
 
 
-def _value_not_text(value: Any, place: Place) -> Any:
-    return _as_text(value) if place.is_entry and place.types == {"string"} else _NOT_FITTING
+def _value_not_text(value: Any, allowed: Allowed) -> Any:
+    return _as_text(value) if allowed.is_entry and allowed.types == {"string"} else _NOT_FITTING
 
 
-def _number_from_text(value: Any, place: Place) -> Any:
+def _number_from_text(value: Any, allowed: Allowed) -> Any:
     if (
         not isinstance(value, str)
-        or place.types.isdisjoint(("number", "integer"))
+        or allowed.types.isdisjoint(("number", "integer"))
         or len(value) > _LONGEST_NUMBER
     ):
         return _NOT_FITTING
@@ -205,47 +195,44 @@ def _number_from_text(value: Any, place: Place) -> Any:
     if not match or not (match[2] or match[3]):
         return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()
-    if "number" not in place.types and (
+    if "number" not in allowed.types and (
         exponent or (fraction is not None and set(fraction) != {"0"}) or not whole
     ):
         return _NOT_FITTING
     digits = (whole or "").replace("_", "").lstrip("0") or "0"
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
-    number = (
-        int(spelled)
-        if spelled.isdecimal() and len(spelled) <= _SHORT
-        else parse(spelled.encode())[0]
-    )
-    return number if place.allows(number) else _NOT_FITTING
+    number, _ = parse(spelled.encode())
+    return number if allowed.allows(number) else _NOT_FITTING
 
 
-def _boolean_from_text(value: Any, place: Place) -> Any:
-    if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
+def _boolean_from_text(value: Any, allowed: Allowed) -> Any:
+    if not isinstance(value, str) or "boolean" not in allowed.types or "number" in allowed.types:
         return _NOT_FITTING
     return _BOOLEANS.get(value.lower(), _NOT_FITTING)
 
 
-def _number_from_boolean(value: Any, place: Place) -> Any:
-    if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
+def _number_from_boolean(value: Any, allowed: Allowed) -> Any:
+    if not isinstance(value, bool) or allowed.types.isdisjoint(("number", "integer")):
         return _NOT_FITTING
-    return float(value) if "number" in place.types else int(value)
+    return float(value) if "number" in allowed.types else int(value)
 
 
-def _boolean_from_number(value: Any, place: Place) -> Any:
+def _boolean_from_number(value: Any, allowed: Allowed) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    return (
-        bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
-    )
+    if is_number and "boolean" in allowed.types and value in (0, 1):
+        return bool(value)
+    return _NOT_FITTING
 
 
 RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
     "repair.output_and_turns": _output_and_turns,
     "repair.nan_score": _nan_score,
 }
-"""Repairs of a whole record; they return where and what they changed, or None if they do not fit."""
+"""Repairs of a whole record; they return where and what they changed, or None if they do not
+fit."""
 
-VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
+VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Allowed], Any], str]]] = {
     "repair.result_id_null": (_result_id_null, "left out"),
     "repair.null": (_null, "left out"),
     "repair.value_not_text": (_value_not_text, "became text"),
@@ -254,7 +241,8 @@ VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
     "repair.number_from_boolean": (_number_from_boolean, "became a number"),
     "repair.boolean_from_number": (_boolean_from_number, "became true or false"),
 }
-"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits is made."""
+"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits
+is made."""
 
 
 LONGEST_TRIAL: Final = 16 << 20
@@ -307,38 +295,36 @@ def repair(
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
     closest = schema or closest_version(value)
-    made: dict[str, Finding] = {}
+    changes: dict[str, Finding] = {}
     try:
         for code, change in RECORD_REPAIRS.items():
             if changed := change(value, closest):
-                made[code] = Finding(code, *changed)
-        _repair_children(value, _places_of(closest), [], made)
+                changes[code] = Finding(code, *changed)
+        _repair_children(value, _allowed_by(closest), [], changes)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
         return None
-    found = (
-        version_of(value, is_valid)
-        if schema is None
-        else schema
-        if is_valid(value, schema)
-        else None
-    )
-    return (found, dict(sorted(made.items()))) if found and made else None
+    version = schema
+    if schema is None:
+        version = version_of(value, is_valid)
+    elif not is_valid(value, schema):
+        version = None
+    return (version, dict(sorted(changes.items()))) if version and changes else None
 
 
 def _repair_children(
-    value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]
+    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
 ) -> None:
     """Repair the fields or items of a value whose own type is allowed."""
-    children: Iterable[tuple[Any, Place]] = ()
+    children: Iterable[tuple[Any, Allowed]] = ()
     if isinstance(value, dict):
-        children = ((name, field) for name, field in place.fields.items() if name in value)
-        if entries := place.entries:
+        children = ((name, field) for name, field in allowed.fields.items() if name in value)
+        if entries := allowed.entries:
             children = chain(
-                children, ((name, entries) for name in value if name not in place.fields)
+                children, ((name, entries) for name in value if name not in allowed.fields)
             )
-    elif isinstance(value, list) and (item := place.items):
+    elif isinstance(value, list) and (item := allowed.items):
         children = ((index, item) for index in range(len(value)))
     for step, inner in children:
         child = value[step]
@@ -346,20 +332,22 @@ def _repair_children(
             continue
         steps.append(step)
         if inner.allows(child):
-            _repair_children(child, inner, steps, made)
-        elif (changed := _changed(child, inner, steps, made)) is _LEFT_OUT:
+            _repair_children(child, inner, steps, changes)
+        elif (changed := _changed(child, inner, steps, changes)) is _LEFT_OUT:
             del value[step]
         else:
             value[step] = changed
         steps.pop()
 
 
-def _changed(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> Any:
+def _changed(
+    value: Any, allowed: Allowed, steps: list[str | int], changes: dict[str, Finding]
+) -> Any:
     for code, (change, result) in VALUE_REPAIRS.items():
-        changed = change(value, place)
+        changed = change(value, allowed)
         if changed is not _NOT_FITTING:
-            if code not in made:
-                made[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
+            if code not in changes:
+                changes[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
             return changed
     raise _NotRepairableError
 
@@ -389,9 +377,12 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
     problem = ""
     try:
         decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         problem = str(exc)
     if not problem.endswith(_ERROR):
         return None
-    before, after = line[: match.start()], line[match.end() :]
-    return before + after if match[1] else before.rstrip().removesuffix(b",") + after
+    before = line[: match.start()]
+    after = line[match.end() :]
+    if not match[1]:  # no comma follows, so the one before goes
+        before = before.rstrip().removesuffix(b",")
+    return before + after

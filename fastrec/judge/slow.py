@@ -1,4 +1,6 @@
-"""The slow path of the judge: decides about the lines that the fast path refuses, with every finding.
+"""The slow path of the judge.
+
+Decides about the lines that the fast path refuses, with every finding.
 
 In this order: parse the line, validate it against the schema file, and try repairs if it is not
 valid. The record is then upgraded, hashed and brought into normal form as plain dicts, and
@@ -11,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import (
@@ -25,15 +26,17 @@ from fastrec.judge.batch import (
 from fastrec.judge.findings import OTHER_TURNS, Errors, Finding, describe, label_code, warnings_of
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
-from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
+from fastrec.judge.version_rules import JudgeSettings, RulesByVersion, VersionRules
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself, names_metric
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
+from fastrec.schemas.view import REFUSALS
 
 FindRecipe = Callable[[str, str | list[str], str], str | None]
-"""From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there is none."""
+"""From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there
+is none."""
 
 
 class _Prepared(NamedTuple):
@@ -50,7 +53,10 @@ class _Prepared(NamedTuple):
 
 
 def _is_newer(value: dict[str, Any], schema: Schema) -> bool:
-    """Whether a valid record decides for the newest version of a corpus, as `registry` says at DEFAULT_SCHEMA."""
+    """Whether a valid record decides for the newest version of a corpus.
+
+    The rule is that of `registry.DEFAULT_SCHEMA`.
+    """
     return schema is not DEFAULT_SCHEMA or names_metric(value)
 
 
@@ -76,37 +82,48 @@ class SlowPath:
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._rules.schema)
         if not isinstance(judged, Errors):
-            prepared = self._prepare(*judged)
-            if isinstance(prepared, Finding):
-                rejected = InvalidLine(line, offset, (prepared,), raw, version=judged[1].name)
-                batch.rejected.append(replace(rejected, is_newer_version=_is_newer(*judged)))
-            else:
-                self._add(prepared, into, batch, line)
+            problem = self._keep(*judged, into, batch, line)
+            if problem:
+                batch.rejected.append(
+                    InvalidLine(
+                        line,
+                        offset,
+                        (problem,),
+                        raw,
+                        version=judged[1].name,
+                        is_newer_version=_is_newer(*judged),
+                    )
+                )
             return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
-        if (
-            repaired := repair(value, judged, self._rules.schema)
-            if allowed or len(raw) <= LONGEST_TRIAL
-            else None
-        ):
-            schema, made = repaired
-            is_allowed = allowed.issuperset(made)
-            is_prepared = is_allowed or self._settings.sample_hash == "verify"
-            tried = self._prepare(value, schema) if is_prepared else self._too_new(value, schema)
-            if is_allowed and tried and not isinstance(tried, Finding):
-                self._add(tried, into, batch, line, made)
-                return
-            problem = tried.code if isinstance(tried, Finding) else None
+        repaired = None
+        if allowed or len(raw) <= LONGEST_TRIAL:
+            repaired = repair(value, judged, self._rules.schema)
+        if repaired:
+            schema, changes = repaired
+            is_allowed = allowed.issuperset(changes)
+            if is_allowed:
+                problem = self._keep(value, schema, into, batch, line, repairs=changes)
+                if problem is None:
+                    return
+            else:
+                problem = self._why_not_kept(value, schema)
             is_newer_version = is_allowed and _is_newer(value, schema)
-            if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
-                repairs = tuple(made)
-        findings, unlisted, version = judged
-        rejected = InvalidLine(
-            line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs
-        )
+            is_guess = self._settings.target_is_guess
+            if problem is None or (problem.code == "version.newer" and is_guess):
+                repairs = tuple(changes)
         batch.rejected.append(
-            replace(rejected, is_newer_version=True) if is_newer_version else rejected
+            InvalidLine(
+                line,
+                offset,
+                judged.findings,
+                raw,
+                unlisted=judged.unlisted,
+                version=judged.version,
+                repairs=repairs,
+                is_newer_version=is_newer_version,
+            )
         )
 
     def _repair_null_id(
@@ -145,7 +162,10 @@ class SlowPath:
         return True
 
     def _too_new(self, value: dict[str, Any], schema: Schema) -> Finding | None:
-        """The error of a valid record of a later version than the target, or that shows that the target is wrong."""
+        """The error of a valid record that cannot have the target version.
+
+        Its version is a later one, or it shows that the target was guessed wrong.
+        """
         target = self._rules.target
         if target in (None, NEWEST_SCHEMA):
             return None
@@ -159,7 +179,9 @@ class SlowPath:
         )
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | FilteredOut | Finding:
-        """Upgrade a valid record, compute its hash and filter it, or say why it cannot be kept although it is valid.
+        """Upgrade a valid record, compute its hash and filter it.
+
+        A finding says why it cannot be kept although it is valid.
 
         A record that is too new for the target counts for the choice of the target. So it is
         filtered as the record that it would be in the newest version.
@@ -186,9 +208,8 @@ class SlowPath:
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
-        if self._rules.schema is None and contradicts_itself(
-            value
-        ):  # by one version alone, it is any unknown key
+        # by one version alone, it is any unknown key
+        if self._rules.schema is None and contradicts_itself(value):
             notes.append(OTHER_TURNS.code)
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
@@ -209,23 +230,36 @@ class SlowPath:
         record = build(target.record, normal)
         replaced = None
         if given is not None and recipe == WRONG:
-            replaced = HashReplaced(
-                record.evaluation_name, record.model_id, record.sample_id, given, computed
-            )
+            replaced = HashReplaced.of(record, given, computed)
         return _Prepared(record, normal, unknown, label, rules, notes, recipe, replaced)
 
-    def _add(
+    def _why_not_kept(self, value: dict[str, Any], schema: Schema) -> Finding | None:
+        """Why a valid record cannot be kept, as far as it is not filtered out."""
+        if self._settings.sample_hash != "verify":
+            return self._too_new(value, schema)
+        prepared = self._prepare(value, schema)
+        return prepared if isinstance(prepared, Finding) else None
+
+    def _keep(
         self,
-        prepared: _Prepared | FilteredOut,
+        value: dict[str, Any],
+        schema: Schema,
         into: bytearray,
         batch: Batch,
         line: int,
+        *,
         repairs: Mapping[str, Finding] | None = None,
-    ) -> None:
-        """Add a record to the batch; `repairs` has the repairs that made it valid."""
+    ) -> Finding | None:
+        """Add a valid record to the batch, or count it if it is filtered out.
+
+        Return why it cannot be kept, if so. `repairs` has the repairs that made it valid.
+        """
+        prepared = self._prepare(value, schema)
+        if isinstance(prepared, Finding):
+            return prepared
         if isinstance(prepared, FilteredOut):
             batch.filtered_out[prepared] += 1
-            return
+            return None
         record, normal, unknown, label, rules, notes, recipe, replaced = prepared
         batch.versions[rules.schema.name] += 1
         batch.notes.update(notes)
@@ -239,7 +273,8 @@ class SlowPath:
             warnings = warnings_of(
                 record, rules.target, label, rules.schema, wrong_hash=replaced is not None
             )
-            warnings += [OTHER_TURNS] * (OTHER_TURNS.code in notes)
+            if OTHER_TURNS.code in notes:
+                warnings.append(OTHER_TURNS)
             batch.warnings += [(line, finding) for finding in warnings]
         batch.slow += 1
         rules.decoder.learn(unknown)
@@ -251,3 +286,4 @@ class SlowPath:
             into.append(10)
             batch.recipe_names.append(recipe)
             batch.ends.append(len(into))
+        return None

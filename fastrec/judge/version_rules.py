@@ -1,4 +1,4 @@
-"""What the judge knows before it sees a line: its settings, and what the fast path needs for each schema version.
+"""The settings of a judge, and what the fast path needs for each schema version.
 
 Most runs see records of one version. So the rules of a version are made when they are first needed:
 its decoder and the functions that are generated for it take milliseconds.
@@ -19,17 +19,16 @@ from fastrec.schemas.hashes import Hash, remembering
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
+from fastrec.schemas.view import REFUSALS
 from fastrec.schemas.widen import LearningDecoder
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
-REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises if it refuses a line."""
-
 NO_METRIC: Final = None | bool | int | float
-"""The type of an unknown key `evaluation_result_id` where text would name a metric, which decides the target.
+"""The type of an unknown key `evaluation_result_id` that names no metric.
 
-The decoder refuses text there, so that the slow path sees it. Other records are judged at full speed.
+Text would name a metric, which decides the target. The decoder refuses text there, so that the slow
+path sees it. Other records are judged at full speed.
 """
 
 
@@ -51,13 +50,16 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     any_recipe: bool = True  # a hash by another recipe than that of the target is not wrong
     warnings: bool = False
     normal: bool = True
-    """Without it there are only verdicts, which is much faster: no records, no normal forms and no upgrades."""
+    """Without it there are only verdicts, which is much faster: no records, no normal forms and no
+    upgrades."""
     records: bool = False  # batches have records and their line numbers even if `normal` is false
     repairs: frozenset[str] = frozenset()
     known_input_bytes: int = KNOWN_INPUT_BYTES
-    """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
+    """Memory for known inputs. They make judging faster, but records with them have no `input` of
+    their own."""
     filters: Filters = Filters()
-    """Valid records that do not match are counted, and are otherwise not there; this needs a target."""
+    """Valid records that do not match are counted, and are otherwise not there; this needs a
+    target."""
 
     def __post_init__(self) -> None:
         assert self.normal or not self.target
@@ -176,9 +178,8 @@ def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_h
             asked = upgrade_input(decoded, schema)
         computed = compute_hash(asked.raw, asked.reference)
         drop_nulls(asked)
-        normal = bytes(
-            memoryview(encode(asked))
-        )  # the buffer of the encoder may be half as long again
+        # the buffer of the encoder may be half as long again
+        normal = bytes(memoryview(encode(asked)))
         return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, outline)
 
     return learn

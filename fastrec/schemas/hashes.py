@@ -19,7 +19,7 @@ depend on the order of its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
@@ -37,7 +37,7 @@ Raises UnicodeEncodeError if it contains half of a surrogate pair.
 
 
 def _is_plain(text: str) -> bool:
-    """Whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
+    """Whether both spellings are the same: ASCII without DEL, which only ASCII escapes."""
     return text.isascii() and "\x7f" not in text
 
 
@@ -91,7 +91,10 @@ _LONGEST: Final = 1 << 14
 
 
 def remembering(compute: Hash) -> Hash:
-    """Remember the hashes of the last questions: records of other metrics and models are likely to have them, too."""
+    """Remember the hashes of the last questions.
+
+    Records of other metrics and models are likely to have them, too.
+    """
     hashes: dict[str, tuple[Any, str]] = {}
     characters = 0
 
@@ -116,7 +119,7 @@ def remembering(compute: Hash) -> Hash:
 
 
 def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
-    """Compute `sample_hash`, in lower-case hex, of a question with one reference or with a list of them.
+    """Compute the `sample_hash` of a question, in lower-case hex.
 
     With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw +
     input.reference`. With a list, as in version 0.3.0, it is the hash of the compact ASCII JSON
@@ -137,9 +140,8 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
 ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
 WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
-Text = Callable[
-    [str, list[str]], bytes
-]  # from `input.raw` and the references to the text that is hashed
+# from `input.raw` and the references to the text that is hashed
+Text = Callable[[str, list[str]], bytes]
 
 
 def _first(references: list[str]) -> str:
@@ -180,7 +182,8 @@ _EARLIER: Final[dict[str, tuple[str, ...]]] = {
     "R8": ("R2", "R4"),
     "R10": ("R5",),
 }
-"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
+"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length
+or in a character."""
 
 
 class RecipeFinder:
@@ -198,42 +201,27 @@ class RecipeFinder:
         if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference
-        for name in _candidates(self._last, raw, references):
+        tried: set[bytes] = set()
+        for name in (self._last, *RECIPES):
             text = _text(name, raw, references)
-            if text is not None and sha256(text).hexdigest() == given:
+            if text is None or text in tried:
+                continue
+            tried.add(text)
+            if sha256(text).hexdigest() == given:
                 self._last = name
-                return _name(name, text, raw, references)
+                names = *_EARLIER.get(name, ()), name
+                return next(first for first in names if _text(first, raw, references) == text)
         return None
 
 
-def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
-    """Yield the last recipe, then all others that hash another text than an earlier one."""
-    yield last
-    same = {last, "R3"}  # R3 hashes the text of R1
-    if len(references) < 2:
-        same.add("R2")
-    if _is_plain(raw) and all(map(_is_plain, references)):
-        same |= {"R8", "R10"}  # nothing to escape
-    yield from (name for name in RECIPES if name not in same)
-
-
 def _text(name: str, raw: str, references: list[str]) -> bytes | None:
-    """The text that a recipe hashes; None if no producer could encode it."""
+    """The text that a recipe hashes; None if no producer could encode it.
+
+    R1 is only for one reference. R3 is the same for several, and R2 for none.
+    """
+    if name == "R1" and len(references) != 1:
+        return None
     try:
         return RECIPES[name](raw, references)
     except UnicodeEncodeError:
         return None
-
-
-def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
-    """The first of the recipes that hash this text.
-
-    R1 is only for one reference. R3 is the same for several, and R2 for none.
-    """
-    is_one = len(references) == 1
-    if found == "R1" and not is_one:
-        found = "R3" if references else "R2"
-    for name in _EARLIER.get(found, ()):
-        if (is_one or name != "R1") and _text(name, raw, references) == text:
-            return name
-    return found

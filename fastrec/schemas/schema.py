@@ -118,7 +118,8 @@ class Shape(msgspec.Struct, frozen=True):
     """The known fields of one kind of object by key, in the order of the normal form."""
 
     path: str
-    """Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty for the record."""
+    """Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty
+    for the record."""
     struct: type[Base]
     fields: dict[str, Field]
 
@@ -197,7 +198,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     record: type[Any]
     recipe: str  # the recipe of `sample_hash`
     sure_labels: frozenset[str]
-    """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
+    """With these labels, a record that decodes as this version, and follows its rules, is of this
+    version."""
     claims: Callable[[Any], bool]
     """Whether such a record with another label is surely of this version.
 
@@ -246,7 +248,10 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
+        """The conditional rules: `allOf` in the file.
+
+        Those of equal interaction types are next to each other.
+        """
         turns = self.turns_field
         many = "multi_turn and agentic must"
         is_list, is_not_list = (
@@ -312,7 +317,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def head_fields(self) -> tuple[str, ...]:
-        """The fields at the start of a line in normal form: all before the first object, none of them nested.
+        """The fields at the start of a line in normal form, before the first object.
 
         An optional field other than `sample_hash` may be absent from a line.
         """
@@ -324,7 +329,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def follows_rules(self) -> Callable[[Any], bool]:
         # Where the root has no unknown keys, the decoder refuses them.
         return compile_follows_rules(
-            [one for one in self.rules if not self.closed or one.field in self.shape.fields]
+            [rule for rule in self.rules if not self.closed or rule.field in self.shape.fields]
         )
 
     @cached_property
@@ -350,7 +355,10 @@ def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
 
 
 def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
-    """Generate the function that unsets the nulls that mean the same as absence, and returns how many there were."""
+    """Generate the function that unsets nulls that mean the same as absence.
+
+    It returns how many there were.
+    """
     body = list(_null_checks(shape, "record", 1))
     return compile_function(
         "drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"]

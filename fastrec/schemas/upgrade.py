@@ -69,7 +69,10 @@ UPGRADES: Final[dict[str, str]] = {
 
 
 def _spell_long_integer(value: Any) -> msgspec.Raw:
-    """Encode an integer that the parser keeps by its digits: Python prints no more than 4,300 of them."""
+    """Encode an integer that the parser keeps by its digits.
+
+    Python prints no more than 4,300 of them.
+    """
     assert isinstance(value, int)
     return msgspec.Raw(repr(value).encode())
 
@@ -303,7 +306,7 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
 
 
 def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
-    """Generate the function that makes a Struct with the fields of another one, except some that it is given."""
+    """Generate a function that copies a Struct, except for the fields that it is given."""
     fields = (
         f"{name}={name}" if name in changed else f"{name}=old.{name}"
         for name in struct.__struct_fields__
@@ -400,7 +403,10 @@ def _unknown(value: Any, known: int) -> dict[str, Any]:
 
 
 def _with_unknown(new: Any, old: Any, added: int = 0) -> Any:
-    """Add the unknown keys of the old object to the new one, whose class has `added` more known fields."""
+    """Add the unknown keys of the old object to the new one.
+
+    The new class has `added` more known fields.
+    """
     known = len(new.__struct_fields__) - added
     if len(old.__struct_fields__) == known or not (unknown := _unknown(old, known)):
         return new

@@ -1,4 +1,4 @@
-"""Version 0.2.0 of the record schema, the one that this project was founded on, and the one released five days later.
+"""Version 0.2.0 of the record schema: the one that fastrec began with, and the released one.
 
 In the released one, references, answers and reasoning traces may be arrays. Everything else is the
 same, and a record that follows both is one of 0.2.0.
@@ -132,7 +132,10 @@ _KNOWN: Final = len(Record.__struct_fields__)
 
 
 def _claims(record: Any) -> bool:
-    """Whether a record that decodes is surely of the released version: not of 0.2.0, and not of a later one."""
+    """Whether a record that decodes is surely of the released version.
+
+    Not of 0.2.0, and not of a later one.
+    """
     asked = record.input
     output = record.output
     texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]

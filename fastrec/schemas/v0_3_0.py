@@ -1,4 +1,6 @@
-"""Version 0.3.0 of the record schema, which is also that of 0.2.2 and 0.2.3; and 0.2.1, without `evaluation_result_id`.
+"""Version 0.3.0 of the record schema, which is also 0.2.2 and 0.2.3; and 0.2.1.
+
+0.2.1 has no `evaluation_result_id`.
 
 Since 0.2.1 there are no unknown keys at the root, `messages` instead of `interactions`, arrays, and
 only text in `metadata`.
@@ -91,7 +93,10 @@ _EARLIEST: Final = labels_of("0.2.0")
 
 
 def _claims(record: Any) -> bool:
-    """Whether a record that decodes is surely of this version, and not of an earlier one by its label."""
+    """Whether a record that decodes is surely of this version.
+
+    Otherwise it may be of an earlier version by its label.
+    """
     label: str = record.schema_version
     if record.evaluation_result_id is not UNSET:
         return True

@@ -1,4 +1,6 @@
-"""Structs with fields for unknown keys: the schema allows further keys everywhere, and producers use them.
+"""Structs with fields for unknown keys.
+
+The schema allows further keys everywhere, and producers use them.
 
 The new fields come after the known ones, by code point, as in the normal form. The first record
 with unknown keys takes the slow path; the widened class then decodes the following ones at full
@@ -37,7 +39,8 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
     frozenset({dict[str, str]}): "2 * len({0})",
     frozenset({dict[str, str], _NULL}): "2 * len({0} or ())",
 }
-"""By the types of a value, the expression for the number of its strings; `float` stands for all numbers."""
+"""By the types of a value, the expression for the number of its strings; `float` stands for all
+numbers."""
 
 
 def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
@@ -112,15 +115,16 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 def _count_free(value: Any) -> int:
     strings = 0
     values = [value]
-    for one in values:  # which grows meanwhile
-        kind = type(one)  # half the time of `one.__class__`, since types vary from value to value
+    for child in values:  # which grows meanwhile
+        # Half the time of `child.__class__`, since types vary from value to value.
+        kind = type(child)
         if kind is str:
             strings += 1
         elif kind is dict:
-            strings += len(one)
-            values += one.values()
+            strings += len(child)
+            values += child.values()
         elif kind is list:
-            values += one
+            values += child
     return strings
 
 
@@ -144,7 +148,9 @@ def widen(
     path: str = "",
     hints: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> type[AnyStruct]:
-    """Make a subclass of a Struct with fields for these unknown keys, given by the path of their object.
+    """Make a subclass of a Struct with fields for unknown keys.
+
+    The keys are given by the path of their object.
 
     `hints` has the types of keys of this object that may not have every value.
     """
@@ -184,7 +190,10 @@ def widen(
 
 
 class LearningDecoder:
-    """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
+    """Decodes lines into records, and learns unknown keys.
+
+    Further records with these keys decode at full speed.
+    """
 
     def __init__(
         self,
@@ -237,8 +246,8 @@ class LearningDecoder:
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
-        for made in ("parts", "count_strings"):  # for the class before
-            self.__dict__.pop(made, None)
+        for name in ("parts", "count_strings"):  # of the class before
+            self.__dict__.pop(name, None)
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Sort records: keys, sorted runs on disk, cuts between parts, gathering a key range from all runs."""
+"""Sort records: keys, runs, cuts between parts, gathering a key range from all runs."""

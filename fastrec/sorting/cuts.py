@@ -1,4 +1,4 @@
-r"""Borders between questions, the cuts between parts that are chosen from them, and those between regions.
+r"""Borders between questions, and the cuts between parts and between regions.
 
 **Borders.** A question is an `evaluation_name` and a `sample_hash`. Its *prefix* is the beginning
 of its records' keys up to the end of the later one of these fields. A *border* is such a prefix and
@@ -185,9 +185,8 @@ class _Candidates:
         self._fewest = current_limits().fewest_parts
         self._most = current_limits().most_borders
         self._window: deque[_Candidate] = deque()
-        self._first_leads = (
-            False  # whether the first one in the window has none of lower rank before it
-        )
+        # whether the first one in the window has none of lower rank before it
+        self._first_leads = False
         self._found: list[_Candidate] = []
 
     def add(self, candidates: Iterable[_Candidate]) -> None:
@@ -216,7 +215,10 @@ class _Candidates:
             self._double()
 
     def _double(self) -> None:
-        """Double the part size: what cannot become a cut with smaller parts cannot with larger parts."""
+        """Double the part size.
+
+        What cannot become a cut with smaller parts cannot with larger parts.
+        """
         held = sorted(self.held(), key=itemgetter(1, 2))
         self._window.clear()
         self._found.clear()

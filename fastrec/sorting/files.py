@@ -1,4 +1,4 @@
-"""Temporary files of runs and of the census: buffers written in order, and blocks of rows read one by one.
+"""Temporary files of runs and of the census, in blocks of rows.
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
@@ -21,9 +21,8 @@ from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
-_MOST_VIEWS: Final = (
-    256  # per writev: systems accept more, but this many are still in the cache for the checksum
-)
+# per writev: systems accept more, but this many are still in the cache for the checksum
+_MOST_VIEWS: Final = 256
 _LENGTH: Final = 4
 _HEAD: Final = _LENGTH + 8
 _COMPRESSED: Final = 1 << 31  # bit of the length
@@ -155,11 +154,15 @@ class BlockReader:
                 ) from exc
             self._begin = end
             if end == len(view):
-                self._data, self._begin = b"", 0  # freed: it may be some time until the next read
+                self._data = b""  # freed: it may be some time until the next read
+                self._begin = 0
             yield block
 
     def _block_end(self) -> int:
-        """Where the next block ends; if its length was not read yet, where it ends at the earliest."""
+        """Where the next block ends.
+
+        If its length was not read yet, where it ends at the earliest.
+        """
         return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
 
     def _length(self) -> int:

@@ -1,4 +1,6 @@
-"""Gather the records of a key range from runs and parts: merged, without duplicates, window by window.
+"""Gather the records of a key range from runs and parts, window by window.
+
+They are merged, without duplicates.
 
 1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded
@@ -16,8 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, groupby, pairwise, repeat
-from operator import itemgetter
+from itertools import accumulate, islice, pairwise, repeat
 from typing import Any, Final, Protocol, Self
 
 import msgspec
@@ -79,7 +80,10 @@ class _RunData:
         self._ahead = self._ahead[size:]
 
     def close(self) -> None:
-        """Have what this worker needs next read in the meantime: as much, after as much for each of the others."""
+        """Have the system read what this worker needs next.
+
+        It is as much as last time, after as much for each of the other workers.
+        """
         self._ahead = _NOTHING
         if self._turns and self._size:
             start = self._position + (self._turns - 1) * self._size
@@ -192,7 +196,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartReader(Protocol):
-    """Reads the records of a part in a range of keys from its columns, as `BlockReader` those of an index."""
+    """Reads records of a part from its columns, as `BlockReader` does from an index."""
 
     gaps: Iterator[int]  # bytes of text between the records
     is_whole: bool  # whether all records of the part are in the range
@@ -213,41 +217,66 @@ OpenPart = Callable[[RunSlice, bytes | None, bytes | None, bool], PartReader]
 """Makes the reader of a part, given a range of keys, and whether rows are needed."""
 
 
-class _Taken(msgspec.Struct):
-    keys: list[bytes]
-    sizes: list[int]
-    fingerprints: list[int]
-    rows: list[Any]
-    origins: OriginsByPosition
-    texts: list[memoryview]
+class _Records(msgspec.Struct):
+    """Records in order of their keys, as columns.
+
+    Rows, texts and origins are there only if they are needed.
+    """
+
+    keys: list[bytes] = []
+    sizes: list[int] = []
+    fingerprints: list[int] = []
+    rows: list[Any] = []
+    texts: list[memoryview] = []
+    origins: OriginsByPosition = {}
+
+    def columns(self) -> tuple[list[Any], ...]:
+        return self.keys, self.sizes, self.fingerprints, self.rows, self.texts
 
     def __iadd__(self, other: Self) -> Self:
-        if other.origins:
-            self.origins |= {
-                len(self.keys) + position: each for position, each in other.origins.items()
-            }
-        self.keys += other.keys
-        self.sizes += other.sizes
-        self.fingerprints += other.fingerprints
-        self.rows += other.rows
-        self.texts += other.texts
+        before = len(self.keys)
+        for position, origins in other.origins.items():
+            self.origins[before + position] = origins
+        for column, more in zip(self.columns(), other.columns(), strict=True):
+            column.extend(more)
         return self
+
+    def pop(self, count: int) -> _Records:
+        """Remove and return the first records."""
+        first = _Records(*[column[:count] for column in self.columns()])  # type: ignore[arg-type]
+        for column in self.columns():
+            del column[:count]
+        if self.origins:
+            origins = self.origins.items()
+            first.origins = {position: each for position, each in origins if position < count}
+            self.origins = {
+                position - count: each for position, each in origins if position >= count
+            }
+        return first
+
+    def pick(self, positions: Sequence[int]) -> list[list[Any]]:
+        """The columns of some records, without their origins."""
+        return [
+            [column[index] for index in positions] if column else [] for column in self.columns()
+        ]
 
     def leave_out(self, removed: frozenset[int]) -> None:
         """Leave out the copies of removed pieces, and records that have no others."""
         pieces = {row[0] for row in self.rows}
-        pieces.update(origin[0] for several in self.origins.values() for origin in several)
+        for origins in self.origins.values():
+            pieces.update(piece for piece, _, _ in origins)
         if removed.isdisjoint(pieces):
             return
-        kept, self.rows, self.origins = without(removed, self.rows, self.origins)
-        self.keys = [self.keys[index] for index in kept]
-        self.sizes = [self.sizes[index] for index in kept]
-        self.fingerprints = [self.fingerprints[index] for index in kept]
-        self.texts = [self.texts[index] for index in kept] if self.texts else []
+        kept, rows, self.origins = without(removed, self.rows, self.origins)
+        self.keys, self.sizes, self.fingerprints, _, self.texts = self.pick(kept)
+        self.rows = rows
 
 
 class _Cursor:
-    """The next records of a slice: those whose index was read and that were not taken yet."""
+    """Reads a slice from front to back.
+
+    `waiting` are the next records: their index was read, and they were not taken yet.
+    """
 
     def __init__(
         self,
@@ -255,103 +284,110 @@ class _Cursor:
         low: bytes | None,
         high: bytes | None,
         stretch: int,
-        shared_origins: SharedOrigins,
+        share_origins: Callable[[Origins], Origins],
         *,
-        with_texts: bool,
-        with_rows: bool,
-        turns: int,
+        with_texts: bool = False,
+        with_rows: bool = False,
+        turns: int = 0,
         open_part: OpenPart | None,
     ) -> None:
-        """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
-        index_stretch = stretch
+        """Read keys, sizes and fingerprints, and texts and rows if they are needed.
+
+        Rows are needed if pieces are removed, too.
+        """
         self._path = run_slice.path
         self._is_part = run_slice.is_part
-        self._data: PartTexts | _RunData | None = None
-        self._with_rows = with_rows or bool(
-            run_slice.removed
-        )  # the row of a record with one copy has its piece
+        self._removed = frozenset(run_slice.removed)
+        self._share = share_origins
+        self._low = low
+        self._high = high
+        stretch = max(stretch, 1)
+        self._stretch = stretch  # a cursor holds this much, and at most a block more
+        self.waiting = _Records()
+        self._held = 0  # memory of the waiting records
+        # The row of a record with one copy has its piece.
+        self._with_rows = with_rows or bool(run_slice.removed)
         part = None
         if run_slice.columns:
             assert open_part
             part = open_part(run_slice, low, high, self._with_rows)
+        # Whether the slice has records beyond the range.
+        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
+        self._data: PartTexts | _RunData | None = None
+        index_stretch = stretch
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
             index_bytes = run_slice.index_end - run_slice.index_start
-            least_index = max(
-                stretch // 4, 64
-            )  # an index of 100 KB is then read at once, and not in ten steps
-            index_stretch = max(
-                min(stretch * index_bytes // max(end - start, 1), stretch), least_index
-            )
+            index_stretch = min(stretch * index_bytes // max(end - start, 1), stretch)
+            # An index of 100 KB is then read at once, and not in ten steps.
+            index_stretch = max(index_stretch, stretch // 4, 64)
             if run_slice.is_part:
                 self._data = PartTexts(run_slice.path, end, part.gaps if part else None)
             else:
                 self._data = _RunData(run_slice.path, start, end, stretch, turns=turns)
-        self._decode_rows: Callable[[Any], Iterable[Any]] = decode_rows
-        self._decode_fingerprints: Callable[[Any], Iterable[int]] = decode_fingerprints
         if part:
             self.index: BlockReader | PartReader = part
-            self._decode_rows = self._decode_fingerprints = list  # they are not encoded
+            # The columns of a part are not encoded.
+            self._decode_rows = self._decode_fingerprints = list
         else:
-            index = run_slice.index or index_of(run_slice.path)
+            self._decode_rows = decode_rows
+            self._decode_fingerprints = decode_fingerprints
+            path = run_slice.index or index_of(run_slice.path)
             self.index = index_reader(
-                index, run_slice.index_start, run_slice.index_end, index_stretch
+                path, run_slice.index_start, run_slice.index_end, index_stretch
             )
-        self._removed = frozenset(run_slice.removed)
-        self._share = shared_origins.share
-        self._low, self._high = low, high
-        # Or if the slice has records beyond the range.
-        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
-        self._stretch = stretch
-        self._held = 0  # bytes of these records
-        self._held_origins = 0
-        self._number = 0  # of the first of these records
-        self.keys: list[bytes] = []
-        self._sizes: list[int] = []
-        self._fingerprints: list[int] = []
-        self._rows: list[Any] = []
-        self._origins: list[tuple[int, Origins]] = []  # by number of the record
+
+    _decode_rows: Callable[[Any], Iterable[Any]]
+    _decode_fingerprints: Callable[[Any], Iterable[int]]
 
     def read_ahead(self) -> None:
-        """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
-        while not self.index.at_end and (not self._has_enough() or self.keys[0] == self.keys[-1]):
+        """Read the index until enough is held, and at least two keys.
+
+        The records of all keys below the last one are complete.
+        """
+        while not self.index.at_end and (
+            self._held < self._stretch or self.waiting.keys[0] == self.waiting.keys[-1]
+        ):
             for keys, sizes, fingerprints, rows, origins in self.index.read():
-                if (
-                    self._low is not None and keys[-1] < self._low
-                ):  # with many records, there are blocks without fences
-                    if self._data:
-                        self._data.skip(sum(sizes))
+                # With many records, there are blocks without fences.
+                if self._low is not None and keys[-1] < self._low:
+                    self._skip(sizes)
                     continue
+                block = _Records(keys, sizes, list(self._decode_fingerprints(fingerprints)))
                 if self._with_rows:
-                    self._rows += self._decode_rows(rows)
-                    if origins:
-                        base = self._number + len(self.keys)
-                        self._origins += [
-                            (base + position, self._share(each)) for position, each in origins
-                        ]
-                        self._held_origins += sum(len(each) for _, each in origins)
-                self.keys += keys
-                self._sizes += sizes
-                self._fingerprints += self._decode_fingerprints(fingerprints)
-                self._held += self._bytes_of(keys, sizes)
-                if self._has_enough() or (self._high is not None and keys[-1] >= self._high):
+                    block.rows = list(self._decode_rows(rows))
+                    block.origins = {position: self._share(each) for position, each in origins}
+                self.waiting += block
+                self._held += self._memory_of(block)
+                if self._held >= self._stretch or (
+                    self._high is not None and keys[-1] >= self._high
+                ):
                     break  # the other blocks are decoded later, or not at all
-            if self._low is not None and self.keys and self.keys[0] < self._low:
-                skipped = self._pop(bisect_left(self.keys, self._low))
-                if self._data:
-                    self._data.skip(sum(skipped.sizes))
-            if self._high is not None and self.keys and self.keys[-1] >= self._high:
-                self._end_at(bisect_left(self.keys, self._high))
+            self._stay_in_range()
+
+    def _stay_in_range(self) -> None:
+        """Forget waiting records below the range, and read no more after those beyond it."""
+        keys = self.waiting.keys
+        if self._low is not None and keys and keys[0] < self._low:
+            self._skip(self._pop(bisect_left(keys, self._low)).sizes)
+        if self._high is not None and keys and keys[-1] >= self._high:
+            self.waiting = self._pop(bisect_left(keys, self._high))
+            self._held = self._memory_of(self.waiting)
+            self._is_cut = True
+            self.index.stop()
+
+    def _skip(self, sizes: Sequence[int]) -> None:
+        if self._data:
+            self._data.skip(sum(sizes))
 
     def below(self, limit: bytes | None) -> Iterator[tuple[bytes, int]]:
         """The keys and sizes of the records that `take` would take."""
-        count = len(self.keys) if limit is None else bisect_left(self.keys, limit)
-        return zip(self.keys[:count], self._sizes[:count], strict=True)
+        return islice(zip(self.waiting.keys, self.waiting.sizes, strict=True), self._count(limit))
 
-    def take(self, limit: bytes | None) -> _Taken:
+    def take(self, limit: bytes | None) -> _Records:
         """Take the records of all keys below `limit`, or all that are left."""
-        known = self._held if self.index.at_end else None
-        taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
+        known = sum(self.waiting.sizes) if self.index.at_end else None
+        taken = self._pop(self._count(limit))
         if self._data:
             taken.texts = self._data.take(taken.sizes, known)
             if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
@@ -362,7 +398,7 @@ class _Cursor:
 
     def is_finished(self) -> bool:
         """When all records were taken, check that a part has no others."""
-        if self.keys or not self.index.at_end:
+        if self.waiting.keys or not self.index.at_end:
             return False
         if self._data and self._is_cut:
             self._data.close()
@@ -370,35 +406,20 @@ class _Cursor:
             self._data.finish()
         return True
 
-    def _has_enough(self) -> bool:
-        return self._held + self._held_origins * _ORIGIN_BYTES >= self._stretch
+    def _count(self, limit: bytes | None) -> int:
+        keys = self.waiting.keys
+        return len(keys) if limit is None else bisect_left(keys, limit)
 
-    def _bytes_of(self, keys: list[bytes], sizes: list[int]) -> int:
-        return sum(sizes) if self._data else sum(map(len, keys)) + _KEY_BYTES * len(keys)
+    def _pop(self, count: int) -> _Records:
+        records = self.waiting.pop(count)
+        self._held -= self._memory_of(records)
+        return records
 
-    def _end_at(self, count: int) -> None:
-        """Forget the records beyond the range, and read no more."""
-        self._is_cut = True
-        self.index.stop()
-        self._held -= self._bytes_of(self.keys[count:], self._sizes[count:])
-        del self.keys[count:], self._sizes[count:], self._fingerprints[count:], self._rows[count:]
-        first = bisect_left(self._origins, (self._number + count,))
-        self._held_origins -= sum(len(each) for _, each in self._origins[first:])
-        del self._origins[first:]
-
-    def _pop(self, count: int) -> _Taken:
-        keys = self.keys[:count]
-        sizes = self._sizes[:count]
-        taken = _Taken(keys, sizes, self._fingerprints[:count], self._rows[:count], {}, [])
-        del self.keys[:count], self._sizes[:count], self._fingerprints[:count], self._rows[:count]
-        self._held -= self._bytes_of(keys, sizes)
-        if self._origins:
-            end = bisect_left(self._origins, (self._number + count,))
-            taken.origins = {number - self._number: each for number, each in self._origins[:end]}
-            self._held_origins -= sum(map(len, taken.origins.values()))
-            del self._origins[:end]
-        self._number += count
-        return taken
+    def _memory_of(self, records: _Records) -> int:
+        origins = _ORIGIN_BYTES * sum(map(len, records.origins.values()))
+        if self._data:
+            return sum(records.sizes) + origins
+        return sum(map(len, records.keys)) + _KEY_BYTES * len(records.keys) + origins
 
 
 class Window(msgspec.Struct):
@@ -406,7 +427,8 @@ class Window(msgspec.Struct):
 
     keys: list[bytes]
     rows: list[Any]
-    """The piece and line of a record with several copies are those of the origin with the lowest piece number."""
+    """The piece and line of a record with several copies are those of the origin with the lowest
+    piece number."""
     texts: list[memoryview]
     fingerprints: list[int]
     origins: OriginsByPosition
@@ -455,7 +477,8 @@ class Fences:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._keys = [[fence.key for fence in run.fences] for run in runs]
-        self._last, self._found = b"", [0] * len(runs)
+        self._last = b""
+        self._found = [0] * len(runs)
 
     def places(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[int, int]]:
         """By run, the numbers of the first fences at or above two keys."""
@@ -479,7 +502,9 @@ class Fences:
 def slice_run(
     run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None
 ) -> RunSlice | None:
-    """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none.
+    """Find the blocks of a run that may hold keys in `[low, high)`, by its fences.
+
+    None if there are none.
 
     A caller with many runs and ranges gives the numbers of the first fences at or above `low` and
     `high`.
@@ -492,9 +517,8 @@ def slice_run(
             else None
         )
     at, beyond = found or next(Fences([run]).places(low, high))
-    first = max(
-        at - 1, 0
-    )  # the block before the first fence at or above `low` may reach into the range
+    # the block before the first fence at or above `low` may reach into the range
+    first = max(at - 1, 0)
     if first >= beyond:
         return None
     start = fences[first]
@@ -531,40 +555,37 @@ def gather(
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can
-    be false for a single slice of a trusted part, which has every key only once. With `turns`, runs
-    only pass through the page cache. `open_part` is needed for parts with columns.
+    A DamagedFileError may come after the last window, so use none of them before the end. A single
+    slice of a trusted part has every key only once, and needs no texts (`with_texts`). `turns` is
+    the number of workers that read the runs in turns: what one has read leaves the page cache, and
+    what it needs next is read ahead; 0 leaves the cache alone. Parts with columns need `open_part`.
     """
     shared_origins = SharedOrigins()
-    for found in _windows(
-        slices,
-        low,
-        high,
-        window_bytes,
-        shared_origins,
-        with_texts=with_texts,
-        with_rows=True,
-        turns=turns,
-        open_part=open_part,
-    ):
-        yield _merged(found, shared_origins)
-
-
-def _merged(found: _Taken, shared_origins: SharedOrigins) -> Window:
-    keys = found.keys
-    rows = found.rows
-    texts = found.texts
-    order, origins, groups = in_order(
-        keys, rows, lambda index: bytes(texts[index]), found.origins, shared_origins
-    )
-    return Window(
-        [keys[index] for index in order],
-        [rows[index] for index in order],
-        [texts[index] for index in order] if texts else [],
-        [found.fingerprints[index] for index in order],
-        origins,
-        groups,
-    )
+    cursors = [
+        _Cursor(
+            run_slice,
+            low,
+            high,
+            window_bytes // len(slices),
+            shared_origins.share,
+            with_texts=with_texts,
+            with_rows=True,
+            turns=turns,
+            open_part=open_part,
+        )
+        for run_slice in slices
+    ]
+    for records in _windows(cursors, window_bytes if with_texts else None):
+        texts = records.texts
+        order, origins, groups = in_order(
+            records.keys,
+            records.rows,
+            lambda index, texts=texts: bytes(texts[index]),  # type: ignore[misc]
+            records.origins,
+            shared_origins,
+        )
+        keys, _, fingerprints, rows, texts = records.pick(order)
+        yield Window(keys, rows, texts, fingerprints, origins, groups)
 
 
 def gather_keys(
@@ -574,83 +595,64 @@ def gather_keys(
     window_bytes: int,
     open_part: OpenPart | None = None,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Yield keys and sizes of the records that `gather` yields, in windows that take about `window_bytes` of memory.
+    """Yield keys and sizes of the records that `gather` yields.
+
+    A window takes about `window_bytes` of memory.
 
     Records with equal keys are in no certain order. Those of equal size and fingerprint are
     duplicates.
     """
-    shared_origins = SharedOrigins()
-    for found in _windows(
-        slices,
-        low,
-        high,
-        window_bytes,
-        shared_origins,
-        with_texts=False,
-        with_rows=False,
-        open_part=open_part,
-    ):
-        keys = found.keys
-        sizes = found.sizes
+    share = SharedOrigins().share
+    cursors = [
+        _Cursor(run_slice, low, high, window_bytes // len(slices), share, open_part=open_part)
+        for run_slice in slices
+    ]
+    for records in _windows(cursors):
+        keys = records.keys
+        sizes = records.sizes
         size_of = dict(zip(keys, sizes, strict=True))
         if len(size_of) == len(keys):
             keys.sort()
             yield keys, [size_of[key] for key in keys]
         else:
-            distinct = sorted(set(zip(keys, sizes, found.fingerprints, strict=True)))
+            distinct = sorted(set(zip(keys, sizes, records.fingerprints, strict=True)))
             yield [key for key, _, _ in distinct], [size for _, size, _ in distinct]
 
 
-def _windows(
-    slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
-    window_bytes: int,
-    shared_origins: SharedOrigins,
-    *,
-    with_texts: bool,
-    with_rows: bool,
-    turns: int = 0,
-    open_part: OpenPart | None = None,
-) -> Iterator[_Taken]:
-    """Yield the records of all slices in windows: those of one slice after those of the other."""
-    # A cursor holds a stretch, and at most a block more.
-    stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [
-        _Cursor(
-            one,
-            low,
-            high,
-            stretch,
-            shared_origins,
-            with_texts=with_texts,
-            with_rows=with_rows,
-            turns=turns,
-            open_part=open_part,
-        )
-        for one in slices
-    ]
+def _windows(cursors: list[_Cursor], window_bytes: int | None = None) -> Iterator[_Records]:
+    """Yield the records of all cursors in windows: those of one cursor after those of the other.
+
+    A window has about `window_bytes` of text, if that is limited.
+    """
     while cursors:
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.
-        last = min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
-        for limit in [*(_cuts(cursors, last, window_bytes) if with_texts else ()), last]:
-            found = _Taken([], [], [], [], {}, [])
+        unfinished = [cursor for cursor in cursors if not cursor.index.at_end]
+        last = min((cursor.waiting.keys[-1] for cursor in unfinished), default=None)
+        for limit in [*(_cuts(cursors, last, window_bytes) if window_bytes else ()), last]:
+            window = _Records()
             for cursor in cursors:
-                found += cursor.take(limit)
-            if found.keys:
-                yield found
+                window += cursor.take(limit)
+            if window.keys:
+                yield window
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
 
 
 def _cuts(cursors: Sequence[_Cursor], last: bytes | None, window_bytes: int) -> Iterator[bytes]:
-    """The keys where new windows begin, if records below `last` have too much text for one: those of many runs do."""
+    """The keys where new windows begin.
+
+    Records below `last` may have too much text for one window: those of many runs do.
+    """
     records = [record for cursor in cursors for record in cursor.below(last)]
-    if sum(map(itemgetter(1), records)) > 2 * window_bytes:
-        size = 0
-        for key, same in groupby(sorted(records), key=itemgetter(0)):
-            if size >= window_bytes:
-                yield key
-                size = 0
-            size += sum(map(itemgetter(1), same))
+    if sum(size for _, size in records) <= 2 * window_bytes:
+        return
+    records.sort()
+    window_size = 0
+    before = b""
+    for key, size in records:
+        if window_size >= window_bytes and key != before:
+            yield key
+            window_size = 0
+        window_size += size
+        before = key

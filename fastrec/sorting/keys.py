@@ -1,4 +1,4 @@
-r"""Sort keys: one `bytes` object per record, so that comparing keys as bytes gives the order of the corpus.
+r"""Sort keys: one `bytes` object per record; their order is that of the corpus.
 
     field            encoded as
     a string         its UTF-8, each NUL as 00 FF, then 00
@@ -48,7 +48,8 @@ METRIC_FIELDS: Final = NEWEST_SCHEMA.sort_fields
 METRIC: Final = METRIC_FIELDS[-1]
 
 END: Final = b"\xff"
-"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key after those."""
+"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key
+after those."""
 
 _HAS_METRIC: Final = b"\1"
 _NEGATIVE = b"\1"
@@ -170,11 +171,10 @@ def _split_default(key: bytes) -> Sequence[bytes]:
 
 def _split_with_metric(key: bytes) -> Sequence[bytes]:
     if b"\0\xff" in key:
-        name, sample_hash, model, evaluation_id, sample_id, metric = _split(key, METRIC_FIELDS)
-    else:
-        name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
-        sample_id += b"\0"
-    return _joined(name, metric), sample_hash, model, evaluation_id, sample_id
+        name, *others, metric = _split(key, METRIC_FIELDS)
+        return _joined(name, metric), *others
+    name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
+    return _joined(name, metric), sample_hash, model, evaluation_id, sample_id + b"\0"
 
 
 def _joined(name: bytes, metric: bytes) -> bytes:
@@ -225,25 +225,23 @@ def scope_of(evaluation: str, metric: str | None) -> bytes:
 
 
 def split_scope(scope: bytes) -> tuple[str, str | None]:
-    name, mark, metric = scope.partition(
-        b"\0" + _HAS_METRIC
-    )  # a NUL within a string is followed by FF
+    # a NUL within a string is followed by FF
+    name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)
     return text_of(name), text_of(metric) if mark else None
 
 
-def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The evaluation and the sample_hash of a record, given the fields that a splitter returned."""
-    return fields[0].partition(b"\0" + _HAS_METRIC)[0], fields[1]
-
-
 def is_split(records: Iterable[tuple[Hashable, bytes]]) -> bool:
-    """Whether the records of a scope and a sample_hash, given as run and sample_id, are of several questions.
+    """Whether the records of a scope and a sample_hash are of several questions.
+
+    Each record is given as its run and its sample_id.
 
     A run is an evaluation_id of a model. If one run has several samples with this hash, each
     sample_id is a question. Otherwise all records are of one question.
 
-    >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")]), is_split([("run 1", b"a"), ("run 1", b"b")])
-    (False, True)
+    >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")])
+    False
+    >>> is_split([("run 1", b"a"), ("run 1", b"b")])
+    True
     """
     samples = set(records)
     return len({run for run, _ in samples}) < len(samples)
@@ -275,12 +273,12 @@ _MOST_KNOWN: Final = 1 << 14
 class KeyColumns(msgspec.Struct):
     """The encoded fields of several keys, as `key_splitter` returns them."""
 
-    scopes: list[bytes] = msgspec.field(default_factory=list)
-    hashes: list[bytes] = msgspec.field(default_factory=list)
-    models: list[bytes] = msgspec.field(default_factory=list)
-    evaluation_ids: list[bytes] = msgspec.field(default_factory=list)
-    sample_ids: list[bytes] = msgspec.field(default_factory=list)
-    ends: list[int] = msgspec.field(default_factory=list)
+    scopes: list[bytes] = []
+    hashes: list[bytes] = []
+    models: list[bytes] = []
+    evaluation_ids: list[bytes] = []
+    sample_ids: list[bytes] = []
+    ends: list[int] = []
     """Where each group ends: keys in a row with the same scope, sample_hash and sample_id."""
 
     @classmethod
@@ -301,33 +299,17 @@ class KeyColumns(msgspec.Struct):
         ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
 
-    def add_group(
-        self,
-        scope: bytes,
-        sample_hash: bytes,
-        models: Sequence[bytes],
-        evaluation_ids: Sequence[bytes],
-        id_: bytes,
-    ) -> None:
-        count = len(models)
-        self.scopes += [scope] * count
-        self.hashes += [sample_hash] * count
-        self.models += models
-        self.evaluation_ids += evaluation_ids
-        self.sample_ids += [id_] * count
-        self.ends.append(len(self.scopes))
-
     def __len__(self) -> int:
         return len(self.scopes)
 
     def __iadd__(self, other: Self) -> Self:
         before = len(self.scopes)
+        self.ends += [before + end for end in other.ends]
         self.scopes += other.scopes
         self.hashes += other.hashes
         self.models += other.models
         self.evaluation_ids += other.evaluation_ids
         self.sample_ids += other.sample_ids
-        self.ends += [before + end for end in other.ends]
         return self
 
     def groups(self) -> Iterator[tuple[int, int]]:
@@ -342,7 +324,7 @@ def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]]
 
 
 class _Splitter:
-    """Splits sorted keys that begin with evaluation_name, sample_hash, model_id and evaluation_id."""
+    """Splits sorted keys whose fields are in the default order."""
 
     def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
         self._split = split
@@ -351,15 +333,14 @@ class _Splitter:
             bytes, tuple[bytes, bytes]
         ] = {}  # by middle of a key: model_id and evaluation_id
         self._last: list[bytes] = []  # the middles of the last question
-        self._models: Sequence[bytes] = ()
-        self._evaluation_ids: Sequence[bytes] = ()
+        self._models: list[bytes] = []
+        self._evaluation_ids: list[bytes] = []
 
     def split(self, keys: Sequence[bytes]) -> KeyColumns:
         columns = KeyColumns()
         plain = 0  # where the keys begin that were not split yet
         first = 0
-        count = len(keys)
-        while first + _FEW < count:
+        while first + _FEW < len(keys):
             name, sample_hash, _ = keys[first].split(b"\0", 2)
             if sample_hash in keys[first + _FEW] and b"\0\xff" not in keys[first]:
                 size = len(name) + len(sample_hash) + 2
@@ -368,14 +349,21 @@ class _Splitter:
                 if self._find_runs(keys[first:end], size, fields):
                     if plain < first:
                         columns += self._split_plainly(keys[plain:first])
-                    columns.add_group(
-                        fields[0], fields[1], self._models, self._evaluation_ids, fields[4]
+                    scope, _, _, _, sample_id = fields
+                    count = end - first
+                    columns += KeyColumns(
+                        [scope] * count,
+                        [sample_hash] * count,
+                        self._models,
+                        self._evaluation_ids,
+                        [sample_id] * count,
+                        [count],
                     )
                     plain = end
                 first = end
             else:
                 first += _FEW
-        if plain < count:
+        if plain < len(keys):
             columns += self._split_plainly(keys[plain:])
         return columns
 
@@ -391,15 +379,10 @@ class _Splitter:
             return KeyColumns.of(map(self._split, keys))
         scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
         if width > len(FIELDS):
-            metrics = fields[5::width]
-            scopes = [
-                b"%b\0%b" % both if both[1] else both[0]
-                for both in zip(scopes, metrics, strict=True)
-            ]
+            scopes = list(map(_joined, scopes, fields[5::width]))
         columns = [scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids]]
-        if (
-            len(keys) > _MANY and hashes[0] == hashes[-1]
-        ):  # of one question: the same values need memory only once
+        # of one question: the same values need memory only once
+        if len(keys) > _MANY and hashes[0] == hashes[-1]:
             known: dict[bytes, bytes] = {}
             columns = [[known.setdefault(value, value) for value in column] for column in columns]
         return KeyColumns.grouped(*columns)
@@ -414,9 +397,8 @@ class _Splitter:
         middle_end = size + len(fields[2]) + len(fields[3]) + 2
         prefix = keys[0][:size]
         suffix = keys[0][middle_end:]
-        if keys[1:2] and keys[1].startswith(
-            keys[0][:middle_end]
-        ):  # several metrics or several sample_ids
+        # several metrics or several sample_ids
+        if keys[1:2] and keys[1].startswith(keys[0][:middle_end]):
             return False
         joined = b"".join(keys)
         # Fields are self-delimiting, so joined keys can be read in one way only: if these are the
@@ -431,9 +413,9 @@ class _Splitter:
         if len(middles) != len(keys) or not joined.endswith(suffix) or not self._learn(middles):
             return False
         self._last = middles
-        self._models, self._evaluation_ids = zip(
-            *[self._known[middle] for middle in middles], strict=True
-        )
+        runs = [self._known[middle] for middle in middles]
+        self._models = [model for model, _ in runs]
+        self._evaluation_ids = [evaluation_id for _, evaluation_id in runs]
         return True
 
     def _learn(self, middles: Sequence[bytes]) -> bool:

@@ -4,7 +4,7 @@ A run is two files. The data file holds the texts of its records. The index hold
 blocks, so that keys can be read without texts. A part that is kept for the next run has such an
 index, too. A part of a trusted corpus can be the data file of a run, and its columns the index.
 
-    block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
+    block    keys | sizes | fingerprints of the texts | rows, encoded | origins, if several copies
 
 Rows are encoded apart, so a reader of keys need not decode them. A `Fence` is the first key of a
 block. With fences, a range of keys is found with one read of each file.
@@ -18,10 +18,9 @@ stays when one of its shards goes.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice, pairwise
-from operator import eq
+from itertools import compress, groupby, islice
+from operator import eq, itemgetter
 from struct import pack, unpack
 from typing import Any, Final, Self
 
@@ -44,7 +43,10 @@ _MOST_SHARED: Final = 1 << 14
 
 
 class SharedOrigins:
-    """Keeps one object of equal origins, because thousands of records may have the same hundreds of origins."""
+    """Keeps one object of equal origins.
+
+    Thousands of records may have the same hundreds of origins.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Origins, Origins] = {}
@@ -80,17 +82,17 @@ def without(
     new_rows: list[Any] = []
     new_origins: OriginsByPosition = {}
     for position, row in enumerate(rows):
-        several = origins.get(position)
-        if several is None:
+        copies = origins.get(position)
+        if copies is None:
             if row[0] in removed:
                 continue
         else:
-            several = tuple(origin for origin in several if origin[0] not in removed)
-            if not several:
+            copies = tuple(origin for origin in copies if origin[0] not in removed)
+            if not copies:
                 continue
-            piece, line, count = several[0]
-            if len(several) > 1 or count > 1:
-                new_origins[len(kept)] = several
+            piece, line, count = copies[0]
+            if len(copies) > 1 or count > 1:
+                new_origins[len(kept)] = copies
             if row[0] != piece:
                 row = [piece, line, *row[2:]]
         kept.append(position)
@@ -136,7 +138,7 @@ class IndexWriter:
         self._sizes: list[int] = []
         self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._origins: list[tuple[int, Origins]] = []  # by position among the waiting records
+        self._origins: OriginsByPosition = {}  # of the waiting records
 
     @property
     def size(self) -> int:
@@ -153,9 +155,9 @@ class IndexWriter:
         rows: Sequence[Any],
         origins: OriginsByPosition,
     ) -> None:
-        self._origins += [
-            (len(self._keys) + position, each) for position, each in sorted(origins.items())
-        ]
+        before = len(self._keys)
+        for position, each in origins.items():
+            self._origins[before + position] = each
         self.records += len(keys)
         self._keys += keys
         self._sizes += sizes
@@ -180,21 +182,13 @@ class IndexWriter:
                 self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
             fingerprints = pack(f"<{end - first}Q", *self._fingerprints[first:end])
             rows = _encode_rows(self._rows[first:end])
-            some = (
-                origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
-                if origins
-                else []
-            )
-            some = [(position - first, each) for position, each in some]
-            self._file.write_block((keys, sizes, fingerprints, rows, some))
+            repeated = [at for at in range(first, end) if at in origins] if origins else []
+            block_origins = [(at - first, origins[at]) for at in repeated]
+            self._file.write_block((keys, sizes, fingerprints, rows, block_origins))
             self.data_offset += sum(sizes)
             first = end
         del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
-        if origins:
-            self._origins = [
-                (position - first, each)
-                for position, each in origins[bisect_left(origins, (first,)) :]
-            ]
+        self._origins = {at - first: each for at, each in origins.items() if at >= first}
 
     def __enter__(self) -> Self:
         return self
@@ -215,9 +209,8 @@ def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
     return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
-_BATCH_BYTES: Final = (
-    1 << 18
-)  # texts that are still in the cache for their checksum and their fingerprints
+# texts that are still in the cache for their checksum and their fingerprints
+_BATCH_BYTES: Final = 1 << 18
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -232,7 +225,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     """128-bit xxh3 of the data file."""
     index_hash: str = ""
     bounds: bytes = b""
-    """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
+    """For a merged run, instead of fences: the offsets in index and data where each region begins,
+    and where the last
     one ends, 64 bits each."""
     part: str = ""
     """Path of the part of a trusted corpus that has the texts, instead of a data file."""
@@ -286,14 +280,15 @@ def in_order(
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
         kept += order[done:start]
-        several = sorted(
-            [(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]]
-        )
         first = len(kept)
-        for equal in _duplicates(several):
-            if len(equal) > 1:
-                kept_origins[len(kept)] = share(_origins_of(equal, known))
-            kept.append(equal[0][3])
+        same_key = [(text(index), *rows[index][:2], index) for index in order[start:end]]
+        for _, group in groupby(sorted(same_key), key=itemgetter(0)):
+            copies = [
+                (index, known.get(index) or ((piece, line, 1),)) for _, piece, line, index in group
+            ]
+            if len(copies) > 1:
+                kept_origins[len(kept)] = share(union(origins for _, origins in copies))
+            kept.append(copies[0][0])
         if len(kept) - first > 1:
             groups.append((first, len(kept)))
         done = end
@@ -306,7 +301,10 @@ def in_order(
 
 
 def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield where records with equal keys begin and end, given the positions of all that have the key before them."""
+    """Yield where records with equal keys begin and end.
+
+    `repeated` has the positions of all records whose key is that of the record before.
+    """
     start = end = 0
     for position in repeated:
         if position != end:
@@ -318,31 +316,6 @@ def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-_Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its line, and its position
-
-
-def _duplicates(several: list[_Found]) -> list[list[_Found]]:
-    if several[0][0] == several[-1][0]:
-        return [several]
-    starts = [
-        number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]
-    ]
-    return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
-
-
-def _origins_of(equal: list[_Found], known: Mapping[int, Origins]) -> Origins:
-    """Unite the origins of all copies of a record, which are sorted by piece and line."""
-    if known:
-        return union(known.get(index) or ((piece, line, 1),) for _, piece, line, index in equal)
-    origins: list[Origin] = []
-    for _, piece, line, _ in equal:
-        if origins and origins[-1][0] == piece:
-            origins[-1] = (piece, origins[-1][1], origins[-1][2] + 1)
-        else:
-            origins.append((piece, line, 1))
-    return tuple(origins)
-
-
 def spill(
     path: str,
     text: bytearray,
@@ -352,7 +325,10 @@ def spill(
     *,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
+    """Sort records and write them as a run.
+
+    `text` holds their normal forms in any order, `ends` where each ends.
+    """
     starts = [0, *ends[:-1]]
     fingerprints: list[int] = []
     with memoryview(text) as view:

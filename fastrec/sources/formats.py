@@ -10,7 +10,7 @@ no valid line is lost, and a download that stopped after two bytes is never take
 input is plain: it has no lines.
 
     format     text of all of         checked by
-    zstd       frames, skippable too  the walk over blocks; content size and checksum if the frame has them
+    zstd       frames, skippable too  the walk over blocks; content size and checksum if it has them
     gzip       members, zero padding  CRC-32 and length of each member
     bz2        streams                CRC-32 of each block and stream
     xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
@@ -58,13 +58,11 @@ _SUFFIXES: Final = {
 
 _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
-    *(
-        (bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)
-    ),  # 3.1.2: skippable frames
+    # 3.1.2: skippable frames
+    *((bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)),
     (b"\x1f\x8b", Format.GZIP),  # RFC 1952, 2.3.1: ID1, ID2
-    *(
-        (b"BZh%d" % level, Format.BZ2) for level in range(1, 10)
-    ),  # bzip2 has no RFC: "BZh" and the block size
+    # bzip2 has no RFC: "BZh" and the block size
+    *((b"BZh%d" % level, Format.BZ2) for level in range(1, 10)),
     (b"\xfd7zXZ\x00", Format.XZ),  # The .xz File Format 1.1.0, 2.1.1.1: Header Magic Bytes
 )
 
@@ -73,7 +71,7 @@ MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
 
 
 def detect(head: bytes) -> Format:
-    """Tell the format of input that begins with `head`: MAGIC_BYTES bytes, or all of it if it is shorter."""
+    """Tell the format of input by its first MAGIC_BYTES bytes, or by all of it."""
     for magic, format_ in _MAGIC:
         if head.startswith(magic) or (head and magic.startswith(head)):
             return format_
@@ -95,9 +93,8 @@ def text_of(
     Refuse what is neither text nor as its name says.
     """
     head = b""
-    while len(head) < MAGIC_BYTES and (
-        block := next(raw, b"")
-    ):  # a pipe may give one byte at a time
+    # a pipe may give one byte at a time
+    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):
         head = head + block if head else block
     format_ = detect(head)
     promised = format_of_name(path)
@@ -114,7 +111,10 @@ def text_of(
 
 
 def is_text(head: bytes) -> bool:
-    """Whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
+    """Whether bytes can be the beginning of UTF-8 text.
+
+    Valid, except for a cut at the end, and without NUL.
+    """
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

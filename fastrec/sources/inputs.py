@@ -1,4 +1,4 @@
-"""Discover input: expand the names that the user gives into files, directories, globs, `-` and URLs.
+"""Discover input: expand names into files. Names are paths, globs, `-` and URLs.
 
 `find_files` finds files of any kind, such as logs: a directory stands for all files in it.
 `find_shards` finds shards:
@@ -24,6 +24,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -104,7 +105,9 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
     paths, is_pattern = _local_paths(name)
     for path in dict.fromkeys(map(os.path.normpath, paths)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
-            inside = (join(folder, one) for folder, names in walk(path, problems) for one in names)
+            inside = [
+                join(folder, name) for folder, names in walk(path, problems) for name in names
+            ]
             files = [file for file in inside if os.path.isfile(file)]  # noqa: PTH113 - as above
         else:
             files = [path] if os.path.isfile(path) else []  # noqa: PTH113 - as above
@@ -148,7 +151,7 @@ def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
             if match:
                 yield AnyFile(match.path, match.size, is_named=path == name)
                 continue
-            for found in sorted(_store().find(path), key=lambda one: one.path):
+            for found in _store().find(path):
                 if "/." not in found.path.removeprefix(path.rstrip("/")):
                     yield AnyFile(found.path, found.size, is_named=False)
     except OSError as exc:
@@ -170,7 +173,7 @@ class _Manifest(msgspec.Struct):
 
 
 def check_format(manifest: str, document: dict[str, Any]) -> None:
-    """CorpusError if a manifest, given with its path, is of a format that this version does not read."""
+    """CorpusError if a manifest is of a format that this version does not read."""
     found = document.get("format")
     if isinstance(found, int) and found != MANIFEST_FORMAT:
         reads = f"this version of fastrec reads {MANIFEST_FORMAT}"
@@ -226,26 +229,22 @@ class _Search:
         """
         unnamed: dict[str, list[str]] = {}  # by corpus
         for folder, names in folders:
-            before = (
-                f"{folder}/" if is_url(folder) else join(folder, "")
-            )  # a key may have two slashes
-            paths = [
-                before + name
-                for name in sorted(names)
-                if ".jsonl" in name and not name.startswith(".")
-            ]
-            if corpus := next(
-                (above for above in _folders_above(folder) if above in unnamed), None
-            ):
-                unnamed[corpus] += paths
+            # a key may have two slashes
+            before = f"{folder}/" if is_url(folder) else join(folder, "")
+            shards = [name for name in names if ".jsonl" in name and not name.startswith(".")]
+            paths = [before + name for name in sorted(shards)]
+            corpora = [above for above in _folders_above(folder) if above in unnamed]
+            if corpora:
+                unnamed[corpora[0]] += paths
             elif manifest := _manifest_in(folder, names):
-                parts = {
-                    file_in(folder, part.file, join(folder, _MANIFEST)): part
-                    for part in manifest.parts
-                }
-                known = {*parts, join(folder, manifest.rejects.file) if manifest.rejects else ""}
+                listing = join(folder, _MANIFEST)
+                parts = {file_in(folder, part.file, listing): part for part in manifest.parts}
+                for path, part in parts.items():
+                    self.parts[os.path.normpath(path)] = part
+                known = set(parts)
+                if manifest.rejects:
+                    known.add(join(folder, manifest.rejects.file))
                 unnamed[folder] = [path for path in paths if path not in known]
-                self.parts |= {os.path.normpath(path): part for path, part in parts.items()}
                 yield from parts
             elif is_url(folder) and _UNFINISHED in names:
                 self.problems.append(
@@ -255,13 +254,17 @@ class _Search:
                 yield from paths
         for corpus, paths in unnamed.items():
             if paths:
-                files = counted(len(paths), "file")
-                some = listed(list(map(shown, paths)), _MOST_UNNAMED)
-                self.notices.append(
-                    f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not "
-                    "name "
-                    f"{'is' if len(paths) == 1 else 'are'} not read: {some}"
-                )
+                self._note_unnamed(corpus, paths)
+
+    def _note_unnamed(self, corpus: str, paths: list[str]) -> None:
+        """Tell the user that some files of a corpus are not read."""
+        files = counted(len(paths), "file")
+        verb = "is" if len(paths) == 1 else "are"
+        examples = listed(list(map(shown, paths)), _MOST_UNNAMED)
+        self.notices.append(
+            f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not name "
+            f"{verb} not read: {examples}"
+        )
 
     def as_listed(self, shard: Shard) -> Shard:
         part = self.parts.get(os.path.normpath(shard.path))
@@ -296,23 +299,23 @@ def _folders_above(folder: str) -> Iterator[str]:
 def shards_below(
     directory: str, is_shard: Callable[[str], bool]
 ) -> tuple[list[str], dict[str, Shard]]:
-    """List all objects below a directory, and by path the shards among them, told by their names."""
-    found = _store().find(directory)
-    shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
-    return [one.path for one in found], {shard.path: shard for shard in shards}
+    """List all objects below a directory, and by path the shards among them."""
+    objects = _store().find(directory)
+    shards = _shards([found for found in objects if is_shard(parent_and_name(found.path)[1])])
+    return [found.path for found in objects], {shard.path: shard for shard in shards}
 
 
-def _objects_of(name: str, search: _Search) -> Iterator[FoundObject]:
-    found: dict[str, FoundObject] = {}
+def _objects_of(name: str, search: _Search) -> list[FoundObject]:
+    objects: dict[str, FoundObject] = {}  # by path: `**` matches a file and also its directory
     problem = "no such object, and no object matches it as a glob"
     for path, match in _objects_at(name):
-        if (path, match) == (name, None):
+        if path == name and match is None:
             problem = "the directory has no *.jsonl* files"
-        inside = [match] if match else _shard_objects_in(path, search)
-        found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
-    if not found:
+        for found in [match] if match else _shard_objects_in(path, search):
+            objects[found.path] = found
+    if not objects:
         search.problems.append(f"{shown(name)}: {problem}")
-    yield from found.values()
+    return list(objects.values())
 
 
 def _shard_objects_in(directory: str, search: _Search) -> Iterator[FoundObject]:
@@ -329,18 +332,17 @@ def _shard_objects_in(directory: str, search: _Search) -> Iterator[FoundObject]:
             search.complain(path, f"is missing, but listed in {_MANIFEST}")
 
 
-def _shards(found: Sequence[FoundObject]) -> list[Shard]:
+def _shards(objects: Sequence[FoundObject]) -> list[Shard]:
     """Detect the formats of objects; their first bytes are read concurrently."""
-    filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
-    formats = {
-        path: detect(head)
-        if isinstance(head, bytes)
-        else None  # reading the shard will report the error
-        for path, head in zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True)
-    }
-    return [
-        Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found
-    ]
+    filled = [found.path for found in objects if found.size]  # stores refuse to read an empty one
+    heads = dict(zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True))
+    shards = []
+    for path, size, version in objects:
+        head = heads.get(path, b"")
+        # Reading the shard will report the error.
+        format_ = detect(head) if isinstance(head, bytes) else None
+        shards.append(Shard(path, size, format_, version))
+    return shards
 
 
 _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden files are skipped."
@@ -349,23 +351,21 @@ _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden f
 def find_shards(
     paths: Iterable[str], *, files_from: str | None = None
 ) -> tuple[list[Shard], list[str]]:
-    """Find the shards of all names, in the order given and without duplicates, and notices for the user."""
+    """Find the shards of all names, and notices for the user.
+
+    Shards are in the order given, without duplicates.
+    """
     names = list(paths)
     if files_from is not None:
-        if files_from == STDIN and STDIN in names:
-            raise UsageError(
-                "standard input cannot be both a shard and the list of shards: use a file for one "
-                "of them"
-            )
-        names += _listed(files_from)
+        names += _listed(files_from, names)
     if not names:
         raise UsageError("no input: name files, directories, globs, or - for standard input")
     search = _Search()
     shards: list[Shard] = []
     notices = search.notices
     seen: dict[object, str] = {}
-    for shard, identity in (
-        pair for name in names for pair in _shards_of(without_file_protocol(name), search)
+    for shard, identity in chain.from_iterable(
+        _shards_of(without_file_protocol(name), search) for name in names
     ):
         path = shard.path
         if identity in seen:
@@ -387,7 +387,7 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file."""
     if is_url(name):
         try:
-            shards = _shards(list(_objects_of(name, search)))
+            shards = _shards(_objects_of(name, search))
         except OSError as exc:
             search.problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
             return
@@ -407,8 +407,13 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
             yield shard, status and (status.st_dev, status.st_ino)
 
 
-def _listed(files_from: str) -> Iterator[str]:
+def _listed(files_from: str, shards: Collection[str]) -> Iterator[str]:
     """Read a list of names, one per line; blank lines are skipped."""
+    if files_from == STDIN and STDIN in shards:
+        raise UsageError(
+            "standard input cannot be both a shard and the list of shards: use a file for one "
+            "of them"
+        )
     try:
         if files_from == STDIN:
             data = sys.stdin.buffer.read()

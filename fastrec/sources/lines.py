@@ -76,7 +76,7 @@ def chunks(
     stats: ReadStats | None = None,
     small_block: int = _SMALL_BLOCK,
 ) -> Iterator[Chunk | LongLine]:
-    """Cut text that starts at `offset` into chunks of about `chunk_bytes`, with at least one line each."""
+    """Cut text that starts at `offset` into chunks of about `chunk_bytes`, of whole lines."""
     stats = ReadStats() if stats is None else stats
     cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
     for number, block in enumerate(_gathered(blocks, small_block)):
@@ -99,7 +99,9 @@ def count_newlines(text: bytes | memoryview) -> int:
 def line_start(
     pread: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES
 ) -> int:
-    """Find the offset of the first line that starts at or after `position`, or of the end of the text.
+    """Find the offset of the first line that starts at or after `position`.
+
+    If there is none, it is the end of the text.
 
     `pread(size, offset)` reads up to `size` bytes of the text, and none at its end.
     """
@@ -115,7 +117,7 @@ def line_start(
 
 
 def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
-    """Join small blocks, so that a line of millions of tiny blocks does not cost an object for each."""
+    """Join small blocks, since a line of millions of tiny ones would cost an object for each."""
     small: list[bytes] = []
     size = 0
     for block in blocks:
@@ -133,7 +135,9 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
 
 
 class _Cutter:
-    """The state between blocks: `whole` lines for the next chunk, and the `tail`, a line without an end so far.
+    """The state between two blocks.
+
+    `whole` has lines for the next chunk, and `tail` a line without an end so far.
 
     They hold views into the blocks instead of slices, so that text is copied only once, when a
     chunk is joined.

@@ -1,4 +1,6 @@
-"""Decompress gzip, bz2 and xz: one member (or stream) after the other, each checked to its last byte.
+"""Decompress gzip, bz2 and xz.
+
+One member (or stream) after the other, each checked to its last byte.
 
 All three libraries have the same kind of decompressor: it limits its output, and knows whether it
 needs input, whether the member has ended, and which bytes are left over. `_member_text` drives any
@@ -123,9 +125,8 @@ class RawBytes:
 
 SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
-_HEADER_LIMIT = (
-    1 << 20
-)  # a gzip header has a name and a comment of any length, but never a megabyte
+# a gzip header has a name and a comment of any length, but never a megabyte
+_HEADER_LIMIT = 1 << 20
 
 _DEFLATE = 8
 _FHCRC = 2

@@ -1,4 +1,4 @@
-"""JSONL shards, the input format of fastrec: how one is found, cut into slices, and read; and tasks of slices.
+"""JSONL shards, the input format of fastrec, their slices, and tasks of slices.
 
     names ── discover ──▶ shards ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
 
@@ -81,20 +81,21 @@ class Shard(msgspec.Struct, frozen=True):
     path: str
     size: int  # size of the file in bytes; 0 for a stream
     format: Format | None
-    """The compression; None if the first bytes could not be read yet: a stream, or a file that cannot be opened."""
+    """The compression; None if the first bytes could not be read yet: a stream, or a file that
+    cannot be opened."""
     version: int = 0  # changes when the file does; 0 if that is not known
     stream: bool = False
-    """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
+    """Standard input, a pipe or a device: it can be read once, from the start, and only by this
+    process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
-    listed: Listed | None = (
-        None  # if it is a part of a corpus: what it must be, which is checked while it is read
-    )
+    # if it is a part of a corpus: what it must be, which is checked while it is read
+    listed: Listed | None = None
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
-    is_run: bool = (
-        False  # whether a trusted part is read like a run: few other ones have keys in its range
-    )
+    # whether a trusted part is read like a run: few other ones have keys in its range
+    is_run: bool = False
     compression: str = ""
-    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
+    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may
+    have made it."""
 
     @property
     def signature(self) -> str:
@@ -108,9 +109,8 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def splittable(self) -> bool:
-        return (
-            self.format is Format.PLAIN and not self.stream and not self.listed
-        )  # its checksum is of all bytes
+        # its checksum is of all bytes
+        return self.format is Format.PLAIN and not self.stream and not self.listed
 
     @property
     def estimated_text(self) -> int:
@@ -173,7 +173,7 @@ class Shard(msgspec.Struct, frozen=True):
         return read()
 
     def read_text(self) -> Iterator[bytes]:
-        """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
+        """Read the text in blocks of any size, for callers that need no lines."""
         with self._opened() as source:
             yield from text_of(
                 self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT
@@ -189,7 +189,7 @@ class Shard(msgspec.Struct, frozen=True):
         return stats
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
-        """Find the offset and the length of the lines that start in a range of the file as it is now."""
+        """Find offset and length of the lines that start in a range of the file as it is now."""
         with self._opened(as_found=False) as source:
             return (
                 (0, source.size)
@@ -203,9 +203,8 @@ class Shard(msgspec.Struct, frozen=True):
         if self.path == STDIN:
             if sys.stdin is None:
                 raise ShardMissingError(STDIN, "there is no standard input")
-            yield cast(
-                "Reader", sys.stdin.buffer
-            )  # only `read` is used, since it is not splittable
+            # only `read` is used, since it is not splittable
+            yield cast("Reader", sys.stdin.buffer)
             return
         try:
             source = (
@@ -268,13 +267,12 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _compare(self, what: str, listed: int | str, found: int | str) -> None:
         if found != listed:
-            said, has = (f"{one:,}" if isinstance(one, int) else one for one in (listed, found))
+            form = "listed {:,}, found {:,}" if isinstance(listed, int) else "listed {}, found {}"
             hint = "`fastrec verify` lists everything that is wrong with a corpus"
-            reason = (
-                f"is not the part that its manifest lists: {what}: listed {said}, found "
-                f"{has}; {hint}"
+            difference = f"{what}: {form.format(listed, found)}; {hint}"
+            raise ShardCorruptError(
+                self.path, f"is not the part that its manifest lists: {difference}"
             )
-            raise ShardCorruptError(self.path, reason)
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -323,9 +321,8 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     if reason := why_irregular(status):
         if not may_be_stream:
             raise ShardMissingError(path, reason)
-        return Shard(
-            path, 0, None, stream=True
-        )  # reading the first bytes of a pipe would consume them
+        # reading the first bytes of a pipe would consume them
+        return Shard(path, 0, None, stream=True)
     try:
         with LOCAL.open_reader(path) as file:
             format_ = detect(file.read(MAGIC_BYTES))
@@ -364,7 +361,10 @@ def total_text(sources: Iterable[_Sized]) -> int:
 
 
 class TextEstimate:
-    """Estimates the text of all sources, better and better as they are read: compressed ones expand more or less."""
+    """Estimates the text of all sources, better as they are read.
+
+    Compressed ones expand more or less.
+    """
 
     def __init__(self, sources: Sequence[Shard]) -> None:
         self._whole = 0 if any(source.stream for source in sources) else total_text(sources)

@@ -4,7 +4,7 @@ The readers of the library ignore truncation. So this module walks the frames it
 on in pieces of whole blocks, which is cheap: the header of a block has 3 bytes and gives the
 position of the next block.
 
-    magic, header | block block block block | block block … last block | checksum      then the next frame
+    magic, header | block block block block | block block … last block | checksum    the next frame
     \______________ one piece _____________/ \____________ the next ____________/
 
 1. Read the frame header. Refuse a dictionary, and a window over the limit.
@@ -99,9 +99,8 @@ class _Pieces:
         # of the last piece: the library asks for one after it has decompressed the one before
         self.offset = 0
         self._raw = raw
-        self._pieces = _pieces(
-            raw, max_window
-        )  # a function: a method would be a cycle, which nobody collects
+        # a function: a method would be a cycle, which nobody collects
+        self._pieces = _pieces(raw, max_window)
 
     def read(self, _size: int) -> memoryview:
         piece = next(self._pieces, _NOTHING)
@@ -127,11 +126,10 @@ def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
 
 
 def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
-    """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
+    """Yield the pieces of one frame, as the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
-    ahead, checksum_bytes, window = _frame_header(
-        raw, name, max_window
-    )  # `ahead` is the length of whole blocks
+    # `ahead` is the length of whole blocks
+    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)
     raw.largest_window = max(raw.largest_window, window)
     blocks = 0
     last = 0

@@ -1,4 +1,4 @@
-"""Access to files: on this machine, or in an object store that fsspec knows by a URL (`s3://`, `gs://`, `memory://`).
+"""Access to files on this machine, or in an object store by its URL, through fsspec.
 
 A path is a string; one with `://` in it is a URL. An object store has no directories and no rename:
 an object appears as a whole when its writer is finished, or not at all.
@@ -51,8 +51,8 @@ def join(directory: str, name: str) -> str:
 def parent_and_name(path: str) -> tuple[str, str]:
     """Split a path into its directory and its name.
 
-    >>> parent_and_name("s3://bucket/nightly/corpus/"), parent_and_name("out/corpus"), parent_and_name("/corpus")
-    (('s3://bucket/nightly', 'corpus'), ('out', 'corpus'), ('/', 'corpus'))
+    >>> parent_and_name("s3://bucket/nightly/corpus/"), parent_and_name("/corpus")
+    (('s3://bucket/nightly', 'corpus'), ('/', 'corpus'))
     """
     parent, slash, name = path.rstrip("/").rpartition("/")
     return parent or slash, name

@@ -130,14 +130,17 @@ class Storage(Protocol):
         """Read exactly `size` bytes from `offset`; OSError if the file ends before."""
 
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:
-        """Start a new file: one to be published, which is synced when it is finished or by `sync`, or a work file."""
+        """Start a new file: one to be published, or a work file.
+
+        The first is synced when it is finished, or by `sync`.
+        """
 
     def sync(self, path: str) -> None:  # noqa: ARG002 - only local files need it
         """Wait until a file is on disk; object stores have it when it is finished."""
         return
 
     def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:  # noqa: ARG002 - of local files
-        """Have a range of a file read into the page cache, or drop it from there because it is not needed any more."""
+        """Have a range of a file read into the page cache, or drop it from there."""
         return
 
     def write_all(self, path: str, data: bytes) -> None:

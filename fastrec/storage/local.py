@@ -25,7 +25,8 @@ _CANNOT_LINK: Final = {
     errno.ENOTSUP,
     errno.EOPNOTSUPP,
 }
-"""Another file system, one without hard links, too many of them, or a rule of the system; a copy may still work."""
+"""Another file system, one without hard links, too many of them, or a rule of the system; a copy
+may still work."""
 
 
 class _NewLocalFile(NewFile):
@@ -112,7 +113,10 @@ def _open_regular(path: str) -> int:
 
 class _LocalReader(Reader):
     def __init__(self, path: str, *, stream: bool = False) -> None:
-        """Open a regular file, or a FIFO or device that the user named as input: this may wait for a writer."""
+        """Open a regular file, or a stream that the user named as input.
+
+        A FIFO may wait for a writer.
+        """
         self._descriptor = (
             os.open(path, os.O_RDONLY | os.O_CLOEXEC) if stream else _open_regular(path)
         )
@@ -165,9 +169,8 @@ class _LocalLog:
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def close(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # the log only holds hints, and the corpus may be published by now
+        # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
 
@@ -269,9 +272,8 @@ class LocalStorage:
     def remove_all(self, directory: str) -> None:
         import shutil  # noqa: PLC0415 - a command that only reads does not need it
 
-        with contextlib.suppress(
-            OSError
-        ):  # rmtree does not ignore an error from closing a directory
+        # rmtree does not ignore an error from closing a directory
+        with contextlib.suppress(OSError):
             shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -279,7 +281,9 @@ LOCAL: Final = LocalStorage()
 
 
 def user_directory(variable: str, default: str) -> Path:
-    """The directory of fastrec for one kind of files of this user: below that of a variable, or below the default.
+    """The directory of fastrec for one kind of files of this user.
+
+    It is below that of an environment variable, or below the default.
 
     In a container, a user may have neither a HOME nor an entry in the list of users. Then the path
     is one where nothing is, and nothing can be made.

@@ -33,7 +33,8 @@ class FoundObject(NamedTuple):
     path: str
     size: int
     version: int
-    """Changes when the object changes; 0 if the store does not say. Two objects of the same version are copies."""
+    """Changes when the object changes; 0 if the store does not say. Two objects of the same version
+    are copies."""
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
@@ -50,6 +51,15 @@ def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     )
 
 
+_PACKAGES: Final = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hf": "huggingface_hub",
+}
+
+
 @lru_cache(maxsize=1_024)
 def _file_system(path: str) -> tuple[Any, str]:
     protocol = path[: path.index("://")]
@@ -59,14 +69,7 @@ def _file_system(path: str) -> tuple[Any, str]:
         # A cached listing would hide what other processes write and remove.
         fs, name = url_to_fs(path, use_listings_cache=False)
     except ImportError as exc:
-        packages = {
-            "s3": "s3fs",
-            "s3a": "s3fs",
-            "gs": "gcsfs",
-            "gcs": "gcsfs",
-            "hf": "huggingface_hub",
-        }
-        package = packages.get(protocol, "fsspec, and the fsspec file system for it")
+        package = _PACKAGES.get(protocol, "fsspec, and the fsspec file system for it")
         raise UsageError(f"{protocol}:// needs another package: pip install {package}") from exc
     except ValueError as exc:
         raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
@@ -86,13 +89,13 @@ class _ObjectReader(Reader):
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
-        self._next, self._end = 0, self.size  # what is not requested yet
+        self._next = 0  # what is not requested yet begins here
+        self._end = self.size
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
-        self._executor = ThreadPoolExecutor(
-            _AHEAD
-        )  # starts a thread when the first block is requested
+        # starts a thread when the first block is requested
+        self._executor = ThreadPoolExecutor(_AHEAD)
 
     def read(self, size: int) -> bytes:
         if not self._left:
@@ -110,11 +113,8 @@ class _ObjectReader(Reader):
     def _block(self, size: int, offset: int) -> bytes:
         data = self._client.read_some(self._path, size, offset)
         if len(data) != size:
-            raise OSError(
-                errno.EIO,
-                f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}",
-                self._path,
-            )
+            message = f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}"
+            raise OSError(errno.EIO, message, self._path)
         return data
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -126,7 +126,9 @@ class _ObjectReader(Reader):
         if not begin <= offset < begin + len(block):
             wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
             wanted = min(wanted, current_limits().store_block_bytes, max(self.size - offset, 0))
-            begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
+            begin = offset
+            block = self._client.read_some(self._path, wanted, offset)
+            self._peeked = begin, block
         return block[offset - begin : offset - begin + size]
 
     def seek(self, offset: int, size: int | None = None, /) -> None:
@@ -241,9 +243,8 @@ class _ObjectLog:
         self._flushed = time.monotonic()
 
     def close(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # the log only holds hints, and the corpus may be published by now
+        # the log only holds hints, and the corpus may be published by now
+        with contextlib.suppress(OSError):
             self._flush()
 
 
@@ -284,17 +285,24 @@ class ObjectStore(Storage):
         except Exception as exc:
             if time.monotonic() - started > current_limits().store_slow_seconds:
                 self._silent[store] = time.monotonic() + current_limits().store_rest_seconds
-            if not isinstance(exc, OSError):
-                message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
-                raise OSError(errno.EIO, message, path) from exc
-            message = exc.strerror if exc.strerror and exc.errno else str(exc)
-            raise OSError(
-                exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path
-            ) from exc
+            number = errno.EIO
+            message = f"{type(exc).__name__}: {exc}"
+            if isinstance(exc, OSError):
+                number = exc.errno or errno.EIO
+                message = (exc.errno and exc.strerror) or str(exc) or type(exc).__name__
+            raise OSError(number, without_secrets(message, path), path) from exc
 
     def time_limit(self, fs: Any) -> dict[str, float]:
-        """The option that limits a request: sending to a store that stopped reading would never end."""
+        """The option that limits a request.
+
+        Sending to a store that stopped reading would never end.
+        """
         return {"timeout": current_limits().store_request_seconds} if fs.async_impl else {}
+
+    def _call(self, path: str, method: str, **options: Any) -> Any:
+        """Call a method of the file system of a URL with its name for the object."""
+        with self.asking(path) as (fs, name):
+            return getattr(fs, method)(name, **options)
 
     def look_at(self, path: str) -> FoundObject:
         """FileNotFoundError if there is no such object."""
@@ -308,23 +316,18 @@ class ObjectStore(Storage):
         """Read a range of an object; fewer bytes if it ends before."""
         if not size:
             return b""
-        with self.asking(path) as (fs, name):
-            data = bytes(fs.cat_file(name, start=offset, end=offset + size))
-        return (
-            data if len(data) <= size else data[offset : offset + size]
-        )  # simple web servers send all of it
+        data = bytes(self._call(path, "cat_file", start=offset, end=offset + size))
+        # Simple web servers send all of it.
+        return data if len(data) <= size else data[offset : offset + size]
 
     def canonical(self, path: str) -> str:
-        with self.asking(path) as (fs, name):
-            return str(fs.unstrip_protocol(name))
+        return str(self._call(path, "unstrip_protocol"))
 
     def exists(self, path: str) -> bool:
-        with self.asking(path) as (fs, name):
-            return bool(fs.exists(name))
+        return bool(self._call(path, "exists"))
 
     def is_directory(self, path: str) -> bool:
-        with self.asking(path) as (fs, name):
-            return bool(fs.isdir(name))
+        return bool(self._call(path, "isdir"))
 
     def size_of(self, path: str) -> int:
         return self.look_at(path).size
@@ -342,9 +345,8 @@ class ObjectStore(Storage):
             details = fs.find(name, detail=True)
             start = len(name.rstrip("/"))
             before = directory.rstrip("/")
-            paths = [
-                path for path in sorted(details) if not path.endswith("/")
-            ]  # an empty object that shows a folder
+            # A name with a slash at its end is an empty object that shows a folder.
+            paths = [path for path in sorted(details) if not path.endswith("/")]
             return [self._listed(before + path[start:], details[path]) for path in paths]
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
@@ -353,19 +355,15 @@ class ObjectStore(Storage):
         Only those if it ends with `/`.
         """
         with self.asking(pattern) as (fs, name):
-            before = pattern.rstrip("/").removesuffix(
-                name.rstrip("/")
-            )  # the protocol, and a host if there is one
-            matches = sorted(fs.glob(name, detail=True).items())
-            directories = {path for path, details in matches if details["type"] == "directory"}
-            return [
-                (
-                    before + path,
-                    None if path in directories else self._listed(before + path, details),
-                )
-                for path, details in matches
-                if path in directories or not (pattern.endswith("/") or path.endswith("/"))
-            ]
+            # the protocol, and a host if there is one
+            before = pattern.rstrip("/").removesuffix(name.rstrip("/"))
+            matches: list[tuple[str, FoundObject | None]] = []
+            for path, details in sorted(fs.glob(name, detail=True).items()):
+                if details["type"] == "directory":
+                    matches.append((before + path, None))
+                elif not pattern.endswith("/") and not path.endswith("/"):
+                    matches.append((before + path, self._listed(before + path, details)))
+            return matches
 
     def _listed(self, path: str, details: dict[str, Any]) -> FoundObject:
         """Describe an object of a listing; a web server lists no sizes, so it is looked up."""
@@ -385,8 +383,7 @@ class ObjectStore(Storage):
         return _ObjectReader(self, path)
 
     def read_all(self, path: str) -> bytes:
-        with self.asking(path) as (fs, name):
-            return bytes(fs.cat_file(name))
+        return bytes(self._call(path, "cat_file"))
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         data = self.read_some(path, size, offset)
@@ -431,7 +428,9 @@ class ObjectStore(Storage):
             self.abort_uploads(directory)
 
     def abort_uploads(self, directory: str, having: str = "") -> None:
-        """Abort uploads below a directory that a killed process left behind: they are invisible, and cost money.
+        """Abort uploads below a directory that a killed process left behind.
+
+        They are invisible, and cost money.
 
         `having` restricts them to names that contain it. Listing them needs a permission that not
         everyone has; the store's own lifecycle rules do the rest.
@@ -441,9 +440,8 @@ class ObjectStore(Storage):
                 return
             bucket, _, prefix = name.partition("/")
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
-            answer = fs.call_s3(
-                "list_multipart_uploads", **found, **self.time_limit(fs)
-            )  # the first page
+            # the first page
+            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))
             for upload in answer.get("Uploads", ()):
                 if having in upload["Key"]:
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    # takes 20 ms to load, and only URLs need it
     from fastrec.storage.object_store import (
         ObjectStore,
-    )  # takes 20 ms to load, and only URLs need it
+    )
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one

@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import view_decoder
 from fastrec.summary.document import Kind
 
 
@@ -145,10 +146,6 @@ def _said_characters(output: Any, turns: Any) -> int:
     return total
 
 
-class _Asked(msgspec.Struct, gc=False):
-    raw: str
-
-
 class _InputCharacters:
     """The number of characters of inputs.
 
@@ -156,7 +153,7 @@ class _InputCharacters:
     """
 
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder(_Asked).decode
+        self._decode = view_decoder(raw=str)
         self.known: dict[
             int, tuple[Raw, int]
         ] = {}  # by identity of the object, which stays as long as it is here

@@ -40,6 +40,7 @@ from xxhash import xxh3_128_digest
 
 from fastrec.engine.base import Engine
 from fastrec.schemas.registry import TARGETS
+from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.gather import RunSlice, gather, slice_run
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
 from fastrec.sorting.runs import Run, spill
@@ -77,28 +78,17 @@ The contradictions of a key are numbered from 0. Keys without a contradiction ar
 """
 
 _ABSENT: Final = Raw()
-_TRIAL: Final = [(name, Raw, _ABSENT) for name in TRIAL_FIELDS]
+_TRIAL: Final = dict.fromkeys(TRIAL_FIELDS, (Raw, _ABSENT))
 _TURNS: Final = sorted({schema.turns_field for schema in TARGETS.values()})
 
 
-class _Evaluation(msgspec.Struct, frozen=True):
-    score: Raw
-    is_correct: bool
-
-
-_Metadata: Any = msgspec.defstruct("_Metadata", _TRIAL, frozen=True)
-_Answer: Any = msgspec.defstruct(
-    "_Answer",
-    [
-        ("evaluation", _Evaluation),
-        ("metadata", _Metadata, _Metadata()),
-        *((name, Raw, _ABSENT) for name in ("output", "error", *_TURNS)),
-        *_TRIAL,
-    ],
-    frozen=True,
+_TRIAL_METADATA: Final = view(**_TRIAL)
+_decode: Final = view_decoder(
+    evaluation=view(score=Raw, is_correct=bool),
+    metadata=(_TRIAL_METADATA, _TRIAL_METADATA()),
+    **dict.fromkeys(("output", "error", *_TURNS), (Raw, _ABSENT)),
+    **_TRIAL,
 )
-
-_decode = msgspec.json.Decoder(_Answer).decode
 
 
 def find_contradictions(

@@ -166,7 +166,7 @@ def on_common_questions(
 @pytest.mark.parametrize(("pattern", "jobs"), [("*", 1), ("*7b", 1), ("*1*", 2), ("org-3/*", 1)])
 def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:
     """Equal to simple counting, with one and two processes, for questions that span two parts too."""
-    limits = Limits(stats_batch_records=7, small_input=0)
+    limits = Limits(small_input=0)
     options: dict[str, Any] = {"model": [pattern], "errors_as_wrong": errors_as_wrong}
     found = numbers(use_limits(limits)(stats)(corpus, common=True, jobs=jobs, **options))
     records = on_common_questions(corpus, pattern, errors_as_wrong=errors_as_wrong)

@@ -21,7 +21,7 @@ from fastrec.corpus import scan
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
-from fastrec.judge.findings import CODES
+from fastrec.judge.findings import CODES, severity_of
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import LIMITS, Limits, use_limits
@@ -64,7 +64,7 @@ def balanced(found: Validation) -> Validation:
     """Check what must hold for every validation."""
     assert found.lines == found.valid + found.invalid + found.blank
     assert found.warnings == sum(
-        count for code, count in found.codes.items() if CODES[code].severity == "warning"
+        count for code, count in found.codes.items() if severity_of(code) == "warning"
     )
     assert found.ok is (not found.invalid and not found.bad_shards)
     if len(found.groups) < LIMITS.finding_groups:
@@ -108,7 +108,7 @@ def test_line_counts_add_up_and_every_invalid_line_is_found(
     assert found.blank == kinds["blank"]
     assert found.invalid == sum(rejects.values()) > 50
     assert {code: found.codes[code] for code in rejects} == dict(rejects)
-    assert {code for code in found.codes if CODES[code].severity == "error"} == set(rejects)
+    assert {code for code in found.codes if severity_of(code) == "error"} == set(rejects)
     assert found.shards == 5
     assert not found.bad_shards
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from fastrec.commands.verify.part import KINDS
 from fastrec.corpus import columns
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
-from fastrec.judge.findings import ERRORS, NOTES, PAIRS, WARNINGS, Code
+from fastrec.judge.findings import ERRORS, NOTES, PAIRS, WARNINGS
 from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -164,12 +164,12 @@ def codes_page() -> str:
     )
 
 
-def _codes(rows: tuple[Code, ...]) -> str:
+def _codes(rows: Mapping[str, str]) -> str:
     return "\n".join(
         [
             "| code | meaning |",
             "|---|---|",
-            *(f"| `{row.code}` | {cell(row.meaning)} |" for row in rows),
+            *(f"| `{code}` | {cell(meaning)} |" for code, meaning in rows.items()),
         ]
     )
 

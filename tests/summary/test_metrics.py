@@ -21,7 +21,7 @@ from fastrec.cli import cli
 from fastrec.errors import UsageError
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits, use_limits
+from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC_FIELDS, KeyColumns, key_maker, key_splitter
 from fastrec.statistics.intervals import score_interval
@@ -396,7 +396,7 @@ def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_pa
     ]
     corpus = corpus_of(tmp_path, records, part_size=8_192, sort_by=sort_by)
     assert len(Corpus(corpus).parts) > 5
-    found = use_limits(Limits(stats_batch_records=5))(fastrec.stats)(corpus, common=True)
+    found = fastrec.stats(corpus, common=True)
     assert [one.title for one in found.evaluations] == ["arithmetic · exact", "arithmetic · f1"]
     for one in found.evaluations:
         own = [record for record in records if record["evaluation_result_id"] == one.metric]

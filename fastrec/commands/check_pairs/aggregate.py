@@ -29,7 +29,7 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.errors import ShardError, UsageError, shown, utf8
 from fastrec.judge.findings import Finding, describe
-from fastrec.judge.version_rules import REFUSALS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.inputs import walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol

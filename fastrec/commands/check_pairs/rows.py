@@ -40,6 +40,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
+from fastrec.schemas.view import view_decoder
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
@@ -170,11 +171,7 @@ def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
     return [one if isinstance(one, str) else UNSET for one in found]
 
 
-class _ResultId(msgspec.Struct):
-    evaluation_result_id: Any = UNSET
-
-
-_decode_id = msgspec.json.Decoder(_ResultId).decode
+_decode_id: Final = view_decoder(evaluation_result_id=(Any, UNSET))
 
 
 def _float(score: float) -> float:

@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from fastrec.corpus.scan import key_mark
 from fastrec.judge.findings import json_path
+from fastrec.schemas.view import view_decoder
 
 OTHER_FIELDS: Final = "(other fields)"
 
@@ -33,13 +34,9 @@ _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at"
 _Object = dict[str, Raw]
 
 
-class _Labelled(msgspec.Struct):
-    metadata: dict[str, Raw] = {}
-
-
 _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_labelled = msgspec.json.Decoder(_Labelled).decode
+_decode_labelled: Final = view_decoder(metadata=(dict[str, Raw], {}))
 
 
 def compare_lines(old: bytes, new: bytes) -> list[str]:

@@ -23,13 +23,14 @@ from msgspec import Raw
 from fastrec.answers.records import Records, joint_codes
 from fastrec.answers.selection import Array, Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
-from fastrec.commands.export.table import Output, Turn
+from fastrec.commands.export.table import OUTPUT, TURN
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.scan import VERIFY_HINT, is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.errors import CorpusError, FastrecError
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import view_decoder
 
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _READ_AHEAD: Final = 2  # batches
@@ -169,10 +170,13 @@ class AnswersDataset(LazyDataset):
         super().__init__(
             selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names])
         )
-        turns = ("turns", Raw, msgspec.field(name=self.version.turns_field, default=_NULL))
-        self._decode = msgspec.json.Decoder(
-            msgspec.defstruct("_VersionLine", [turns], bases=(_Line,))
-        ).decode
+        # The fields that columns of texts need; few are decoded.
+        self._decode = view_decoder(
+            input=Raw,
+            output=(Raw, _NULL),
+            metadata=(Raw, _NULL),
+            turns=(Raw, msgspec.field(name=self.version.turns_field, default=_NULL)),
+        )
 
     def batches(
         self, names: Sequence[str], condition: ds.Expression = None
@@ -288,41 +292,21 @@ def _doubles(rows: _Rows, name: str) -> Array:
     return found
 
 
-class _Error(msgspec.Struct):
-    error: str
-
-
-class _Input(msgspec.Struct):
-    raw: str
-    reference: str | list[str]
-
-
 _NULL: Final = Raw(b"null")
 
 
-class _Line(msgspec.Struct, kw_only=True):
-    """The fields that columns of texts need, and `turns`, whose name depends on the version.
-
-    Few are decoded.
-    """
-
-    input: Raw
-    output: Raw = _NULL
-    metadata: Raw = _NULL
-
-
-_decode_error = msgspec.json.Decoder(_Error).decode
-_decode_input = msgspec.json.Decoder(_Input).decode
-_decode_output = msgspec.json.Decoder(Output | None).decode
-_decode_turns = msgspec.json.Decoder(list[Turn] | None).decode
+_decode_error = view_decoder(error=str)
+_decode_input = view_decoder(raw=str, reference=str | list[str])
+_decode_output = msgspec.json.Decoder(OUTPUT | None).decode
+_decode_turns = msgspec.json.Decoder(list[TURN] | None).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, Raw] | None).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
+def _inputs(lines: Sequence[Any]) -> Iterator[Any]:
     """Decode inputs. An input is mostly that of the line before, and needs no decoding."""
     before = b""
-    found = _Input("", "")
+    found = None
     for line in lines:
         text = bytes(line.input)
         if text != before:

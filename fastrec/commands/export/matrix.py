@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from msgspec import Raw
 
@@ -29,6 +28,7 @@ from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 _LEAST_UNCLEAR: Final = float(
@@ -159,15 +159,7 @@ def _sample_id(table: ScopeRecords, question: int) -> str:
     return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
 
 
-class _Evaluation(msgspec.Struct):
-    score: Raw
-
-
-class _Line(msgspec.Struct):
-    evaluation: _Evaluation
-
-
-_decode = msgspec.json.Decoder(_Line).decode
+_decode: Final = view_decoder(evaluation=view(score=Raw))
 
 
 def write_matrix(

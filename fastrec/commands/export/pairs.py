@@ -33,6 +33,7 @@ from fastrec.filters import matches_any
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
+from fastrec.schemas.view import view, view_decoder
 from fastrec.toml_file import read_toml
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
@@ -66,22 +67,6 @@ class Details(msgspec.Struct, forbid_unknown_fields=True):
     metrics: dict[str, dict[str, Any]] = {}  # fields of `metric_config`
 
 
-class _Evaluation(msgspec.Struct, gc=False):
-    score: float
-    is_correct: bool
-
-
-class _Line(msgspec.Struct, gc=False):
-    schema_version: str
-    evaluation_id: str
-    model_id: str
-    evaluation_name: str
-    evaluation: _Evaluation
-    evaluation_result_id: str = ""
-    error: str | None = None
-    metadata: dict[str, str] = {}
-
-
 class _Scores(msgspec.Struct):
     """The scores of one metric of a run: of rows without an error, and of the others."""
 
@@ -91,7 +76,7 @@ class _Scores(msgspec.Struct):
 
 
 class _Run:
-    def __init__(self, line: _Line, root: Path, details: Details) -> None:
+    def __init__(self, line: Any, root: Path, details: Details) -> None:
         self.line = line
         ids = f"{line.evaluation_name}\0{line.model_id}\0{line.evaluation_id}"
         self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
@@ -112,7 +97,7 @@ class _Run:
         self.metrics: defaultdict[str, _Scores] = defaultdict(_Scores)
         self.constant = dict(line.metadata)  # metadata that all rows have in common
 
-    def add(self, line: _Line, text: bytes) -> None:
+    def add(self, line: Any, text: bytes) -> None:
         scores = self.metrics[line.evaluation_result_id]
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
@@ -227,7 +212,16 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
     """Write the pairs of all tasks below a directory; return notices for the user."""
     runs: dict[tuple[str, str, str], _Run] = {}
     relabelled: Counter[str] = Counter()
-    decode = msgspec.json.Decoder(_Line).decode
+    decode = view_decoder(
+        schema_version=str,
+        evaluation_id=str,
+        model_id=str,
+        evaluation_name=str,
+        evaluation=view(score=float, is_correct=bool),
+        evaluation_result_id=(str, ""),
+        error=(str | None, None),
+        metadata=(dict[str, str], {}),
+    )
     held = 0
     chunk_bytes = current_limits().chunk_bytes
     for task in tasks:
@@ -265,7 +259,7 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
     ]
 
 
-def _row(line: _Line, text: bytes) -> bytes:
+def _row(line: Any, text: bytes) -> bytes:
     """The row of a record: with the label of its version, and without line ends in texts."""
     if line.schema_version in _WRONG_LABELS:
         wrong, right = (

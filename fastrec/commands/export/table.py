@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -22,6 +22,7 @@ from fastrec.csv_writer import CsvWriter
 from fastrec.errors import naming, shown
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 Row = TypeVar("Row")
@@ -83,49 +84,12 @@ class ExportTask(msgspec.Struct, frozen=True):
         return f"exporting {shown(self.part.path)}"
 
 
-class _Score(msgspec.Struct):
-    score: Raw
-    is_correct: bool
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: Raw = Raw()
-    output_tokens: Raw = Raw()
-    total_tokens: Raw = Raw()
-
-
-class _Times(msgspec.Struct):
-    latency_ms: Raw = Raw()
-
-
-class Output(msgspec.Struct):
-    raw: str | list[str]
-
-
-class Turn(msgspec.Struct):
-    role: str
-    content: str | None = None
-    tool_calls: list[Raw] | None = None
-
-
-class _Line(msgspec.Struct, kw_only=True):
-    """The fields of a record that are in the table, or measured for it.
-
-    Numbers as they are spelled.
-    """
-
-    evaluation_name: str
-    sample_hash: str
-    model_id: str
-    evaluation_id: str
-    sample_id: Raw
-    interaction_type: str
-    evaluation: _Score
-    token_usage: _Usage | UnsetType = UNSET
-    performance: _Times | UnsetType = UNSET
-    output: Output | None = None
-    error: str = ""
-    metric: ClassVar[str | None] = None
+_USAGE: Final = view(
+    input_tokens=(Raw, Raw()), output_tokens=(Raw, Raw()), total_tokens=(Raw, Raw())
+)
+_TIMES: Final = view(latency_ms=(Raw, Raw()))
+OUTPUT: Final = view(raw=str | list[str])
+TURN: Final = view(role=str, content=(str | None, None), tool_calls=(list[Raw] | None, None))
 
 
 def has_metrics(schema: Schema) -> bool:
@@ -139,14 +103,25 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 
 def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
     """Make a decoder of lines, with the fields whose names depend on the version: `turns` and `metric`."""
-    fields: list[tuple[str, Any, Any]] = [
-        ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
-    ]
+    turns: Any = list[TURN] | None  # type: ignore[valid-type]
+    fields = {"turns": (turns, msgspec.field(name=schema.turns_field, default=None))}
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
-        fields.append(("metric", str | None, msgspec.field(name=METRIC, default=None)))
-    return msgspec.json.Decoder(
-        msgspec.defstruct("_VersionLine", fields, bases=(_Line,), kw_only=True)
-    ).decode
+        fields["metric"] = str | None, msgspec.field(name=METRIC, default=None)
+    # The fields that are in the table, or measured for it; numbers as they are spelled.
+    return view_decoder(
+        evaluation_name=str,
+        sample_hash=str,
+        model_id=str,
+        evaluation_id=str,
+        sample_id=Raw,
+        interaction_type=str,
+        evaluation=view(score=Raw, is_correct=bool),
+        token_usage=(_USAGE | UnsetType, UNSET),
+        performance=(_TIMES | UnsetType, UNSET),
+        output=(OUTPUT | None, None),
+        error=(str, ""),
+        **fields,
+    )
 
 
 def double_of(value: Raw) -> tuple[str, str]:

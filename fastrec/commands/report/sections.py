@@ -100,7 +100,7 @@ def _codes(title: str, counts: Mapping[str, int]) -> Html:
 
 
 def _meaning(name: str) -> str:
-    return CODES[name].meaning if name in CODES else ""
+    return CODES.get(name, "")
 
 
 def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:

@@ -44,6 +44,7 @@ from fastrec.answers.records import ScopeRecords, joint_codes
 from fastrec.answers.table import Query
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.judge.parse import parse, spell
+from fastrec.schemas.view import view, view_decoder
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import (
     REASONS,
@@ -59,20 +60,6 @@ Asked = dict[tuple[bytes, bytes], int]
 Question = tuple[bytes, int]  # a question at some id, and the models that were asked it there
 
 
-class _Input(msgspec.Struct, gc=False):
-    """What was asked: JSON text, which is decoded once per question."""
-
-    raw: Raw
-    reference: Raw
-
-
-class _Line(msgspec.Struct, gc=False):
-    evaluation_name: str
-    sample_id: Raw
-    sample_hash: str
-    input: _Input
-
-
 _EXAMPLES: Final = 3
 _PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
 # For each reason, what two questions still agree in: a slice of their facts (four digests: prompt,
@@ -80,7 +67,12 @@ _PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than 
 # reason, `prompt_and_reference`, nothing agrees.
 _AGREEMENTS: Final = (slice(16), slice(16, 32), slice(16, 24), slice(24, 32))
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = view_decoder(
+    evaluation_name=str,
+    sample_id=Raw,
+    sample_hash=str,
+    input=view(raw=Raw, reference=Raw),  # they are decoded once per question
+)
 _decode_text: Final = msgspec.json.Decoder(str).decode
 _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 
@@ -154,7 +146,7 @@ def _asked(
     return asked
 
 
-def _facts(asked: _Input) -> bytes:
+def _facts(asked: Any) -> bytes:
     """Four digests of 8 bytes: of the prompt, the references, and both without white space."""
     prompt: str = _decode_text(asked.raw)
     references: Any = _decode_references(asked.reference)
