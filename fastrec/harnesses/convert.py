@@ -23,27 +23,21 @@ share once. It becomes lines when the shard is written:
 
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
-
-A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end
-of its metadata.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from hashlib import sha256
-from json.encoder import encode_basestring_ascii
 from math import comb
 from statistics import median
 from typing import Final, Self
 
 import msgspec
-from msgspec import UNSET, field
+from msgspec import field
 
-from fastrec.harnesses.log import NOT_SCORED, PlainSample, RunInfo, Sample, Score
+from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
@@ -93,10 +87,8 @@ class LineMaker:
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
         self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
 
-    def lines(self, bundle: Bundle | bytes) -> list[bytes]:
-        """The lines of a bundle or of plain samples with their newlines, in parts: joined, they are the text."""
-        if isinstance(bundle, bytes):
-            return [bundle.replace(b"\0", self._ends[0])]
+    def lines(self, bundle: Bundle) -> list[bytes]:
+        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
         heads = self._heads_by_run.get(bundle.head)
         ends = self._ends
         if heads is None:
@@ -121,20 +113,20 @@ class LineMaker:
         return parts
 
 
-_decode: Final = msgspec.msgpack.Decoder(list[Bundle | bytes]).decode
+_decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
 
 
 _encode_into: Final = msgspec.msgpack.Encoder().encode_into
 
 
-def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytearray:
+def write_bundles(bundles: Sequence[Bundle]) -> bytearray:
     data = bytearray(_LENGTH_BYTES)
     _encode_into(bundles, data, _LENGTH_BYTES)
     data[:_LENGTH_BYTES] = (len(data) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
     return data
 
 
-def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:
+def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
     """Decode the blocks of a work file.
 
     `read` returns up to so many bytes of it; none at its end.
@@ -157,7 +149,6 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
-_SINGLE_TURN: Final = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED: Final = Score(metric="", value=None, problem=NOT_SCORED)
 
 
@@ -232,31 +223,6 @@ class Converted(msgspec.Struct):
     fields_left_out: FieldCounts = field(default_factory=Counter)
     metadata: set[str] = set()  # all names that came up, as records have them
     problem: str = ""
-
-
-def _escape(exc: UnicodeError) -> tuple[str, int]:
-    assert isinstance(exc, UnicodeEncodeError)
-    return encode_basestring_ascii(exc.object[exc.start : exc.end])[1:-1], exc.end
-
-
-codecs.register_error("fastrec.json", _escape)
-
-
-def _hash_of(asked: bytes) -> bytes:
-    """The `sample_hash` of an input that is JSON: that of the same text in ASCII."""
-    if not asked.isascii():
-        asked = asked.decode().encode("ascii", "fastrec.json")
-    return sha256(asked.replace(b"\x7f", b"\\u007f")).hexdigest().encode()
-
-
-def _question(name: bytes, digest: bytes, kind: bytes, text: bytes) -> bytes:
-    name = name or b'"%b"' % digest[:16]
-    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
-        name,
-        digest,
-        kind,
-        text,
-    )
 
 
 class Converter:
@@ -347,35 +313,6 @@ class Converter:
             self._head(sample.run) if sample.run else b"",
         )
 
-    def plain(self, samples: Sequence[PlainSample]) -> bytes:
-        """The records of plain samples, as `bundle` has them, each with a zero byte in place of its end."""
-        if self._patterns:
-            wanted = [sample for sample in samples if self._is_wanted(sample.score.metric)]
-            for _ in range(len(samples) - len(wanted)):
-                self.leave_out(NO_METRIC)
-            samples = wanted
-        self.result.samples += len(samples)
-        self.result.records += len(samples)
-        lines: list[bytes] = []
-        for sample in samples:
-            score = sample.score
-            asked = sample.input
-            one = self._bundled(score, "", _SINGLE_TURN)
-            lines += (
-                self._head(sample.run),
-                b',"evaluation_result_id":' + self._encode(score.metric) if score.metric else b"",
-                _question(sample.sample_id, _hash_of(asked), b"single_turn", asked),
-                b',"output":',
-                sample.output,
-                b',"answer_attribution":[]',
-                one.evaluation,
-                one.error,
-                self._no_metadata,
-                sample.metadata,
-                b"\0",
-            )
-        return b"".join(lines)
-
     def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
         """Encode and count a score.
 
@@ -428,11 +365,14 @@ class Converter:
     def _question(self, sample: Sample) -> bytes:
         encode = self._encode
         asked = sample.input
-        text = encode(asked)
-        is_hashed = asked.formatted is UNSET and asked.choices is UNSET
-        digest = _hash_of(text) if is_hashed else _hash(asked.raw, asked.reference).encode()
-        name = b"" if sample.sample_id is None else encode(sample.sample_id)
-        return _question(name, digest, sample.interaction_type.encode(), text)
+        digest = _hash(asked.raw, asked.reference)
+        name = digest[:16] if sample.sample_id is None else sample.sample_id
+        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
+            encode(name),
+            digest.encode(),
+            sample.interaction_type.encode(),
+            encode(asked),
+        )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode

@@ -20,6 +20,7 @@ import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
+from fastrec.harnesses.values import BOM
 
 _T = TypeVar("_T")
 Item = tuple[int, int, _T]  # start, size and value of an item
@@ -27,7 +28,6 @@ Item = tuple[int, int, _T]  # start, size and value of an item
 _FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
 _KEY_BYTES: Final = 200  # where the first key of an item must end to be part of the border
 
-_MARK: Final = b"\xef\xbb\xbf"  # byte order mark
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -82,8 +82,8 @@ class JsonArray:
 
         `decode` raises ValueError if an item is not what it should be.
         """
-        self._need(0, len(_MARK))
-        at = self._skip(len(_MARK) if self._data.startswith(_MARK) else 0)
+        self._need(0, len(BOM))
+        at = self._skip(len(BOM) if self._data.startswith(BOM) else 0)
         if self._key is None:
             if self._byte(at) != b"[":
                 raise LogError(self._path, "is not a JSON array")

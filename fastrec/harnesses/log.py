@@ -10,7 +10,7 @@
    and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
    samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A
+4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A
    text says why a sample is left out. Slices of one log may be read at the same time.
 
 All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file
@@ -164,20 +164,6 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     run: RunInfo | None = (
         None  # the run of this sample, if a table has several; None: that of the log
     )
-
-
-class PlainSample(msgspec.Struct, gc=False):
-    """A sample of a table with one turn and one score, whose texts are JSON already.
-
-    All of a log have one metric.
-    """
-
-    run: RunInfo
-    sample_id: bytes  # as `Sample.sample_id`; empty: the first digits of its hash
-    input: bytes  # without `formatted` and `choices`
-    output: bytes
-    score: Score  # without answers, output and metadata of its own
-    metadata: bytes  # members of an object, each after a comma
 
 
 NOT_SCORED: Final = "the log has no score for this sample"

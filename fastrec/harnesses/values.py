@@ -20,6 +20,8 @@ from fastrec.storage.base import Reader
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a text that it does not decode."""
 
+BOM: Final = b"\xef\xbb\xbf"
+
 _T = TypeVar("_T")
 
 _LARGEST: Final = 1 << 63
@@ -201,7 +203,7 @@ def read_rows(path: str, what: str) -> list[dict[str, Any]]:
     `what` names a row.
     """
     with open_plain(path) as reader:
-        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
+        text = read_at(reader, reader.size, 0).removeprefix(BOM)
     is_array = text.lstrip()[:1] == b"["
     parts = [text] if is_array else text.split(b"\n")
     rows: list[dict[str, Any]] = []

@@ -143,17 +143,13 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.path = task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            waiting: list[Bundle | bytes] = []
+            waiting: list[Bundle] = []
             size = 0
             for sample in harness_named(task.log.harness).samples(
                 task.log, task.run, task.log_slice
             ):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
-                elif isinstance(sample, list):
-                    if text := converter.plain(sample):
-                        waiting.append(text)
-                        size += len(text)
                 elif bundle := converter.bundle(sample):
                     waiting.append(bundle)
                     size += bundle.line_size
@@ -192,11 +188,7 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in read_bundles(file.read):
             for bundle in bundles:
                 parts += maker.lines(bundle)
-                size += (
-                    len(bundle)
-                    if isinstance(bundle, bytes)
-                    else bundle.line_size * len(bundle.scores)
-                )
+                size += bundle.line_size * len(bundle.scores)
                 if size >= _BLOCK:
                     yield b"".join(parts)
                     parts = []

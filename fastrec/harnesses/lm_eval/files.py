@@ -28,7 +28,7 @@ from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spell
+from fastrec.harnesses.values import BOM, REFUSALS, decoder, open_plain, read_at, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -156,7 +156,7 @@ def read_results(path: str) -> Results:
             raise LogError(
                 path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
             )
-        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
+        text = read_at(reader, reader.size, 0).removeprefix(BOM)
     try:
         found = _decode(text)
     except ValueError as exc:
