@@ -55,6 +55,7 @@ EDGES = {
         "csv_writer",
         "errors",
         "filters",
+        "harnesses",
         "judge",
         "normalize",
         "progress",
@@ -424,7 +425,7 @@ def test_only_packages_with_a_face_list_their_names() -> None:
     listing = {name for name in MODULES if any(map(sets_all, tree_of(name).body))}
     faces = {"fastrec", "fastrec.engine", "fastrec.schemas.newest"}
     assert listing == faces | {
-        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval")
+        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval", "table")
     }
 
 

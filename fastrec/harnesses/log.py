@@ -22,11 +22,12 @@ harnesses alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import LogError
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -80,6 +81,32 @@ class Grouped(msgspec.Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []  # files that lack the others of their log
     others: list[str] = []  # files of the harness that are not needed
+
+    def with_others(self, files: Iterable[FoundFile]) -> Grouped:
+        """Add all files that no log needs, and that are not bad."""
+        used = {file.path for log in self.logs for file in log.files}
+        used |= {bad.path for bad in self.bad}
+        self.others += [file.path for file in files if file.path not in used]
+        return self
+
+
+def logs_by_name(
+    harness: str,
+    files: Iterable[FoundFile],
+    names_in: Callable[[FoundFile], Iterable[str]],
+    beside: Callable[[FoundFile], Sequence[FoundFile]] = lambda _: (),
+) -> Grouped:
+    """A log for each name in each file, such as a model, with the files that it needs besides."""
+    grouped = Grouped()
+    for file in files:
+        try:
+            names = dict.fromkeys(names_in(file))
+        except LogError as exc:
+            grouped.bad.append(BadLog(file.path, exc.reason))
+        else:
+            needed = (file, *beside(file))
+            grouped.logs += [Log(harness, file.path, needed, name) for name in names]
+    return grouped
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +209,18 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
                 if metric in missing
             ]
     return found
+
+
+_MANY: Final = 1 << 53
+
+
+def tokens_of(read: float | None, written: float | None) -> TokenUsage | None:
+    """The tokens of prompt and answer; None unless both are known and make sense."""
+    if read is None or written is None or not 0 <= read < _MANY or not 0 <= written < _MANY:
+        return None
+    asked = round(read)
+    said = round(written)
+    return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 
 def extracted(

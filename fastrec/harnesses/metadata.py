@@ -24,6 +24,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.errors import UsageError
+from fastrec.harnesses.registry import harness_named
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
 
@@ -39,47 +40,15 @@ CUT: Final = f"cut after {LONGEST:,} characters"
 FieldCounts = Counter[tuple[str, str]]
 """Values of a log that are not in its records, or not whole, by name and reason."""
 
-_ALL: Final = frozenset({"harness", "harness_version", "reference_index", "choice_index",
-                         "graded", "metric_kind", "lower_is_better", "primary_metric"})  # fmt: skip
-_LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
-_OWN: Final[Mapping[str, Collection[str]]] = {
-    "lm-eval": {*_LIKELIHOODS, "doc_hash", "filter", "num_fewshot", "task_version"},
-    "inspect": {
-        *(
-            "eval_id",
-            "run_id",
-            "dataset",
-            "epoch",
-            "uuid",
-            "stop_reason",
-            "output_error",
-            "limit",
-            "error_retries",
-        ),
-        *("score_reason", "score_edited", "assistant_message", "completions"),
-    },
-    "helm": {
-        *(
-            "scenario",
-            "adapter_method",
-            "model_deployment",
-            "trial",
-            "split",
-            "sub_split",
-            "perturbation",
-        ),
-        *("log_likelihoods", "stop_reason"),
-    },
-    "lighteval": {*_LIKELIHOODS, "split", "task_version", "num_fewshot"},
-    "mt-bench": {"judge"},
-    "openai-evals": {"run_id", "split"},
-    "promptfoo": {"provider_label", "prompt_label", "eval_id"},
-}
-"""Names of metadata that harnesses write themselves. A name means one thing in all records of a log."""
+_ALL: Final = frozenset({
+    "harness", "harness_version", "reference_index", "choice_index", "graded", "metric_kind",
+    "lower_is_better", "primary_metric",
+})  # fmt: skip
 
 
 def own_names(harness: str) -> frozenset[str]:
-    return _ALL.union(_OWN.get(harness, ()))
+    """Names of metadata that a harness writes itself: they mean one thing in all its records."""
+    return _ALL.union(getattr(harness_named(harness), "METADATA", ()))
 
 
 def chosen_names(metadata: str) -> frozenset[str] | None:

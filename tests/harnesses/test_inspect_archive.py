@@ -19,7 +19,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.inspect import files as archives
 from fastrec.harnesses.inspect.files import directory_of
-from fastrec.harnesses.registry import head_of
+from fastrec.harnesses.recognise import head_of
 from fastrec.storage import storage_of
 from tests.harnesses.inspect_logs import (
     DEFLATE,

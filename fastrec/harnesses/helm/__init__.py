@@ -39,6 +39,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError, counted
+from fastrec.harnesses.files import open_plain, read_document
 from fastrec.harnesses.helm.sample import (
     FOREIGN,
     LANGUAGE_MODELING,
@@ -67,10 +68,15 @@ from fastrec.harnesses.log import (
     LogPlan,
     RunInfo,
 )
-from fastrec.harnesses.values import decoder, number_of, open_plain, read_document, spell
+from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.storage import parent_and_name
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation",
+    "log_likelihoods", "stop_reason",
+)  # fmt: skip
 
 _OTHER: Final = "other"
 

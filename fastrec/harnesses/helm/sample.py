@@ -16,8 +16,9 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import open_plain, read_at
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted
-from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
+from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name
 

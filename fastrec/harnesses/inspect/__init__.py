@@ -23,6 +23,7 @@ import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.convert import REDUCERS, reducer_of
+from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.files import (
     ARCHIVE,
     Archive,
@@ -41,9 +42,14 @@ from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Sc
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import decoder, open_plain
+from fastrec.harnesses.values import decoder
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",
+    "error_retries", "score_reason", "score_edited", "assistant_message", "completions",
+)  # fmt: skip
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
 

@@ -23,10 +23,11 @@ import msgspec
 import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
+from fastrec.harnesses.files import ReaderFile, open_plain, read_at
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
 from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, ReaderFile, decoder, open_plain, read_at
+from fastrec.harnesses.values import REFUSALS, decoder
 from fastrec.storage.base import Reader
 
 _PACKED: Final = Struct(

@@ -14,13 +14,14 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import parquet_module
 from fastrec.harnesses.lighteval.files import (
+    LAYOUTS,
     Metric,
     Results,
     date_of,
     logs_of,
     named_task,
-    parquet_module,
     read_results,
     role_of,
 )
@@ -28,7 +29,9 @@ from fastrec.harnesses.lighteval.sample import columns_of, flat_samples, nested_
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
 
 _FIRST_SECOND: Final = 1_000_000_000
 """Start times below are no dates: lighteval writes the time since the machine was started."""

@@ -15,22 +15,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.choices import Rule
+from fastrec.harnesses.files import parquet_module, read_document
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.registry import PARQUET_MAGIC
-from fastrec.harnesses.values import as_list, decoder, read_document
+from fastrec.harnesses.recognise import PARQUET_MAGIC
+from fastrec.harnesses.values import as_list, decoder
 
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
 
-_LAYOUTS: Final = (
+LAYOUTS: Final = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
@@ -42,25 +41,13 @@ _NO_DETAILS: Final = "there are no details of this run: lighteval writes them wi
 _ADVICE: Final = "give the results_<date>.json of its run, too: it names the model"
 
 
-def parquet_module(path: str) -> Any:
-    """Import the module that needs pyarrow, which only workers may do.
-
-    LogError if it is not installed.
-    """
-    if find_spec("pyarrow") is None:
-        raise LogError(
-            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        )
-    return import_module("fastrec.harnesses.lighteval.parquet")
-
-
 def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(PARQUET_MAGIC):
         try:
             columns = parquet_module(path).survey(path).columns.keys()
         except LogError:  # what it was cannot be known, but `logs_of` says why it cannot be read
             return _DETAILS
-        if any(layout <= columns for layout in _LAYOUTS):
+        if any(layout <= columns for layout in LAYOUTS):
             return _DETAILS
         return "results table" if {"config_general", "results"} <= columns else None
     if _FIRST_KEY.match(head):

@@ -13,9 +13,6 @@ of a Python value, such as `[(-1.5, False)]`.
 
 from __future__ import annotations
 
-import ast
-import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,54 +21,11 @@ from msgspec import UNSET
 from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.lighteval.files import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
+from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell, value_of
 from fastrec.schemas.newest import Input, Output, TokenUsage
 
 if TYPE_CHECKING:  # only workers may import it
-    from fastrec.harnesses.lighteval.parquet import Table
-
-_NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
-_NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
-
-
-def value_of(text: Any) -> Any:
-    """The value that a text spells in Python.
-
-    The text itself if it spells none, other values as they are.
-
-    Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
-
-    >>> value_of("[(-1.5, False), (-inf, True)]"), value_of("plain text"), value_of("{'em': np.float64(0.5)}")
-    ([[-1.5, False], [-inf, True]], 'plain text', {'em': 0.5})
-    """
-    if not isinstance(text, str) or text[:1] not in "[{(-0123456789NTFn\"'":
-        return text
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text that is no value
-            tree = ast.parse(text, mode="eval")
-        return _value(tree.body)
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        return text
-
-
-def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return value
-        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            return [_value(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {str(_value(key)): _value(value) for key, value in pairs}
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
-        case ast.Name(id=name) if name in _NAMES:
-            return _NAMES[name]
-        case ast.Call(args=[first, *_]):  # array(…), np.float64(…), tensor(…, dtype=…)
-            return _value(first)
-    raise ValueError("not a value")
-
+    from fastrec.harnesses.parquet import Table
 
 _DOC: Final = (
     "query",

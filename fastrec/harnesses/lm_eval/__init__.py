@@ -33,7 +33,11 @@ from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "doc_hash", "filter", "log_likelihood", "log_likelihoods", "num_fewshot", "task_version",
+)  # fmt: skip
 
 _SLICE_BYTES: Final = 16 << 20
 

@@ -25,10 +25,11 @@ import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
+from fastrec.harnesses.files import open_plain, read_at
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, decoder, open_plain, read_at, spell
+from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.values import BOM, REFUSALS, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import encode, spell
+from fastrec.harnesses.values import spell
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
@@ -255,52 +255,3 @@ class Question:
                 return ""
             texts.append(str(value).strip() if part.is_stripped else str(value))
         return "".join(texts)
-
-
-def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
-    """The question of a prompt as far as the prompt itself tells it, and the prompt as sent if it is more.
-
-    A chat is a list of messages, or JSON text of one, which may be the only item of a list.
-    """
-    if isinstance(context, str):
-        if (
-            context.startswith("[{")
-            and '"role"' in context
-            and (asked := _last_question(context)) is not None
-        ):
-            return asked, context
-        return context, UNSET
-    if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
-        return prompt_of(context[0])
-    text = "" if context is None else encode(context).decode()
-    asked_last = _last_question(text)
-    return (text, UNSET) if asked_last is None else (asked_last, text)
-
-
-def _last_question(text: str) -> str | None:
-    """What the user said last in a chat; None if the text is no chat."""
-    try:
-        messages = _decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    if not isinstance(messages, list) or not all(
-        isinstance(one, dict) and "role" in one for one in messages
-    ):
-        return None
-    for message in reversed(messages):
-        if message["role"] == "user":
-            return _text_of(message.get("content"))
-    return None
-
-
-def _text_of(content: Any) -> str | None:
-    """The text of a message; parts that are not text are named in brackets."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    parts = [part if isinstance(part, dict) else {"type": "text", "text": part} for part in content]
-    return "\n".join(
-        part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]"
-        for part in parts
-    )

@@ -19,7 +19,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.choices import Choices, Rule, index_of_greatest
-from fastrec.harnesses.lighteval.sample import value_of
 from fastrec.harnesses.lm_eval.questions import (
     KEY,
     NO_RESPONSE,
@@ -29,12 +28,12 @@ from fastrec.harnesses.lm_eval.questions import (
     correct_choices,
     likelihoods_in,
     other_responses,
-    prompt_of,
     requests_of,
     texts_in,
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
+from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
     encode,
@@ -43,6 +42,7 @@ from fastrec.harnesses.values import (
     plain,
     replace_lone_surrogates,
     spell,
+    value_of,
 )
 from fastrec.schemas.newest import Input, Output
 

@@ -19,10 +19,10 @@ import msgspec
 from stringzilla import count
 
 from fastrec.errors import LogError, listed
+from fastrec.harnesses.files import parquet_module, read_at
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.lighteval.files import parquet_module
-from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
-from fastrec.harnesses.values import BOM, REFUSALS, integer_in, read_at, spell
+from fastrec.harnesses.recognise import PARQUET_MAGIC, head_of
+from fastrec.harnesses.values import BOM, REFUSALS, integer_in, spell
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrec.errors import LogError, listed
-from fastrec.harnesses.values import ReaderFile
+from fastrec.harnesses.files import ReaderFile
 from fastrec.storage import storage_of
 
 _SLICE_BYTES: Final = 16 << 20
