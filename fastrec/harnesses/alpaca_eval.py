@@ -1,4 +1,4 @@
-"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, and the row of a leaderboard, if any.
+"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, perhaps with a leaderboard.
 
     preference p     win_rate    discrete_win_rate
     1.5 < p <= 2     p - 1       1

@@ -18,8 +18,8 @@ share once. It becomes lines when the shard is written:
     {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
     └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
 
-    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…},"performance":{…}
-    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
+    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…}   …
+    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ───────┘
 
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
@@ -237,7 +237,9 @@ class Converter:
         *,
         by_sample: bool = False,
     ) -> None:
-        """Write records of the metrics that match one of `patterns`, or of all, with the chosen metadata, or all.
+        """Write records of the metrics that match a pattern, with the chosen metadata.
+
+        Without patterns, all metrics match; None chooses all metadata.
 
         With `by_sample`, also collect their scores.
         """

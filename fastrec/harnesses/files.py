@@ -1,4 +1,4 @@
-"""Read the files of logs: by ranges of bytes, as a whole, as a JSON document, or as rows of JSON."""
+"""Read the files of logs: ranges of bytes, whole files, JSON documents, or rows of JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 def read_at(reader: Reader, size: int, offset: int) -> bytes:
-    """Read `size` bytes from `offset`, or fewer if the file ends: a single `pread` may return fewer at any time."""
+    """Read `size` bytes, or fewer at the end: a single `pread` may return fewer at any time."""
     if offset >= reader.size:  # it may be too large for the system to seek to
         return b""
     data = reader.pread(size, offset)

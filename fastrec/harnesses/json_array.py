@@ -1,7 +1,7 @@
 """Walk a JSON document that has one long array, in bounded memory.
 
     {"version": 2, "samples": [{…},{…},{…},{…}], "stats": {}}
-                               └┬┘ └┬┘ └┬┘ └┬┘                 `items`: decoded one by one, with their positions
+                               └┬┘ └┬┘ └┬┘ └┬┘   `items`, decoded one by one
     {"version": 2, "samples": [               ], "stats": {}}  `envelope`
 
 Items end where the text looks like the border of two items: `},`, the whitespace that follows the
@@ -63,8 +63,8 @@ class JsonArray:
 
         A value of more than `max_held` bytes is refused.
         """
+        # After the walk: the document with an empty array, or as it is if it has no such array.
         self.envelope = b""
-        """After the walk: the document with the array empty, or as it is if there is no such array."""
         self._path = path
         self._read = read
         self._key = key
@@ -171,7 +171,7 @@ class JsonArray:
             self._border = self._border[:-1] + found[0] if found else b""
 
     def _items_from(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
-        """Decode the items that are held and end where they seem to, or else one by following brackets."""
+        """Decode the items that are held, by search, or else one by following brackets."""
         if self._border and (found := self._items_by_search(start, decode)):
             return found
         end = self._value_end(start)

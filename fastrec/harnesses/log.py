@@ -1,4 +1,4 @@
-"""The interface between `import` and the harnesses: what a log is, and what a harness says about it.
+"""The interface between `import` and the harnesses: what a log is, and what is read of it.
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples
     with scores
@@ -134,15 +134,15 @@ class Aggregate(msgspec.Struct, frozen=True):
     name: str  # what the log calls it
     value: float
     samples: int | None = None  # the number of scores that it is the mean of, if the log says it
+    # What makes one score of those of several epochs (`REDUCERS`); empty if it is a mean of all.
     reducer: str = ""
-    """What makes one score of those that a sample has in several epochs (`REDUCERS`); empty if it is a mean of all."""
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     run: RunInfo
+    # What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log
+    # only. By default, the log is read as a whole.
     slices: Sequence[Any] = (None,)
-    """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only. By default, the
-    log is read as a whole."""
     aggregates: Sequence[Aggregate] = ()
     not_compared: dict[
         str, str
@@ -155,8 +155,7 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Score(msgspec.Struct, kw_only=True, gc=False):
     """One score of a sample: it becomes one record."""
 
-    metric: str
-    """The `evaluation_result_id`: metric and variant, like `acc_norm` or `exact_match:strict-match`; may be empty."""
+    metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
     value: float | None  # a finite number, or None if there is none
     problem: str = ""
     """If there is no number: why. Becomes the record's `error`."""
@@ -197,7 +196,7 @@ NOT_SCORED: Final = "the log has no score for this sample"
 
 
 def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
-    """Give samples of a run that failed or have no score an error for each metric that other samples have."""
+    """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
     metrics = dict.fromkeys(score.metric for sample in found for score in sample.scores)
     for sample in found:

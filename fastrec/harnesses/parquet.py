@@ -32,8 +32,9 @@ class Survey(msgspec.Struct):
     ]  # the names of the columns; of structs, also those of their fields
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
+    # Row groups to read together: the first, the one after the last, the rows before, and their
+    # own rows.
     slices: list[tuple[int, int, int, int]]
-    """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""
 
 
 class Table:
@@ -58,7 +59,7 @@ class Table:
         return values
 
     def lengths(self, column: str, field: str = "") -> list[list[int]]:
-        """The lengths of the innermost lists of a column, without making Python objects of what is in them.
+        """The lengths of the innermost lists of a column, without decoding their items.
 
         A list has one length, a list of lists the length of each. Values that are no lists have
         none.
@@ -134,7 +135,7 @@ def first_task(path: str) -> str:
 def tables(
     path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None
 ) -> Iterator[Table]:
-    """Read columns of some row groups, or of all, a few rows at a time: memory does not grow with the row group."""
+    """Read columns of some row groups, or of all, a few rows at a time, to bound memory."""
     with _opened(path) as file, _errors_of(path):
         first, end = groups or (0, file.metadata.num_row_groups)
         for index in range(first, end):

@@ -1,4 +1,4 @@
-"""Values of logs: JSON as Python's `json` writes it, numbers, Python literals, text for metadata."""
+"""Values of logs: JSON as Python writes it, numbers, Python literals, text for metadata."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def plain(value: Any, *, is_finite: bool = True) -> Any:
-    """Replace lone surrogates; and, with `is_finite`, numbers that JSON cannot hold: not finite or too long."""
+    """Replace lone surrogates and, with `is_finite`, numbers that JSON cannot hold."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else replace_lone_surrogates(value)
@@ -139,7 +139,7 @@ def spelled(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def spell(value: Any) -> str:
-    """Spell a value as text for metadata and arguments: text as it is, bytes in base64, the rest as compact JSON.
+    """Spell a value: text as it is, bytes in base64, the rest as compact JSON.
 
     >>> spell("a"), spell(b"a"), spell(2), spell({"b": [1, None]})
     ('a', 'YQ==', '2', '{"b":[1,null]}')
@@ -172,8 +172,8 @@ def value_of(text: Any) -> Any:
 
     Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
 
-    >>> value_of("[(-1.5, False), (-inf, True)]"), value_of("plain text"), value_of("{'em': np.float64(0.5)}")
-    ([[-1.5, False], [-inf, True]], 'plain text', {'em': 0.5})
+    >>> value_of("[(-1.5, False), (-inf, True)]"), value_of("{'em': np.float64(0.5)}")
+    ([[-1.5, False], [-inf, True]], {'em': 0.5})
     """
     if not isinstance(text, str) or text[:1] not in "[{(-0123456789NTFn\"'":
         return text

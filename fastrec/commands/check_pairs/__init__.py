@@ -72,7 +72,7 @@ class PairCheck(Framed, kw_only=True):
     not_compared: dict[str, int] = msgspec.field(default_factory=dict)
     """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
-    """Pairs whose aggregate states no checksum, so that damage to the samples file is not noticed."""
+    """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
     without_total_rows: int = 0
     """Pairs whose aggregate does not state the number of rows."""
     ignored: int = 0
@@ -84,7 +84,7 @@ class PairCheck(Framed, kw_only=True):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Findings with the same code and path together, errors first, then the most frequent; at most 1,000 groups."""
+    """Findings by code and path, errors first, then the most frequent; at most 1,000 groups."""
     bad_files: list[str] = msgspec.field(default_factory=list)
     """Files that could not be read completely, and why."""
 
@@ -143,7 +143,7 @@ _LIKE_ACCURACY: Final = frozenset(
 def compare_score(
     result: Result, number: int, answered: Tally, failed: Tally
 ) -> Finding | str | None:
-    """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
+    """Return a finding if the rows do not reproduce a score, or why they are not compared."""
     rows = answered.rows + failed.rows
     if not rows:
         return "no rows"
@@ -185,7 +185,7 @@ def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -
 def _standard_error_finding(
     result: Result, number: int, answered: Tally, failed: Tally
 ) -> Finding | None:
-    """Compare a standard error with that of the mean of the rows; some divide by n, and some by n - 1.
+    """Compare a standard error with that of the mean of the rows: divided by n, or by n - 1.
 
     It is not compared if samples have several rows, because then it may be one of the means of
     samples.
@@ -223,7 +223,7 @@ def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
 
 
 def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
-    """Yield the number of values, their sum and that of their squares by each way of counting, the usual one first."""
+    """Yield count, sum and sum of squares by each way of counting, the usual one first."""
     sums: list[tuple[float, ...]] = [
         (answered.score, answered.squares, failed.score, failed.squares)
     ]

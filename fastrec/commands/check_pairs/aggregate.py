@@ -3,8 +3,8 @@
 A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of
 the datastore:
 
-    data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
-    flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
+    data/<collection>/<developer>/<model>/<uuid4>.json               and …/<uuid4>_samples.jsonl
+    flat/objects/<first two digits>/<next two digits>/<uuid4>.json   and …/<uuid4>_samples.jsonl
 
 Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known
 are checked: those below the folder that is checked, and those up to `data` if that is where it
@@ -37,7 +37,7 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of, without_f
 _SAMPLES: Final = re.compile(
     r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?"
 )
-"""Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
+# `more`: early converters wrote `<uuid>_samples.Format.jsonl`.
 
 _UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -54,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
 
     layout: Literal["data", "flat", "unknown"]
     folders: tuple[str, ...]
-    """The names of the last folders: of `<collection>`, `<developer>`, `<model>` those that are known."""
+    """The known names of the last folders: of `<collection>`, `<developer>`, `<model>`."""
     depth: int
     """Number of folders below `data` or `flat/objects`, or below the folder that is checked."""
 
@@ -98,7 +98,7 @@ def _folder_findings(place: Place) -> Iterator[Finding]:
 
 
 def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
-    """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
+    """Find what is wrong with the name of a file; `stem` is without `.json` or `_samples.jsonl`."""
     if not _UUID4.fullmatch(stem):
         yield Finding(
             "name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}"
@@ -125,7 +125,7 @@ def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) ->
 def path_finding(
     file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place
 ) -> Finding | None:
-    """Compare the `file_path` of an aggregate with the samples file, which may be compressed, or missing."""
+    """Compare the `file_path` of an aggregate with its samples file, if there is one."""
     plain = f"{stem}_samples.jsonl"
     names = {plain, samples}
     where = "$.detailed_evaluation_results.file_path"
@@ -218,7 +218,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def standard_error(self) -> float | None:
-        """The standard error, unless it depends on more than the scores, as one by bootstrap does."""
+        """The standard error; None if it depends on more than the scores, as by bootstrap."""
         stated = _object(_object(self.details.uncertainty).get("standard_error"))
         value = stated.get("value")
         is_analytic = stated.get("method") in (None, "analytic")
@@ -247,7 +247,7 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 
 def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
-    """Find what the data store refuses, whatever the rows are, and results that cannot be told apart."""
+    """Find what the data store refuses, whatever the rows are, and results with the same id."""
     if not isinstance(aggregate.source_metadata, dict):
         found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
         yield Finding(

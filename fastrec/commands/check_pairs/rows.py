@@ -1,4 +1,4 @@
-"""Check a piece of a pair in a worker: the aggregate, the checksum of the samples file, and some of its rows.
+"""Check a piece of a pair in a worker: aggregate, checksum of the samples file, and some rows.
 
 A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also
 checks all that does not depend on the rows. Every piece reads the aggregate, because a task takes
@@ -113,7 +113,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
 
 @lru_cache(maxsize=64)
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
-    """Find a row that is valid by another version than the one that it is labelled with: others refuse it."""
+    """Find a row that is labelled with another version than the one that it is valid by."""
     schema = schema_of_class(kind)
     if label in schema.labels:
         return None

@@ -130,7 +130,7 @@ def _group_files(
 def _files_beside(
     harness: str, files: Sequence[FoundFile], incomplete: set[str], names: Sequence[str]
 ) -> list[FoundFile]:
-    """Find further files of a harness in the directories of files that are not part of a complete log."""
+    """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
     found = []
     for directory in dict.fromkeys(

@@ -12,7 +12,7 @@ instances.json, display_*  other                 nothing that the others do not 
 compare.
 
     scenario_state.json        r0 r1 r2 r3 …                 one or more requests per sample
-    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object of HELM
+    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object
 
     slice 0:  requests r0…r1, entries e0…e1 and e0'…e1'      byte ranges of whole items
     slice 1:  requests r2…r3, …
@@ -479,7 +479,9 @@ def _compare(
     labels: Mapping[str, str],
     per_request: bool,
 ) -> tuple[list[Aggregate], dict[str, str], int | None]:
-    """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
+    """Tell which aggregates are means over records, and count the instances of all trials.
+
+    Others are not compared, each for a reason.
 
     `per_request`: whether the run has means over requests instead. The count is None if the run
     does not have it.

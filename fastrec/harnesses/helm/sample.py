@@ -1,7 +1,7 @@
 """Turn the requests and scores of one key into a sample.
 
 method                       output.raw                           extracted answer
-multiple_choice_joint        completions                          the choice of the letter that the metric looks at
+multiple_choice_joint        completions                          the choice of the letter
 multiple_choice_separate_*   the choice that the metric picks     the same choice
 any other                    all completions of all requests      none
 """
@@ -36,8 +36,8 @@ LANGUAGE_MODELING: Final = (
     "language_modeling"  # the method that sends a request for each part of a long text
 )
 
+# The description of a perturbation. All of it is its identity: one name may have several.
 Perturbation = dict[str, Any]
-"""The description of a perturbation. All of it is its identity: one name may have several descriptions."""
 
 
 class LogObject(msgspec.Struct, gc=False):
@@ -192,7 +192,7 @@ def metric_id(name: MetricName, label: str) -> str:
 def _input_of(
     instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]
 ) -> Input:
-    """Return the question with its references, of which some are right, and the prompts of these requests."""
+    """Return the question, its right references, and the prompts of these requests."""
     question = _question(instance.input)
     prompt = _prompt(requests[0].request)
     if len(requests) > 1:
@@ -254,7 +254,7 @@ def _prompt(request: Request | None) -> str:
 
 
 def _media_text(media: MediaList | None) -> str:
-    """Return texts as they are, and a placeholder for each file: its type and its name, without its path."""
+    """Return texts as they are, and a placeholder for each file: its type and name."""
     if media is None:
         return ""
     parts = []
@@ -268,8 +268,8 @@ _EMPTY: Final = "HELM has no value of this metric for this instance"
 _TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
 _INFINITY: Final = float("inf")
 
+# The scores of a sample, and the values of metrics in _TOTALS.
 _SampleScores = tuple[list[Score], dict[str, float]]
-"""The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
 def _scores_of(
@@ -448,7 +448,7 @@ def _text(completion: Completion) -> str:
 def _mapped(
     mapping: dict[str, str | None] | None, completions: list[Completion], texts: list[str]
 ) -> int | None:
-    """Return the choice whose letter the model said, in the most probable completion, as HELM does."""
+    """Return the choice whose letter is the most probable completion, as HELM does."""
     if not completions or not mapping:
         return None
     best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)

@@ -1,4 +1,4 @@
-"""The files of Inspect, each a log: tell `.eval` files, which are zip archives, and `.json` files, and read samples.
+"""The files of Inspect, each a log: `.eval` files, which are zip archives, and `.json` files.
 
 `zipfile` reads the directory of an archive, but zstd members (method 93) from Python 3.14 on only:
 so members are read here. Inspect appends to a log: of members with the same name, the last one
@@ -166,7 +166,7 @@ def _stored(data: memoryview, size: int) -> bytes:
 
 
 def _inflate(data: memoryview, size: int) -> bytearray:
-    """Inflate step by step: in one call, zlib collects blocks and joins them, which takes the size twice."""
+    """Inflate step by step: in one call, zlib would hold the content twice."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     content = bytearray(size)
     filled = 0
@@ -349,7 +349,7 @@ class SampleMembers(msgspec.Struct, frozen=True):
 
 
 def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
-    """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
+    """Return the members of each sample, and the number of chunked samples cut short."""
     whole: dict[str, bytes] = {}
     chunks: dict[str, dict[str, dict[int, bytes]]] = {}
     for name, member in directory.items():
@@ -379,7 +379,7 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
+    """Samples of an archive, or start and size of adjacent samples of a document."""
 
     scoring: Scoring = Scoring()
     members: tuple[SampleMembers, ...] = ()
@@ -507,7 +507,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 
 def _finite(text: Buffer) -> bytes:
-    """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
+    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
     return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
 
 

@@ -160,7 +160,7 @@ def _sum(usages: Iterable[Usage]) -> TokenUsage:
 
 
 def _performance_of(sample: LoggedSample) -> Performance | None:
-    """The times of a sample: `latency_ms` is its working time, without waiting for rate limits and others."""
+    """The times of a sample: `latency_ms` is its working time, without waiting."""
     latency = _milliseconds(sample.working_time)
     total = _milliseconds(sample.total_time)
     if latency is None and total is None:
@@ -452,10 +452,10 @@ def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
 
 
 def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
-    """The references, as texts of choices if the target has letters or texts of them, and their indices.
+    """The references, and their indices if the target has letters or texts of choices.
 
-    >>> _reference("B", ["red", "blue"]), _reference(["A", "B"], ["red", "blue"]), _reference("blue", ["red", "blue"])
-    ((['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1]))
+    >>> [_reference(target, ["red", "blue"]) for target in ("B", ["A", "B"], "blue")]
+    [(['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1])]
     >>> _reference("42", []), _reference("", []), _reference(["a", ""], [])
     ((['42'], []), ([], []), (['a', ''], []))
     """

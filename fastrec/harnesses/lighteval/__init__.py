@@ -115,7 +115,7 @@ def _started(results: Results, paths: Iterable[str]) -> str:
 
 
 def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
-    """Find the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
+    """Find the task of details by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The files of lighteval: tell details by their columns and results by their keys, read results, and pair them.
+"""The files of lighteval: details in Parquet, and the results of their run.
 
 All files of a run have the same date in their names, and name the same tasks:
 
@@ -63,8 +63,7 @@ def role_of(head: bytes, path: str) -> str | None:
 class Metric(msgspec.Struct, frozen=True):
     name: str
     category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
-    aggregation: str = ""
-    """The function that makes the aggregate of the scores; empty if the document does not say it."""
+    aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it
     lower_is_better: bool = False
     rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
 

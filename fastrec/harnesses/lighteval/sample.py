@@ -1,4 +1,4 @@
-"""Turn a row of details into a sample: what was asked, what the model did, and one score per metric.
+"""Turn a row of details into a sample with a score per metric.
 
 There are two layouts:
 
@@ -67,7 +67,7 @@ _COLUMNS: Final = [
 
 
 def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The columns to read, and those that are not, given those of a file that have values, as `doc.query`.
+    """The columns to read and those not to read, of the columns of a file that have values.
 
     All fields of documents are metadata, but for images: a record has no place for them.
     """
@@ -206,15 +206,15 @@ def _further(specific: Any) -> dict[str, Any]:
     return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
+# What lighteval keeps of a sample for a metric that only has a value for all samples together.
 _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
-"""What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
 
 _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
     ("norm_token", ("tokens",)),
     ("norm_pmi", ("pmi",)),
     ("norm", ("characters", "no_space")),
 )
-"""Metrics with such names, like `acc_norm`, pick this way; the second way is that of some tasks only."""
+"""Names like `acc_norm` pick this way; the second way is that of some tasks only."""
 
 
 def _scores_of(
@@ -263,7 +263,7 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
 
 
 def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
-    """How a metric picks a choice: as the log says, or else as its name does, perhaps in one of two ways."""
+    """How a metric picks a choice: as the log says, or else as its name does."""
     if rule is not None:
         return (rule,)
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))

@@ -1,4 +1,4 @@
-"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` with the `results_<date>.json` of their run.
+"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` and `results_<date>.json`.
 
 Plan a log: what its results say about the run and its figures, and the slices of its samples. Then
 read a slice.

@@ -1,4 +1,4 @@
-"""The files of lm-eval: read samples and results, tell the files by their first bytes, and pair them.
+"""The files of lm-eval: recognise and read samples and results, and pair them.
 
 A file of samples has one object per line, or, until May 2024, all of them in one indented array.
 Names tell which results belong to it, and its task, if they are still those that lm-eval gave:
@@ -90,12 +90,12 @@ def rows_in(path: str) -> Iterator[bytes]:
 
 _MOST_BYTES: Final = 64 << 20
 _NONE: Final = msgspec.Raw(b"")
+# Arguments that name the model, in lm-eval's own order: an adapter is another model than its base.
 _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
-"""Arguments that name the model. The order is lm-eval's own: an adapter is another model than its base."""
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date."""
+    """The `results_<date>.json` of a run."""
 
     results: dict[str, dict[str, Any] | None]  # by task or group: the figures, as `metric,filter`
     configs: dict[str, msgspec.Raw] = {}  # by task, without groups
@@ -169,8 +169,8 @@ def read_results(path: str) -> Results:
 def model_of(results: Results) -> str:
     """The model of a run; empty if the file does not name one.
 
-    >>> run = {"results": {}, "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}}
-    >>> model_of(msgspec.convert(run, Results))
+    >>> config = {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}
+    >>> model_of(msgspec.convert({"results": {}, "config": config}, Results))
     'org/m'
     """
     config = results.config or {}
@@ -318,7 +318,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
-    """The results of the same microsecond in another directory: the Hub has results in their own repository."""
+    """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
     same = [run for some in runs.values() for run in some if run.date == date and "." in date]
     return same if len(same) == 1 else []

@@ -2,7 +2,7 @@
 
 requests                             kind              output.raw
 a continuation each, several         choice            the choice that the metric picks
-a continuation, one                  likelihood        the continuation, if the model would have said it
+a continuation, one                  likelihood        the continuation, if the model says it
 a text alone                         rolling           nothing: the text is only read
 settings of a generation             generation        all responses
 """
@@ -98,8 +98,8 @@ class RowReader:
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
+        # By name of a metric, the attribute with its value; UNSET if the sample does not have it.
         self.attributes: dict[str, str] = {}
-        """By name of a metric, the attribute of a sample that has its value; UNSET if the sample does not have it."""
         self._add(metrics)
 
     def _add(self, names: Iterable[str]) -> None:
@@ -158,7 +158,7 @@ class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""  # `doc_to_target`, likewise
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
-    """`multiple_choice`, `loglikelihood`, `loglikelihood_rolling` or `generate_until`; empty if unknown."""
+    # `loglikelihood`, `loglikelihood_rolling`, `generate_until` …; empty if unknown
     metrics: tuple[str, ...] = ()  # names of the metrics in the results
     filters: tuple[str, ...] = ()  # names of the filters, in the order in which they were applied
 
@@ -319,7 +319,7 @@ def _value(doc: Any, key: str) -> Any:
 
 
 def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
-    """The correct choice as the accuracy tells it: it is the one that was picked, or, of two, the other."""
+    """The correct choice by the accuracy: the one that was picked, or, of two, the other."""
     for metric, score in zip(draft.metrics, draft.scores, strict=True):
         if metric == "acc" and score.value == 1:
             return [index]
@@ -367,8 +367,8 @@ def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     is a template, whose result lm-eval itself reads as a list if it is in brackets. The text of any
     other target is one reference.
 
-    >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']"), _references_of(None)
-    (['a', 'b'], ["['a', 'b']"], [])
+    >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']")
+    (['a', 'b'], ["['a', 'b']"])
     """
     if target.__class__ is str:
         return (_listed(target) if may_be_list and target.startswith("[") else None) or [target]
@@ -415,12 +415,12 @@ class _ScoreReader:
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
         self._setup = setup
         self._attributes = attributes
+        # By filter, the metrics of the last sample, and the name, the attribute and the id of each.
         self._fields: dict[str, tuple[list[str], list[tuple[str, str, str]]]] = {}
-        """By filter, the metrics of the last sample, and the name, the attribute and the id of each."""
         self._seen: dict[int | str, int] = {}
 
     def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
-        """The filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
+        """The filter of a sample, empty if it is unknown, its metrics, and their scores."""
         name = row.filter
         metrics = row.metrics
         if name is None:

@@ -1,4 +1,4 @@
-"""What the columns of a table mean: the options of `import`, and a proposal by the names of the columns."""
+"""What the columns of a table mean: the options of `import`, and a proposal of them."""
 
 from __future__ import annotations
 
