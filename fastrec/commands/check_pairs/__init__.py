@@ -26,6 +26,7 @@ from fastrec.commands.check_pairs.aggregate import (
     Metric,
     Pair,
     Result,
+    expected,
     find_pairs,
     name_findings,
 )
@@ -47,7 +48,7 @@ from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
-from fastrec.storage import is_private, parent_and_name
+from fastrec.storage import is_private
 
 
 class PairCheck(Framed, kw_only=True):
@@ -148,19 +149,22 @@ def compare_score(
     if not rows:
         return "no rows"
     score = float(result.score)
-    means = list(_means(answered, failed, result.metric))
+    means = [total / size for size, total, _ in _sums(answered, failed, result.metric)]
     if not math.isfinite(score) or not all(map(math.isfinite, means)):
         return "too large"
     tolerance = _tolerance(result.score, result.metric)
-    factors = (1, 100) if _is_percentage(result.metric) else (1,)
+    factors = _factors(result.metric)
     if any(abs(mean * factor - score) <= tolerance for mean in means for factor in factors):
         return None
     if _may_be_no_mean(result):
         return "not a mean"
-    message = f"expected the mean of {counted(rows, 'row')}, {means[0]:.6g}, found {result.score}"
+    found = result.score
     if any(abs(mean * 100 - score) <= tolerance for mean in means):
-        message += "; it is 100 times the mean, but max_score is not 100"
-    return Finding("pair.score", f"$.evaluation_results[{number}].score_details.score", message)
+        found += "; it is 100 times the mean, but max_score is not 100"
+    what = f"the mean of {counted(rows, 'row')}, {means[0]:.6g}"
+    return expected(
+        "pair.score", what, found, f"$.evaluation_results[{number}].score_details.score"
+    )
 
 
 def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
@@ -177,9 +181,7 @@ def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -
     ):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
-    return Finding(
-        "pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}"
-    )
+    return expected("pair.num_samples", f"{found[1]:,}, the number of rows", f"{stated:,}", path)
 
 
 def _standard_error_finding(
@@ -195,8 +197,8 @@ def _standard_error_finding(
     if stated is None or _may_be_no_mean(result) or result.num_samples not in (None, *rows):
         return None
     tolerance = _tolerance(repr(stated), result.metric)
-    factors = (1, 100) if _is_percentage(result.metric) else (1,)
-    expected = []
+    factors = _factors(result.metric)
+    errors = []
     for size, total, squares in _sums(answered, failed, result.metric):
         mean = total / size
         mean_square = squares / size
@@ -205,21 +207,15 @@ def _standard_error_finding(
         for divisor in (size - 1, size) if size > 1 else ():
             least = math.sqrt(max(variance - rounding, 0) / divisor)
             most = math.sqrt(max(variance + rounding, 0) / divisor)
-            expected.append((least + most) / 2)
+            errors.append((least + most) / 2)
             for factor in factors:
                 if factor * least - tolerance <= stated <= factor * most + tolerance:
                     return None
-    if not expected or not all(map(math.isfinite, expected)):
+    if not errors or not all(map(math.isfinite, errors)):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.standard_error.value"
-    message = (
-        f"expected the standard error of the mean of the rows, {expected[0]:.6g}, found {stated}"
-    )
-    return Finding("pair.standard_error", path, message)
-
-
-def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
-    return (total / size for size, total, _ in _sums(answered, failed, metric))
+    what = f"the standard error of the mean of the rows, {errors[0]:.6g}"
+    return expected("pair.standard_error", what, str(stated), path)
 
 
 def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
@@ -258,6 +254,10 @@ def _tolerance(written: str, metric: Metric) -> float:
 def _is_percentage(metric: Metric) -> bool:
     unit = (metric.metric_unit or "").lower()
     return metric.max_score == 100 or unit.startswith("percent") or unit == "%"
+
+
+def _factors(metric: Metric) -> tuple[int, ...]:
+    return (1, 100) if _is_percentage(metric) else (1,)
 
 
 def _may_be_no_mean(result: Result) -> bool:
@@ -354,14 +354,11 @@ class _Check:
         report.samples += len(pair.samples)
         report.aggregates += pair.aggregate is not None
         if pair.aggregate is None:
-            message = f"expected {utf8(pair.stem)}.json in the same folder, found no such file"
-            self._find(path, Finding("pair.no_aggregate", "$", message))
+            what = f"{utf8(pair.stem)}.json in the same folder"
+            self._find(path, expected("pair.no_aggregate", what, "no such file"))
         if len(pair.samples) > 1:
-            names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            self._find(
-                path,
-                Finding("pair.several_samples", "$", f"expected one samples file, found {names}"),
-            )
+            several = expected("pair.several_samples", "one samples file", pair.sample_names)
+            self._find(path, several)
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
         rows = Rows()
@@ -386,15 +383,10 @@ class _Check:
             return
         samples = pair.samples[0].path
         if not total:
-            self._find(
-                samples, Finding("pair.no_rows", "$", "expected at least one row, found none")
-            )
+            self._find(samples, expected("pair.no_rows", "at least one row", "none"))
         if same := len(rows.hashes) - len(set(rows.hashes)):
-            message = (
-                f"expected different rows, found {same:,} of {total:,} that are the same as "
-                "an earlier one"
-            )
-            self._find(samples, Finding("pair.duplicate_row", "$", message))
+            found = f"{same:,} of {total:,} that are the same as an earlier one"
+            self._find(samples, expected("pair.duplicate_row", "different rows", found))
         if aggregate is None or pair.aggregate is None:
             return
         report.pairs += 1
@@ -403,13 +395,10 @@ class _Check:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
             if stated.total_rows not in (None, total):
-                message = (
-                    f"expected {stated.total_rows:,}, as the aggregate states, found "
-                    f"{counted(total, 'row')}"
-                )
-                self._find(
-                    pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message)
-                )
+                what = f"{stated.total_rows:,}, as the aggregate states"
+                where = f"{WHERE}.total_rows"
+                finding = expected("pair.total_rows", what, counted(total, "row"), where)
+                self._find(pair.aggregate, finding)
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             tallies = rows.tallies[number, False], rows.tallies[number, True]

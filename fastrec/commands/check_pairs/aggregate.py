@@ -84,42 +84,28 @@ def place_of(folder: Sequence[str], given: int) -> Place:
 
 def _folder_findings(place: Place) -> Iterator[Finding]:
     if place.layout == "data" and place.depth != 3:
-        message = f"expected three folders below data: {'/'.join(_LEVELS)}, found {place.depth}"
-        yield Finding("name.depth", "$", message)
+        yield expected(
+            "name.depth", f"three folders below data: {'/'.join(_LEVELS)}", str(place.depth)
+        )
     for name in place.folders:
         if name == "data":
-            yield Finding("name.data", "$", "expected no folder called data below data, found one")
+            yield expected("name.data", "no folder called data below data", "one")
         elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
-            yield Finding(
-                "name.portable",
-                "$",
-                f"expected a name that every system allows, found {quoted(name)}",
-            )
+            yield expected("name.portable", "a name that every system allows", quoted(name))
 
 
 def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
     """Find what is wrong with the name of a file; `stem` is without `.json` or `_samples.jsonl`."""
     if not _UUID4.fullmatch(stem):
-        yield Finding(
-            "name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}"
-        )
-    elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (
-        stem[:2],
-        stem[2:4],
-    ):
-        expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
-        yield Finding(
-            "name.flat",
-            "$",
-            f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}",
-        )
+        yield expected("name.uuid", "a UUID of version 4 in lower case", quoted(stem))
+    elif place.layout == "flat":
+        digits = f"{stem[:2]}/{stem[2:4]}"
+        if "/".join(folder[len(folder) - place.depth :]) != digits:
+            where = quoted("/".join(folder[-4:]))
+            yield expected("name.flat", f"the folder flat/objects/{digits}", where)
     matched = _SAMPLES.fullmatch(name)
     if matched and matched["more"]:
-        yield Finding(
-            "name.samples",
-            "$",
-            f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}",
-        )
+        yield expected("name.samples", f"the name {utf8(stem)}_samples.jsonl", quoted(name))
 
 
 def path_finding(
@@ -139,10 +125,14 @@ def path_finding(
         and tuple(folders[3 - len(known) :]) == known
     ):
         return None
-    expected = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    message = f"expected {utf8(expected)}, found {quoted(file_path)}"
+    right = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
     is_relative = file_path.removeprefix("./") in names
-    return Finding("pair.relative_path" if is_relative else "pair.file_path", where, message)
+    code = "pair.relative_path" if is_relative else "pair.file_path"
+    return expected(code, utf8(right), quoted(file_path), where)
+
+
+def expected(code: str, what: str, found: str, path: str = "$") -> Finding:
+    return Finding(code, path, f"expected {what}, found {found}")
 
 
 def quoted(text: str) -> str:
@@ -250,30 +240,28 @@ def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
     """Find what the data store refuses, whatever the rows are, and results with the same id."""
     if not isinstance(aggregate.source_metadata, dict):
         found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
-        yield Finding(
-            "pair.source_metadata", "$.source_metadata", f"expected an object, found {found}"
-        )
+        yield expected("pair.source_metadata", "an object", found, "$.source_metadata")
     details = _object(aggregate.model_info.additional_details)
     for name, allowed in _DEPLOYMENT.items():
         if name in details and details[name] not in allowed:
-            message = f"expected {' or '.join(allowed)}, found {describe(details[name])}"
-            yield Finding("pair.deployment", f"$.model_info.additional_details.{name}", message)
+            path = f"$.model_info.additional_details.{name}"
+            yield expected("pair.deployment", " or ".join(allowed), describe(details[name]), path)
     seen: set[str | None] = set()
     for number, result in enumerate(aggregate.results):
         path = f"$.evaluation_results[{number}]"
         if result.id is not None and result.id in seen:
-            message = f"expected another id for each result, found {quoted(result.id)} again"
-            yield Finding("pair.duplicate_result", f"{path}.evaluation_result_id", message)
+            again = f"{quoted(result.id)} again"
+            where = f"{path}.evaluation_result_id"
+            yield expected("pair.duplicate_result", "another id for each result", again, where)
         seen.add(result.id)
         least, largest = result.metric.bounds
         if least > largest:
-            message = f"expected at most max_score, {largest}, found {least}"
-            yield Finding("pair.bounds", f"{path}.metric_config.min_score", message)
+            where = f"{path}.metric_config.min_score"
+            yield expected("pair.bounds", f"at most max_score, {largest}", str(least), where)
         elif not least <= float(result.score) <= largest:
-            message = (
-                f"expected a score from {least} to {largest}, found {describe(float(result.score))}"
-            )
-            yield Finding("pair.out_of_bounds", f"{path}.score_details.score", message)
+            where = f"{path}.score_details.score"
+            bounds = f"a score from {least} to {largest}"
+            yield expected("pair.out_of_bounds", bounds, describe(float(result.score)), where)
 
 
 class NotAggregate(msgspec.Struct, frozen=True):
@@ -339,6 +327,10 @@ class Pair(msgspec.Struct, frozen=True):
     def is_meant(self) -> bool:
         """Whether the JSON file must be an aggregate by its name."""
         return bool(self.samples) or _UUID_LIKE.fullmatch(self.stem) is not None
+
+    @property
+    def sample_names(self) -> str:
+        return ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in self.samples)
 
 
 def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
