@@ -50,10 +50,11 @@ class ReaderFile(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def read(self, size: int = -1, /) -> bytes:
-        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
+    def readinto(self, buffer: Any, /) -> int:
+        data = read_at(self._reader, len(buffer), self._at)
+        buffer[: len(data)] = data
         self._at += len(data)
-        return data
+        return len(data)
 
 
 def read_text(path: str) -> bytes:

@@ -29,13 +29,12 @@ from fastrec.harnesses.inspect.files import (
     Archive,
     LogSlice,
     check_item,
-    directory_of,
     logged_samples,
     logs_of,
+    opened_archive,
     role_of,
     sample_members,
     samples,
-    unpack_members,
 )
 from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
@@ -307,49 +306,42 @@ def plan(log: Log) -> LogPlan:
 
 
 def _plan_archive(path: str) -> LogPlan:
-    directory = directory_of(path)
-    header, notes = _archived_header(path, directory)
-    members, cut_short = sample_members(directory)
+    with opened_archive(path) as archive:
+        header, notes = _archived_header(path, archive)
+        members, cut_short = sample_members(archive.members)
+        summarized = _summarized_samples(archive)
     slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
     planned = _plan(path, header, notes, slices)
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
     expected = planned.expected_samples
-    expected = _summarized_samples(path, directory) if expected is None else expected
+    expected = summarized if expected is None else expected
     return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
 
 
-def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
+def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
     for name, notes in (
         ("header.json", []),
         ("_journal/start.json", ["the log has no header.json"]),
     ):
-        if name in directory:
-            (text,) = _texts_of(path, directory[name])
-            return _decoded(path, f"its member {name}", text), notes
+        if name in archive.members:
+            return _decoded(path, f"its member {name}", archive.read(name)), notes
     raise LogError(
         path, "has neither header.json nor _journal/start.json, so it does not say what was run"
     )
 
 
-def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
-        yield from map(archive.read, unpack_members(members))
-
-
-def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
+def _summarized_samples(archive: Archive) -> int | None:
     """Count the summaries of samples, which runs that did not finish have, too.
 
     None if they cannot be read.
     """
-    names = [name for name in directory if name.startswith("_journal/summaries/")]
-    if "summaries.json" in directory:
+    names = [name for name in archive.members if name.startswith("_journal/summaries/")]
+    if "summaries.json" in archive.members:
         names = ["summaries.json"]
     if not names:
         return None
-    texts = _texts_of(path, b"".join(directory[name] for name in names))
     try:
-        return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+        return sum(len(_decode_summaries(memoryview(archive.read(name)))) for name in names)
     except (LogError, ValueError):
         return None  # the samples themselves may be whole
 
