@@ -85,7 +85,7 @@ class LineMaker:
         ]
         self._heads_by_run = {b"": [head + name for name in self._names]}
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
-        self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
+        self._ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
         """The lines of a bundle with their newlines, in parts: joined, they are the text."""
@@ -292,20 +292,20 @@ class Converter:
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
-            one = self._bundled(score, sample.error, ends)
-            bundled.append(one)
+            bundled_score = self._bundled(score, sample.error, ends)
+            bundled.append(bundled_score)
             if self._by_sample and score.value is not None:
                 _, totals, _ = self._metrics[score.metric]
                 totals.by_sample.setdefault(sample.sample_id or "", []).append(score.value)
             if score.output is not None or score.answers is not None:
-                one.answer = self._answer(sample, score)
+                bundled_score.answer = self._answer(sample, score)
             if score.metadata or score.fields:
                 kept = (
                     self._keeper.keep(score.fields, sample.input, "score", metadata)
                     if score.fields
                     else {}
                 )
-                one.metadata = self._metadata(metadata | score.metadata | kept)
+                bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             self._question(sample),
             self._answer(sample),
@@ -335,11 +335,11 @@ class Converter:
             if value not in (0, 1):
                 totals.graded = True
         end = ends[value == 1 and can_be_correct and not error]
-        one = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
+        bundled_score = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
         if error:
             self.result.errors += 1
-            one.error = b',"error":' + self._encode(error)
-        return one
+            bundled_score.error = b',"error":' + self._encode(error)
+        return bundled_score
 
     def leave_out(self, reason: str) -> None:
         self.result.samples += 1

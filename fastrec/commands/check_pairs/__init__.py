@@ -314,7 +314,9 @@ def check_pairs(
         jobs = 1
     pairs, ignored, bad_files = find_pairs(names)
     pieces = [piece for pair in pairs for piece in pieces_of(pair)]
-    tasks = [CheckTask(some) for some in gather_tasks(pieces, current_limits().task_bytes)]
+    tasks = [
+        CheckTask(task_pieces) for task_pieces in gather_tasks(pieces, current_limits().task_bytes)
+    ]
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs)
     check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))
@@ -323,10 +325,10 @@ def check_pairs(
     checked = zip(pieces, chain.from_iterable(results), strict=True)
     for _, group in groupby(checked, key=lambda both: id(both[0].pair)):
         parts = []
-        for piece, one in group:
-            counts = one.rows.counts if one.rows else Counter[str]()
+        for piece, result in group:
+            counts = result.rows.counts if result.rows else Counter[str]()
             progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
-            parts.append((piece, one))
+            parts.append((piece, result))
         check.add(parts)
     progress.finish()
     return check.finish(time.perf_counter() - started)
@@ -342,7 +344,7 @@ class _Check:
         report = self._report
         pair = parts[0][0].pair
         first = parts[0][1]
-        report.bad_files += dict.fromkeys(one.error for _, one in parts if one.error)
+        report.bad_files += dict.fromkeys(checked.error for _, checked in parts if checked.error)
         if first.is_ignored:
             report.ignored += 1
             return
@@ -357,14 +359,14 @@ class _Check:
             what = f"{utf8(pair.stem)}.json in the same folder"
             self._find(path, expected("pair.no_aggregate", what, "no such file"))
         if len(pair.samples) > 1:
-            several = expected("pair.several_samples", "one samples file", pair.sample_names)
-            self._find(path, several)
-        if any(one.error for _, one in parts):
+            finding = expected("pair.several_samples", "one samples file", pair.sample_names)
+            self._find(path, finding)
+        if any(checked.error for _, checked in parts):
             return  # a file counts as a whole or not at all
         rows = Rows()
-        for _, one in parts:
-            if one.rows:
-                rows += one.rows
+        for _, checked in parts:
+            if checked.rows:
+                rows += checked.rows
         self._add_rows(pair, first.aggregate, rows)
 
     def _find(self, path: str, *findings: Finding) -> None:
@@ -397,8 +399,8 @@ class _Check:
             if stated.total_rows not in (None, total):
                 what = f"{stated.total_rows:,}, as the aggregate states"
                 where = f"{WHERE}.total_rows"
-                finding = expected("pair.total_rows", what, counted(total, "row"), where)
-                self._find(pair.aggregate, finding)
+                found = counted(total, "row")
+                self._find(pair.aggregate, expected("pair.total_rows", what, found, where))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             tallies = rows.tallies[number, False], rows.tallies[number, True]

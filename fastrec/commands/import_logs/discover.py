@@ -118,11 +118,11 @@ def _group_files(
     if not beside:
         return grouped
     again = harness_named(harness).logs_of([*files, *beside])
-    bad = {one.path for one in grouped.bad}
+    bad = {log.path for log in grouped.bad}
     return Grouped(
         grouped.logs
         + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
-        [one for one in again.bad if one.path in bad],
+        [log for log in again.bad if log.path in bad],
         grouped.others,
     )
 

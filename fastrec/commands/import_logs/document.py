@@ -101,7 +101,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
 
     @property
     def disagreements(self) -> list[Comparison]:
-        return [one for one in self.comparisons if not one.agrees]
+        return [comparison for comparison in self.comparisons if not comparison.agrees]
 
 
 class Import(Tabular, kw_only=True):

@@ -152,10 +152,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
-    for role, some in roles.items():
-        if len(some) > 1:
+    for role, files in roles.items():
+        if len(files) > 1:
             return (
-                f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong "
+                f"it has {counted(len(files), 'file')} of the kind {role}: which of them belong "
                 "together is unknown"
             )
     missing = [text for role, text in _NEEDED.items() if role not in roles]
@@ -237,7 +237,9 @@ def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
         first, *others = same.values()
         names = sorted({field for fields in same.values() for field in fields})
         differing = [
-            field for field in names if any(one.get(field) != first.get(field) for one in others)
+            field
+            for field in names
+            if any(other.get(field) != first.get(field) for other in others)
         ]
         for text, fields in same.items():
             marks = ",".join(
@@ -305,11 +307,11 @@ class FileIndex:
         for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
             number = _NONE if sample == _NONE else slice_of[sample]
             if number != _NONE:
-                some = ranges[number]
+                own_ranges = ranges[number]
                 if number == before:
-                    some[-1] = (some[-1][0], start + size)
+                    own_ranges[-1] = (own_ranges[-1][0], start + size)
                 else:
-                    some.append((start, start + size))
+                    own_ranges.append((start, start + size))
             before = number
         return ranges
 
@@ -361,12 +363,14 @@ class Scan:
 def _scan_requests(path: str, scan: Scan) -> None:
     with open_plain(path) as source:
         states = JsonArray(path, source.read, "request_states")
-        for start, size, one in states.items(_decode_request):
-            key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
+        for start, size, request in states.items(_decode_request):
+            key = key_of(
+                request.instance.id, request.instance.perturbation, request.train_trial_index, path
+            )
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
             scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
-            sent = one.result.request_datetime if one.result else None
+            sent = request.result.request_datetime if request.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
@@ -383,8 +387,8 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
-        for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
-            key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
+        for start, size, entry in JsonArray(path, source.read, None).items(_decode_entry):
+            key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.get(number)
             scan.entries.add(start, size, sample)
@@ -392,7 +396,7 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
                 scan.unmatched.add(number)
                 continue
             shapes[
-                labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())
+                labels.get(key.perturbation, key.perturbation), key.trial, tuple(entry.stats or ())
             ] += 1
             if len(shapes) > _MOST_SHAPES:
                 _add_uses(uses, shapes)

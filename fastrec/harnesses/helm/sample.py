@@ -382,7 +382,9 @@ def _sample_of(
         "perturbation": labels.get(key.perturbation, key.perturbation),
         "reference_index": ",".join(map(str, right)) if len(texts) > 1 else "",
         "stop_reason": _stop_reason(completions),
-        "log_likelihoods": spell([one.logprob for one in completions]) if is_separate else "",
+        "log_likelihoods": spell([completion.logprob for completion in completions])
+        if is_separate
+        else "",
         "choice_index": "" if choice is None else str(choice),
     }
     return Sample(
@@ -406,7 +408,8 @@ def _completions_of(requests: Iterable[RequestState]) -> list[Completion]:
 
 
 def _output_of(completions: Sequence[Completion]) -> Output:
-    thoughts = [one.thinking.text for one in completions if one.thinking and one.thinking.text]
+    thinking = [completion.thinking for completion in completions if completion.thinking]
+    thoughts = [thought.text for thought in thinking if thought.text]
     return Output(raw=[*map(_text, completions)], reasoning_trace=thoughts or UNSET)
 
 
@@ -451,7 +454,10 @@ def _mapped(
     """Return the choice whose letter is the most probable completion, as HELM does."""
     if not completions or not mapping:
         return None
-    best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)
+    best = max(
+        completions,
+        key=lambda completion: 0.0 if completion.logprob is None else completion.logprob,
+    )
     letter = _text(best).strip()
     choice = mapping.get(letter)
     if choice is None or choice not in texts:
@@ -485,25 +491,32 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
         entries.setdefault(key, []).append(entry)
     requests: dict[Key, list[RequestState]] = {}
-    for one in _read(state, log_slice.requests, _decode_requests):
-        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
-        requests.setdefault(key, []).append(one)
+    for request in _read(state, log_slice.requests, _decode_requests):
+        key = key_of(
+            request.instance.id, request.instance.perturbation, request.train_trial_index, state
+        )
+        requests.setdefault(key, []).append(request)
     method = run.metadata.get(METHOD, "")
     names: dict[tuple[MetricName, str], str] = {}
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
-    for key, some in requests.items():
+    for key, its_requests in requests.items():
         adds_up = method == LANGUAGE_MODELING
         found = _scores_of(
             entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up
         )
         if key not in entries:
             metrics = unscored.get(
-                (key.perturbation, some[0].instance.split, some[0].instance.sub_split), ()
+                (
+                    key.perturbation,
+                    its_requests[0].instance.split,
+                    its_requests[0].instance.sub_split,
+                ),
+                (),
             )
             found[0].extend(
                 Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics
             )
-        yield _sample_of(key, some, found, method, log_slice.labels)
+        yield _sample_of(key, its_requests, found, method, log_slice.labels)
 
 
 def _metrics_by_kind(
@@ -511,13 +524,13 @@ def _metrics_by_kind(
 ) -> dict[tuple[str, str | None, str | None], list[str]]:
     """The metrics of the samples of each perturbation, split and part of a split."""
     found: dict[tuple[str, str | None, str | None], dict[str, None]] = {}
-    for key, some in entries.items():
+    for key, its_entries in entries.items():
         label = log_slice.labels.get(key.perturbation, key.perturbation)
-        for name in {stat.name: None for entry in some for stat in entry.stats or ()}:
+        for name in {stat.name: None for entry in its_entries for stat in entry.stats or ()}:
             metrics = found.setdefault((key.perturbation, name.split, name.sub_split), {})
             metrics[metric_id(name, label)] = None
     return {
-        kind: [one for one in metrics if one not in log_slice.empty_metrics]
+        kind: [metric for metric in metrics if metric not in log_slice.empty_metrics]
         for kind, metrics in found.items()
     }
 

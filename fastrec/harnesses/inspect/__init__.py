@@ -197,8 +197,8 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
                 keys[name] = _declared_keys(declared.metrics)
     keys = keys or {name: [] for name in seen}
     return {
-        name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some))
-        for name, some in keys.items()
+        name: Scorer(name, tuple(own_keys) or _keys(seen, name), is_complete=bool(own_keys))
+        for name, own_keys in keys.items()
     }
 
 
@@ -310,7 +310,9 @@ def _plan_archive(path: str) -> LogPlan:
         header, notes = _archived_header(path, archive)
         members, cut_short = sample_members(archive.members)
         summarized = _summarized_samples(archive)
-    slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
+    slices = [
+        LogSlice(members=tuple(group)) for group in _slices(members, lambda sample: sample.size)
+    ]
     planned = _plan(path, header, notes, slices)
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
     expected = planned.expected_samples
@@ -351,7 +353,7 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items(check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
+    slices = [LogSlice(items=tuple(group)) for group in _slices(items, lambda item: item[1])]
     return _plan(path, header, [], slices)
 
 
@@ -370,7 +372,7 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 
 
 def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
-    found = (sample for one in slices for sample, _ in logged_samples(path, one))
+    found = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
     seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     completed = header.results.completed_samples if header.results else None
     counts_failed = completed is not None and any(
@@ -383,7 +385,7 @@ def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
-        slices=[msgspec.structs.replace(one, scoring=scoring) for one in slices],
+        slices=[msgspec.structs.replace(log_slice, scoring=scoring) for log_slice in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,

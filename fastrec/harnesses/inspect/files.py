@@ -99,7 +99,7 @@ class Archive:
         stored.file_size = member.compress_size
         decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         with self._zip.open(stored) as file:
-            frames = decompressor.stream_reader(file, read_across_frames=True)  # type: ignore[arg-type]
+            frames = decompressor.stream_reader(file, read_across_frames=True)
             return _filled(member.file_size, frames)
 
 

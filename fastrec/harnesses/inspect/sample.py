@@ -258,8 +258,8 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
     """All scores of a sample, and one without a number for each that the log should have."""
     given = scores_in(sample, scoring.old_name)
     scores: list[Score] = []
-    for name, one in given.items():
-        scores += _scores_by(scoring.scorers.get(name) or Scorer(name), one, answers)
+    for name, logged in given.items():
+        scores += _scores_by(scoring.scorers.get(name) or Scorer(name), logged, answers)
     for name, scorer in scoring.scorers.items():
         if name not in given:
             missing = "not scored: the log has no score of this scorer for this sample"
@@ -406,10 +406,10 @@ def _add_output(
         if not said or messages[-1].content not in contents:
             final = said_in(messages[-1], attachments)
             said = said or [final]
-            if final.text and all(final.text != one.text for one in said):
+            if final.text and all(final.text != answer.text for answer in said):
                 sample.metadata["assistant_message"] = final.text
-    raw = [one.text for one in said]
-    thoughts = [one.reasoning for one in said]
+    raw = [answer.text for answer in said]
+    thoughts = [answer.reasoning for answer in said]
     sample.output = Output(raw=raw, reasoning_trace=thoughts if any(thoughts) else UNSET)
     if prompt:
         formatted = prompt_text(prompt, attachments)
@@ -425,7 +425,7 @@ def _add_messages(
     sample.messages, sample.tool_calls, sample.num_turns = transcript, calls, len(transcript)
     turns = [index for index, message in enumerate(messages) if message.role == "assistant"]
     texts = [str(transcript[index].content) for index in turns]
-    others = [one.text for one in said if one.text and one.text not in texts]
+    others = [answer.text for answer in said if answer.text and answer.text not in texts]
     if others:  # the solver changed the output, or the model gave several answers at once
         sample.metadata["completions"] = spell(others)
     return texts + others, turns[-1] if turns else len(messages) - 1
@@ -461,18 +461,18 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
     """
     if target in ("", None):  # Inspect's way to say that there is none
         return [], []
-    targets = [spell(one) for one in (target if isinstance(target, list) else [target])]
+    targets = [spell(text) for text in (target if isinstance(target, list) else [target])]
     letters = "".join(targets)
     if not choices or not letters:
         return targets, []
-    are_texts = all(one in choices for one in targets)
+    are_texts = all(text in choices for text in targets)
     are_single = len(letters) == len(targets) and letters.isupper()
     if are_texts and not are_single:
-        return targets, [choices.index(one) for one in targets]
+        return targets, [choices.index(text) for text in targets]
     indices = [ord(letter) - ord("A") for letter in letters]
     if all(0 <= index < min(len(choices), 26) for index in indices):
         return [choices[index] for index in indices], indices
-    return targets, [choices.index(one) for one in targets] if are_texts else []
+    return targets, [choices.index(text) for text in targets] if are_texts else []
 
 
 def _error(logged: LoggedSample) -> str:

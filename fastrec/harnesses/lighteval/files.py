@@ -243,8 +243,8 @@ def _has(results: Results, task: str) -> bool:
 
 def _shared(path: str, other: str) -> int:
     count = 0
-    for one, two in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
-        if one != two:
+    for folder, other_folder in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
+        if folder != other_folder:
             break
         count += 1
     return count

@@ -108,7 +108,7 @@ def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSe
     filters = list(dict.fromkeys(name for _, name in pairs))
     listed = settings.get("filter_list")
     named = (
-        [one.get("name") for one in listed if isinstance(one, dict)]
+        [entry.get("name") for entry in listed if isinstance(entry, dict)]
         if isinstance(listed, list)
         else []
     )

@@ -123,7 +123,8 @@ class Results(msgspec.Struct, kw_only=True):
         found = self.results.get(task)
         if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
             found = next(
-                (some for name, some in self.results.items() if _plain_name(name) == task), None
+                (figures for name, figures in self.results.items() if _plain_name(name) == task),
+                None,
             )
         return found or {}
 
@@ -176,7 +177,7 @@ def model_of(results: Results) -> str:
     config = results.config or {}
     given = config.get("model_args")
     if isinstance(given, str):
-        given = dict(one.strip().partition("=")[::2] for one in given.split(","))
+        given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
     if not isinstance(given, Mapping):
         given = {}
     names = [given.get(name) for name in _NAMES]
@@ -308,7 +309,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 found.bad.append(BadLog(file.path, problem))
     paths_used = {path for path, _ in used}
     idle = [
-        run.file.path for some in runs.values() for run in some if run.file.path not in paths_used
+        run.file.path
+        for runs_there in runs.values()
+        for run in runs_there
+        if run.file.path not in paths_used
     ]
     if found.logs or broken:
         found.others += idle
@@ -320,7 +324,12 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
     """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
-    same = [run for some in runs.values() for run in some if run.date == date and "." in date]
+    same = [
+        run
+        for runs_there in runs.values()
+        for run in runs_there
+        if run.date == date and "." in date
+    ]
     return same if len(same) == 1 else []
 
 

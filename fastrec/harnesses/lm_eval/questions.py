@@ -112,7 +112,7 @@ def likelihoods_in(
     except msgspec.MsgspecError:
         pass
     try:
-        found = [one[0] for one in _decode_all_likelihoods(responses)]
+        found = [answers[0] for answers in _decode_all_likelihoods(responses)]
     except (msgspec.MsgspecError, IndexError):
         return None
     return found if len(found) == count else None
@@ -183,7 +183,7 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
     if isinstance(target, int):
         return [int(target)] if 0 <= target < count else []
     if isinstance(target, list) and all(
-        isinstance(one, int) and 0 <= one < count for one in target
+        isinstance(index, int) and 0 <= index < count for index in target
     ):
         return list(map(int, target))
     return []

@@ -183,7 +183,7 @@ class SampleMaker:
         if kind is dict:
             return self._generation(draft)
         if kind is str:
-            if not all(one.__class__ is str for one in continuations):
+            if not all(continuation.__class__ is str for continuation in continuations):
                 raise ValueError("a request has no continuation, unlike the first one")
             answers = likelihoods_in(row.filtered_resps, row.resps, len(continuations))
             if answers is not None:
@@ -231,7 +231,7 @@ class SampleMaker:
             )
         else:
             sent, choices = choices_after(
-                [spell(_decode(one)) for one in contexts], continuations, likelihoods
+                [spell(_decode(context)) for context in contexts], continuations, likelihoods
             )
             texts = choices.texts
         choices.unconditional = unconditional
@@ -375,7 +375,7 @@ def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     if target is None:
         return []
     if isinstance(target, list):
-        return [text for one in target for text in _references_of(one)]
+        return [text for item in target for text in _references_of(item)]
     return [str(target)]
 
 
