@@ -186,7 +186,7 @@ EDGES = {
     "statistics": {"errors"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
-    "harnesses": {"errors", "schemas", "sources", "storage", "toml_file"},
+    "harnesses": {"errors", "filters", "schemas", "sources", "storage", "toml_file"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from math import comb
 from statistics import median
 from typing import Final, Self
@@ -37,6 +36,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import field
 
+from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
@@ -394,7 +394,7 @@ class Converter:
         wanted = self._wanted.get(metric)
         if wanted is None:
             names = (metric, metric.partition(":")[0])
-            wanted = any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns)
+            wanted = any(matches_any(name, self._patterns) for name in names)
             self._wanted[metric] = wanted
         if not wanted:
             self.result.metrics_left_out[metric] += 1

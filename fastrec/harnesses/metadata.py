@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.errors import UsageError
+from fastrec.filters import matches_any
 from fastrec.harnesses.registry import harness_named
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
@@ -184,9 +184,7 @@ def row_of(harness: str, metric: str) -> _Row | None:
     """The row of a metric: by its id (`exact_match:valid`), or by a piece of it."""
     names = {metric, *metric.replace("@", ":").split(":")}
     for row in METRICS:
-        if row.harness == harness and any(
-            fnmatchcase(name, pattern) for name in names for pattern in row.patterns
-        ):
+        if row.harness == harness and any(matches_any(name, row.patterns) for name in names):
             return row
     return None
 

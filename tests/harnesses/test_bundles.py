@@ -164,6 +164,13 @@ def test_lines_of_one_sample_name_their_metrics(sample):
     assert len(lines) == max(len(sample.scores), 1)
 
 
+def test_a_metric_with_brackets_matches_itself():
+    converter = Converter("promptfoo", RUN, ["acc[0]"])
+    scores = [Score(metric=metric, value=1.0) for metric in ("acc[0]", "acc0", "acc1")]
+    sample = Sample(sample_id="1", input=Input(raw="a", reference=[]), scores=scores)
+    assert [metric for metric, _ in lines_of(converter, sample)] == ["acc[0]", "acc0"]
+
+
 def test_a_sample_without_a_wanted_metric_has_no_bundle():
     converter = Converter("promptfoo", RUN, ["f1*"])
     asked = Input(raw="a", reference=[])

@@ -410,9 +410,8 @@ def import_logs(
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
     patterns = as_tuple("metric", metric)
     chosen = chosen_names(metadata)
-    names = [
-        os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)
-    ]
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [os.fspath(path) for path in given]
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
@@ -426,11 +425,7 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
-            skipped = {
-                kind: [*map(utf8, paths_of_kind)] for kind, paths_of_kind in found.skipped.items()
-            }
-            result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
-            result.other_files = sum(map(len, skipped.values()))
+            result = _account_for_files(found)
             opened = outputs.enter_context(open_output(directory))
             progress = progress or Progress()
             progress.start("import", sum(log.size for log in found.logs))
@@ -445,6 +440,16 @@ def import_logs(
         if result.logs:  # otherwise an earlier import stays as it is
             opened.publish(result)
     return result
+
+
+def _account_for_files(found: Found) -> Import:
+    skipped = {kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()}
+    return Import(
+        fastrec=__version__,
+        bad_logs=found.bad,
+        skipped_files=skipped,
+        other_files=sum(map(len, skipped.values())),
+    )
 
 
 def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:

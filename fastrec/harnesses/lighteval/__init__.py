@@ -25,7 +25,7 @@ from fastrec.harnesses.lighteval.files import (
     read_results,
     role_of,
 )
-from fastrec.harnesses.lighteval.sample import columns_of, flat_samples, nested_samples
+from fastrec.harnesses.lighteval.sample import columns_of, samples_in
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
@@ -174,9 +174,8 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before
-    read = flat_samples if log_slice.is_flat else nested_samples
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for task, sample in read(table, row, log_slice.metrics):
+        for task, sample in samples_in(table, row, log_slice.metrics, is_flat=log_slice.is_flat):
             row += 1
             if task != log_slice.task:
                 raise LogError(

@@ -13,16 +13,24 @@ of a Python value, such as `[(-1.5, False)]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.lighteval.files import Metric
-from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell, value_of
-from fastrec.schemas.newest import Input, Output, TokenUsage
+from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
+from fastrec.harnesses.values import (
+    as_list,
+    as_object,
+    number_of,
+    replace_lone_surrogates,
+    spell,
+    value_of,
+)
+from fastrec.schemas.newest import AnswerAttribution, Input, Output
 
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.harnesses.parquet import Table
@@ -79,13 +87,16 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
     ]
 
 
-def nested_samples(
-    rows: Table, before: int, about: Mapping[str, Metric]
+def samples_in(
+    rows: Table, before: int, about: Mapping[str, Metric], *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout since 0.11, each with its task.
+    """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
+    for task, row in (_flat_rows if is_flat else _nested_rows)(rows, before):
+        yield task, _sample_of(row, about)
 
-    `about` is what the results say about the metrics.
-    """
+
+def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+    """Read rows of the layout since 0.11, each with its task."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
@@ -101,8 +112,7 @@ def nested_samples(
         logprobs = _numbers(logprobs)
         yield (
             _text(task),
-            _sample_of(
-                about,
+            _Row(
                 sample_id=_text(number) or str(row),
                 question=_text(original) or _text(query),
                 prompt=_text(prompt),
@@ -126,9 +136,7 @@ def nested_samples(
         )
 
 
-def flat_samples(
-    rows: Table, before: int, about: Mapping[str, Metric]
-) -> Iterator[tuple[str, Sample]]:
+def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
     """Read rows of the layout up to 0.10.
 
     They have no task and no id: that is the number of the row, from 0.
@@ -158,8 +166,7 @@ def flat_samples(
             logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
         yield (
             "",
-            _sample_of(
-                about,
+            _Row(
                 sample_id=str(row),
                 question=_text(example),
                 prompt=_text(prompt),
@@ -269,76 +276,78 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-def _sample_of(
-    about: Mapping[str, Metric],
-    *,
-    sample_id: str,
-    question: str,
-    prompt: str,
-    is_generative: bool,
-    choices: list[Any],
-    gold_index: Any,
-    references: Sequence[str] = (),
-    texts: list[str],
-    processed: Sequence[str] = (),
-    reasonings: list[str] | None = None,
-    specific: Any,
-    logprobs: list[float],
-    unconditioned: list[float],
-    tokens: tuple[list[int], ...],
-    scores: Any,
-    fields: dict[str, Any],
-) -> Sample:
-    """Make the sample of a row.
+class _Row(msgspec.Struct, kw_only=True):
+    """What both layouts say about a sample."""
 
-    `processed` are the texts without reasoning, if lighteval removed it. The tokens are those of
-    each prompt, and of each answer or choice.
-    """
+    sample_id: str
+    question: str
+    prompt: str
+    is_generative: bool
+    choices: list[Any]
+    gold_index: Any
+    references: list[str] = []
+    texts: list[str]
+    processed: list[str] = []  # the texts without reasoning, if lighteval removed it
+    reasonings: list[str] = []
+    specific: Any
+    logprobs: list[float]
+    unconditioned: list[float]
+    tokens: tuple[list[int], ...]  # of each prompt, and of each answer or choice
+    scores: Any
+    fields: dict[str, Any]
+
+
+def _sample_of(row: _Row, about: Mapping[str, Metric]) -> Sample:
     correct = [
         index
-        for index in as_list(gold_index)
-        if index.__class__ is int and 0 <= index < len(choices)
+        for index in as_list(row.gold_index)
+        if index.__class__ is int and 0 <= index < len(row.choices)
     ]
-    options = _texts(choices)
-    found = specific.get(_EXTRACTED) if isinstance(specific, dict) else None
-    picking = (
-        None if is_generative else Choices(options, logprobs, correct, unconditioned, tokens[1])
-    )
-    metadata = {}
-    if picking:
-        if correct:
-            metadata["reference_index"] = ",".join(map(str, correct))
-        if len(logprobs) == 1:
-            metadata["log_likelihood"] = spell(logprobs[0])
-        elif logprobs:
-            metadata["log_likelihoods"] = spell(logprobs)
-    answers = (
-        [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
-    )
-    read, written = map(sum, tokens)
-    scored = scores.items() if isinstance(scores, dict) else ()
+    options = _texts(row.choices)
+    picking = None
+    if not row.is_generative:
+        picking = Choices(options, row.logprobs, correct, row.unconditioned, row.tokens[1])
+    references = row.references
+    if not references:
+        references = [text for index in correct for text in _texts(row.choices[index])]
+    scores: list[Score] = []
+    for name, value in as_object(row.scores).items():
+        scores += _scores_of(name, value, picking, about)
+    read, written = map(sum, row.tokens)
     return Sample(
-        sample_id=sample_id,
+        sample_id=row.sample_id,
         input=Input(
-            raw=question,
-            formatted=prompt if prompt and prompt != question else UNSET,
-            reference=list(references)
-            or [text for index in correct for text in _texts(choices[index])],
+            raw=row.question,
+            formatted=row.prompt if row.prompt and row.prompt != row.question else UNSET,
+            reference=references,
             choices=options if picking and options else UNSET,
         ),
         output=Output(
-            raw=texts,  # of multiple choice, each score has the choice that its metric picks
-            reasoning_trace=reasonings if reasonings and any(reasonings) else UNSET,
+            raw=row.texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=row.reasonings if any(row.reasonings) else UNSET,
         ),
-        scores=[
-            score for name, value in scored for score in _scores_of(name, value, picking, about)
-        ],
-        answers=answers + [extracted(text, _EXTRACTED) for text in _texts(found)],
-        token_usage=TokenUsage(
-            input_tokens=read, output_tokens=written, total_tokens=read + written
-        )
-        if read or written
-        else None,
-        metadata=metadata,
-        fields=fields,
+        scores=scores,
+        answers=_answers_of(row),
+        token_usage=tokens_of(read, written) if read or written else None,
+        metadata=_metadata_of(row, correct) if picking else {},
+        fields=row.fields,
     )
+
+
+def _answers_of(row: _Row) -> list[AnswerAttribution]:
+    answers = []
+    if row.processed != row.texts:
+        answers += [extracted(text, "text_post_processed") for text in row.processed]
+    found = as_object(row.specific).get(_EXTRACTED)
+    return answers + [extracted(text, _EXTRACTED) for text in _texts(found)]
+
+
+def _metadata_of(row: _Row, correct: list[int]) -> dict[str, str]:
+    metadata = {}
+    if correct:
+        metadata["reference_index"] = ",".join(map(str, correct))
+    if len(row.logprobs) == 1:
+        metadata["log_likelihood"] = spell(row.logprobs[0])
+    elif row.logprobs:
+        metadata["log_likelihoods"] = spell(row.logprobs)
+    return metadata
