@@ -52,9 +52,8 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     metric: int  # its position in the list of metrics
     evaluation: bytes
     error: bytes = b""
-    answer: bytes | None = (
-        None  # replaces the part that the records of the sample share; so does `metadata`
-    )
+    # replaces the part that the records of the sample share; so does `metadata`
+    answer: bytes | None = None
     metadata: bytes | None = None
 
 
@@ -156,6 +155,7 @@ def _right(scores: Sequence[float]) -> int:
     return sum(score >= 1 for score in scores)
 
 
+# What Inspect makes of the scores of a sample, by name; the last three with a number.
 REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
     "median": lambda scores, _: median(scores),
     "mode": lambda scores, _: Counter(scores).most_common(1)[0][0],
@@ -164,7 +164,6 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
     "pass_at": lambda scores, k: 1 - comb(len(scores) - _right(scores), k) / comb(len(scores), k),
     "pass_k": lambda scores, k: comb(_right(scores), k) / comb(len(scores), k),
 }
-"""What Inspect makes of the scores of a sample, by name; the last three with a number."""
 
 
 def reducer_of(text: str) -> tuple[str, int]:
@@ -213,9 +212,8 @@ class Converted(msgspec.Struct):
     samples: int = 0
     records: int = 0
     errors: int = 0
-    metrics: dict[
-        str, MetricTotals
-    ] = {}  # in the order in which they came up: bundles have positions in it
+    # in the order in which they came up: bundles have positions in it
+    metrics: dict[str, MetricTotals] = {}
     left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
     metrics_left_out: Counter[str] = field(
         default_factory=Counter
@@ -253,9 +251,8 @@ class Converter:
         )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        self._metrics: dict[
-            str, tuple[int, MetricTotals, bool]
-        ] = {}  # position, totals, whether a 1 can be correct
+        # position, totals, whether a 1 can be correct
+        self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}
         self._wanted: dict[str, bool] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)

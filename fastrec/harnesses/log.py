@@ -51,11 +51,10 @@ class Log(msgspec.Struct, frozen=True):
 
     harness: str
     path: str  # the file or directory that messages name it by
+    # All files that it is read from. Their contents, in this order, identify the log.
     files: tuple[FoundFile, ...]
-    """All files that it is read from. Their contents, in this order, identify the log."""
-    task: str = (
-        ""  # the task, if the files of several tasks are grouped by it; else `plan` finds it
-    )
+    # the task, if the files of several tasks are grouped by it; else `plan` finds it
+    task: str = ""
     columns: Any = None  # what the columns of a table mean
 
     @property
@@ -118,8 +117,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     version: str = ""
     metadata: dict[str, str] = {}  # added to the metadata of all records
+    # Metrics of which the log says so; `kinds` knows others by name.
     lower_is_better: frozenset[str] = frozenset()
-    """Metrics of which the log says so; `kinds` knows others by name."""
 
     @property
     def evaluation_id(self) -> str:
@@ -144,9 +143,8 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     # only. By default, the log is read as a whole.
     slices: Sequence[Any] = (None,)
     aggregates: Sequence[Aggregate] = ()
-    not_compared: dict[
-        str, str
-    ] = {}  # aggregates that are not means of scores, each with the reason
+    # aggregates that are not means of scores, each with the reason
+    not_compared: dict[str, str] = {}
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
@@ -157,12 +155,12 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
 
     metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
     value: float | None  # a finite number, or None if there is none
+    # If there is no number: why. Becomes the record's `error`.
     problem: str = ""
-    """If there is no number: why. Becomes the record's `error`."""
+    # What was extracted for this metric; None: as the sample says.
     answers: list[AnswerAttribution] | None = None
-    """What was extracted for this metric; None: as the sample says."""
+    # What the model said, where that depends on the metric; None: as the sample says.
     output: Output | None = None
-    """What the model said, where that depends on the metric; None: as the sample says."""
     metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
     fields: dict[str, Any] = {}  # metadata of the score in the log, as `Sample.fields`
 
@@ -182,14 +180,13 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     token_usage: TokenUsage | None = None
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records
+    # What the harness says about the sample, under names of fastrec: see `metadata.py`.
     metadata: dict[str, str] = {}
-    """What the harness says about the sample, under names of fastrec: see `metadata.py`."""
+    # Metadata of the sample in the log, under its own names: the user chooses which are kept.
     fields: dict[str, Any] = {}
-    """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
-    run: RunInfo | None = (
-        None  # the run of this sample, if a table has several; None: that of the log
-    )
+    # the run of this sample, if a table has several; None: that of the log
+    run: RunInfo | None = None
 
 
 NOT_SCORED: Final = "the log has no score for this sample"

@@ -37,8 +37,8 @@ NO_PLACE: Final = "a record has no place for it"
 NOT_CHOSEN: Final = "not chosen by --metadata"
 CUT: Final = f"cut after {LONGEST:,} characters"
 
+# Values of a log that are not in its records, or not whole, by name and reason.
 FieldCounts = Counter[tuple[str, str]]
-"""Values of a log that are not in its records, or not whole, by name and reason."""
 
 _ALL: Final = frozenset({
     "harness", "harness_version", "reference_index", "choice_index", "graded", "metric_kind",

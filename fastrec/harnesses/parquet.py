@@ -27,9 +27,8 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    columns: dict[
-        str, list[str]
-    ]  # the names of the columns; of structs, also those of their fields
+    # the names of the columns; of structs, also those of their fields
+    columns: dict[str, list[str]]
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
     # Row groups to read together: the first, the one after the last, the rows before, and their

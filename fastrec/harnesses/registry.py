@@ -24,8 +24,8 @@ class Harness(NamedTuple):
     name: str  # as in `--from` and in the metadata of records
     title: str  # as in texts for people
     reads: str
+    # A pattern of paths that only its logs have: such a file with another content is damaged.
     log_name: str = ""
-    """A pattern of paths that only its logs have: such a file with another content is damaged."""
 
 
 # In the order in which files are offered to them.

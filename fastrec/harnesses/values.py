@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+# What msgspec raises for a text that it does not decode.
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a text that it does not decode."""
 
 BOM: Final = b"\xef\xbb\xbf"
 

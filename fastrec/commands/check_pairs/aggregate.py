@@ -53,10 +53,10 @@ class Place(msgspec.Struct, frozen=True):
     """What is known about a folder with pairs."""
 
     layout: Literal["data", "flat", "unknown"]
+    # The known names of the last folders: of `<collection>`, `<developer>`, `<model>`.
     folders: tuple[str, ...]
-    """The known names of the last folders: of `<collection>`, `<developer>`, `<model>`."""
+    # Number of folders below `data` or `flat/objects`, or below the folder that is checked.
     depth: int
-    """Number of folders below `data` or `flat/objects`, or below the folder that is checked."""
 
 
 def place_of(folder: Sequence[str], given: int) -> Place:
@@ -147,9 +147,8 @@ _DEPLOYMENT: Final = {
     "model_availability": ("open_weights", "closed_weights", "unknown"),
 }
 
-_LARGEST: Final = (
-    64 << 20
-)  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+# bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+_LARGEST: Final = 64 << 20
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -346,8 +345,8 @@ def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
             yield path, finding
 
 
+# A folder of a tree, the names of its files, sorted, and what finds a samples file in it.
 _Folder = tuple[str, list[str], Callable[[str], Shard]]
-"""A folder of a tree, the names of its files, sorted, and what finds a samples file in it."""
 
 
 def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:

@@ -47,8 +47,8 @@ from fastrec.storage import hash_of_file, join, parent_and_name
 from fastrec.summary.rows import Sums
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
+# Without normal forms, which is a third faster; records keep the `sample_hash` of their row.
 _SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
-"""Without normal forms, which is a third faster; records keep the `sample_hash` of their row."""
 
 _BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
 _WRONG_HASH: Final = Finding(
@@ -71,12 +71,12 @@ class Rows(SliceFindings):
     The counts are lines, rows (lines that are not blank), invalid rows and text_bytes.
     """
 
+    # By number of the result, and whether the rows have an error.
     tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(
         default_factory=lambda: defaultdict(Tally)
     )
-    """By number of the result, and whether the rows have an error."""
+    # A hash of each row.
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
-    """A hash of each row."""
 
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
@@ -270,8 +270,8 @@ class CheckTask(msgspec.Struct, frozen=True):
 class CheckedPiece(msgspec.Struct):
     aggregate: Aggregate | None = None
     is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
+    # Of the first piece: findings about the aggregate.
     findings: list[Finding] = msgspec.field(default_factory=list)
-    """Of the first piece: findings about the aggregate."""
     rows: Rows | None = None
     error: str | None = None  # why a file could not be read
 

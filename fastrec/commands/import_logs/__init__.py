@@ -70,9 +70,8 @@ from fastrec.storage import join, storage_of, without_file_protocol
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
 _LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
-_JOB_BYTES: Final = (
-    4 << 20
-)  # text that a thread compresses at a time: the bytes depend on it, not on the threads
+# text that a thread compresses at a time: the bytes depend on it, not on the threads
+_JOB_BYTES: Final = 4 << 20
 
 
 class PlannedLog(msgspec.Struct):
@@ -97,8 +96,8 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
 class ShardTask(msgspec.Struct, frozen=True):
     path: str
+    # The work file of each slice, how its records begin, and its metrics.
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
-    """The work file of each slice, how its records begin, and its metrics."""
     notes: dict[str, dict[str, str]]  # what the metadata of records say about their metric
     threads: int = 1
 

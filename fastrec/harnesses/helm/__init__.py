@@ -351,8 +351,8 @@ _decode_envelope = decoder(Envelope)
 class Scan:
     def __init__(self) -> None:
         self.envelope = Envelope()
+        # Numbers of samples in the order in which they come, by the hash of their key.
         self.samples: dict[int, int] = {}
-        """Numbers of samples in the order in which they come, by the hash of their key."""
         self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
         self.requests = FileIndex()
         self.entries = FileIndex()

@@ -32,9 +32,8 @@ FOREIGN: Final = "is not as HELM writes it"
 
 METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
 
-LANGUAGE_MODELING: Final = (
-    "language_modeling"  # the method that sends a request for each part of a long text
-)
+# the method that sends a request for each part of a long text
+LANGUAGE_MODELING: Final = "language_modeling"
 
 # The description of a perturbation. All of it is its identity: one name may have several.
 Perturbation = dict[str, Any]
@@ -153,9 +152,8 @@ class LogSlice(msgspec.Struct, frozen=True):
 
     requests: list[tuple[int, int]]
     entries: list[tuple[int, int]]
-    labels: dict[
-        str, str
-    ]  # what to call each perturbation of the run, by its canonical description
+    # what to call each perturbation of the run, by its canonical description
+    labels: dict[str, str]
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 

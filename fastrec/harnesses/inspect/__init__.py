@@ -129,8 +129,8 @@ class Header(LogObject):
 _decode_header: Final = decoder(Header)
 
 _SHOWN: Final = 200
+# Reducers that do not change the score of a single epoch.
 _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
-"""Reducers that do not change the score of a single epoch."""
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 

@@ -243,16 +243,14 @@ _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
+# What a sample may need while it is converted, besides what the process has anyway.
 MAX_SAMPLE_MEMORY: Final = 1_400_000_000
-"""What a sample may need while it is converted, besides what the process has anyway."""
 _LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
-_WIDTH: Final = (
-    7  # copies of the text of values, as measured: in the sample, in its record, in lines …
-)
+# copies of the text of values, as measured: in the sample, in its record, in lines …
+_WIDTH: Final = 7
 _WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
-_VALUE_BYTES: Final = (
-    160  # of an object in memory, as measured with short messages and nested lists
-)
+# of an object in memory, as measured with short messages and nested lists
+_VALUE_BYTES: Final = 160
 
 
 class SampleMembers(msgspec.Struct, frozen=True):

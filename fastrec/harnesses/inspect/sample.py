@@ -66,8 +66,8 @@ class SampleScore(LogObject):
     explanation: Any = None
     reason: Any = None
     metadata: dict[str, Any] | None = None
+    # Earlier states of the score, and changes of it, which have a `provenance`.
     history: list[dict[str, Any]] | None = None
-    """Earlier states of the score, and changes of it, which have a `provenance`."""
 
 
 class LoggedSample(LogObject):
@@ -190,8 +190,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 # These are the rules of Inspect's own `value_to_float`, but Inspect counts what is no number as 0.
 # The `value` of an edited score is that of its last edit.
 
+# The name of the scorer of a log with `score` instead of `scores`, unless the results name it.
 OLD_SCORE: Final = "score"
-"""The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
 
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -206,8 +206,8 @@ class Scorer(msgspec.Struct, frozen=True):
 class Scoring(msgspec.Struct, frozen=True):
     scorers: dict[str, Scorer] = {}
     old_name: str = OLD_SCORE  # the scorer of samples with `score` instead of `scores`
+    # Whether the aggregates include scores of samples that failed: they do since 2026.
     counts_failed: bool = False
-    """Whether the aggregates include scores of samples that failed: they do since 2026."""
 
 
 class Answers(NamedTuple):
@@ -331,8 +331,8 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     return metadata
 
 
+# The attachments and the events of a sample, which are read when they are needed.
 Parts = tuple[Attachments, Callable[[], Any]]
-"""The attachments and the events of a sample, which are read when they are needed."""
 
 
 def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:

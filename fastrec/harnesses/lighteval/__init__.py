@@ -33,8 +33,8 @@ __all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
 
 METADATA: Final = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
 
+# Start times below are no dates: lighteval writes the time since the machine was started.
 _FIRST_SECOND: Final = 1_000_000_000
-"""Start times below are no dates: lighteval writes the time since the machine was started."""
 
 
 class LogSlice(msgspec.Struct, frozen=True):

@@ -216,12 +216,12 @@ def _further(specific: Any) -> dict[str, Any]:
 # What lighteval keeps of a sample for a metric that only has a value for all samples together.
 _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
 
+# Names like `acc_norm` pick this way; the second way is that of some tasks only.
 _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
     ("norm_token", ("tokens",)),
     ("norm_pmi", ("pmi",)),
     ("norm", ("characters", "no_space")),
 )
-"""Names like `acc_norm` pick this way; the second way is that of some tasks only."""
 
 
 def _scores_of(

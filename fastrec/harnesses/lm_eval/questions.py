@@ -195,8 +195,8 @@ _VALUE: Final = re.compile(
 )
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
 
+# What may be the name of a key of a document, and is no template and no function.
 KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
-"""What may be the name of a key of a document, and is no template and no function."""
 
 
 class _Insert(msgspec.Struct, frozen=True):

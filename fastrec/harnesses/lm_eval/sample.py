@@ -51,13 +51,13 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
 _MUTUAL_INFO: Final = "acc_mutual_info"
+# Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does.
 _RULES: Final[dict[str, Rule]] = {
     "acc": "none",
     "acc_norm": "delimited",
     "acc_bytes": "bytes",
     _MUTUAL_INFO: "pmi",
 }
-"""Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
 
 _decode: Final = msgspec.json.Decoder().decode
 _decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
@@ -152,9 +152,8 @@ class RowReader:
 class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a task that decide what its records look like."""
 
-    question: str = (
-        ""  # `doc_to_text`: a key of the document or a template; empty if it is a function
-    )
+    # `doc_to_text`: a key of the document or a template; empty if it is a function
+    question: str = ""
     target: str = ""  # `doc_to_target`, likewise
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
