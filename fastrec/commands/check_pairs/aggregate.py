@@ -28,6 +28,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.harnesses.values import as_object
 from fastrec.judge.findings import Finding, describe
 from fastrec.judge.version_rules import REFUSALS
 from fastrec.sources.inputs import walk
@@ -202,20 +203,16 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def num_samples(self) -> int | None:
-        number = _object(self.details.uncertainty).get("num_samples")
+        number = as_object(self.details.uncertainty).get("num_samples")
         return number if type(number) is int else None
 
     @property
     def standard_error(self) -> float | None:
         """The standard error; None if it depends on more than the scores, as by bootstrap."""
-        stated = _object(_object(self.details.uncertainty).get("standard_error"))
+        stated = as_object(as_object(self.details.uncertainty).get("standard_error"))
         value = stated.get("value")
         is_analytic = stated.get("method") in (None, "analytic")
         return value if is_analytic and type(value) in (float, int) else None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -240,7 +237,7 @@ def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
     if not isinstance(aggregate.source_metadata, dict):
         found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
         yield expected("pair.source_metadata", "an object", found, "$.source_metadata")
-    details = _object(aggregate.model_info.additional_details)
+    details = as_object(aggregate.model_info.additional_details)
     for name, allowed in _DEPLOYMENT.items():
         if name in details and details[name] not in allowed:
             path = f"$.model_info.additional_details.{name}"

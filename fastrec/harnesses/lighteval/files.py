@@ -24,7 +24,7 @@ from fastrec.harnesses.choices import Rule
 from fastrec.harnesses.files import parquet_module, read_document
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import PARQUET_MAGIC
-from fastrec.harnesses.values import as_list, decoder
+from fastrec.harnesses.values import as_list, as_object, decoder
 
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
@@ -84,10 +84,8 @@ class Results(msgspec.Struct):
 
     @property
     def model(self) -> str:
-        config = self.config_general.model_config
-        name = self.config_general.model_name or (
-            config.get("model_name") if isinstance(config, dict) else None
-        )
+        general = self.config_general
+        name = general.model_name or as_object(general.model_config).get("model_name")
         return name if isinstance(name, str) else ""
 
     @property
@@ -118,9 +116,8 @@ class Results(msgspec.Struct):
 
     def hash_of(self, task: str) -> str:
         """The hash of all questions of a task; empty if the document does not have it."""
-        summary = (self.summary_tasks or {}).get(task)
-        hashes = summary.get("hashes") if isinstance(summary, dict) else None
-        value = hashes.get("hash_examples") if isinstance(hashes, dict) else None
+        summary = as_object((self.summary_tasks or {}).get(task))
+        value = as_object(summary.get("hashes")).get("hash_examples")
         return value if isinstance(value, str) else ""
 
 

@@ -29,7 +29,7 @@ from fastrec.harnesses.files import open_plain, read_at
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, decoder, spell
+from fastrec.harnesses.values import BOM, REFUSALS, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -130,14 +130,12 @@ class Results(msgspec.Struct, kw_only=True):
 
     def settings(self, task: str) -> dict[str, Any]:
         try:
-            found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
+            return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
         except REFUSALS:
-            found = None
-        return found if isinstance(found, dict) else {}
+            return {}
 
     def of_task(self, name: str, task: str) -> Any:
-        entries = getattr(self, name)
-        return entries.get(task) if isinstance(entries, dict) else None
+        return as_object(getattr(self, name)).get(task)
 
     @property
     def started(self) -> str:
@@ -399,7 +397,7 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _hashes_of(results: Results) -> Mapping[str, str]:
-    stated = results.task_hashes if isinstance(results.task_hashes, dict) else {}
+    stated = as_object(results.task_hashes)
     return {task: text for task, text in stated.items() if isinstance(text, str)}
 
 

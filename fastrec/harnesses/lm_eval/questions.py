@@ -206,43 +206,26 @@ class _Insert(msgspec.Struct, frozen=True):
 
 
 class Question:
-    def __init__(self, source: str) -> None:
-        """Parse a `doc_to_text`.
+    """Renders a `doc_to_text`, if it only inserts values of the document."""
 
-        `keys` are the keys of a document that it needs, none if it cannot be rendered.
-        """
-        self.keys: list[str] = []
-        self._parts: list[Any] = []
+    def __init__(self, source: str) -> None:
+        self._parts: list[str | _Insert] = []
         if "{{" not in source:
             if KEY.fullmatch(source):
-                self.keys = [source]
                 self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
-            self._parse(source)
+            self._parts = _parse(source)
 
-    def _parse(self, source: str) -> None:
-        parts: list[str | _Insert] = []
-        for number, text in enumerate(_EXPRESSION.split(source)):
-            if number % 2 == 0:
-                parts.append(text)
-                continue
-            found = _VALUE.fullmatch(text)
-            if found is None:
-                self.keys = []
-                return
-            name, path, strip = found.groups()
-            if name not in self.keys:
-                self.keys.append(name)
-            steps = [int(at) if at else key or quoted for key, at, quoted in _STEP.findall(path)]
-            parts.append(_Insert(name, tuple(steps), is_stripped=bool(strip)))
-        self._parts = parts
+    def __bool__(self) -> bool:
+        return bool(self._parts)
 
     def render(self, doc: Any) -> str:
+        """The question of a document; empty if the document lacks a value."""
         if doc.__class__ is not dict:
             return ""
         texts = []
         for part in self._parts:
-            if part.__class__ is str:
+            if isinstance(part, str):
                 texts.append(part)
                 continue
             value: Any = doc.get(part.key, UNSET)
@@ -255,3 +238,19 @@ class Question:
                 return ""
             texts.append(str(value).strip() if part.is_stripped else str(value))
         return "".join(texts)
+
+
+def _parse(source: str) -> list[str | _Insert]:
+    """The texts and inserts of a template; none if it does more than insert values."""
+    parts: list[str | _Insert] = []
+    for number, text in enumerate(_EXPRESSION.split(source)):
+        if number % 2 == 0:
+            parts.append(text)
+            continue
+        expression = _VALUE.fullmatch(text)
+        if expression is None:
+            return []
+        key, path, strip = expression.groups()
+        steps = [int(at) if at else name or quoted for name, at, quoted in _STEP.findall(path)]
+        parts.append(_Insert(key, tuple(steps), is_stripped=bool(strip)))
+    return parts

@@ -286,18 +286,10 @@ class SampleMaker:
             raw = sent
         else:
             raw, formatted = prompt_of(sent)
-        if self._question.keys:
-            question = self._question.render(row.doc)
-            if (
-                question
-                and len(question) < len(raw)
-                and (raw.endswith(question) or question in raw)
-            ):
-                return Input(
-                    raw=question,
-                    formatted=raw if formatted is UNSET else formatted,
-                    reference=references,
-                )
+        question = self._question.render(row.doc) if self._question else ""
+        if question and len(question) < len(raw) and question in raw:
+            formatted = raw if formatted is UNSET else formatted
+            raw = question
         return Input(raw=raw, formatted=formatted, reference=references)
 
 
