@@ -65,7 +65,7 @@ from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
-from fastrec.storage import join, storage_of, without_file_protocol
+from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
 
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
@@ -117,9 +117,8 @@ def _stable_id(log: Log) -> str:
     digest = xxh3_128(log.task.encode())  # tasks that share all their files are logs of their own
     for file in log.files:
         digest.update(b"%d\n" % file.size)
-        with storage_of(file.path).open_reader(file.path) as source:
-            while file.size and (block := source.read(_BLOCK)):
-                digest.update(block)
+        if file.size:
+            hash_of_file(file.path, digest=digest)
     return digest.hexdigest()[:16]
 
 
@@ -245,39 +244,26 @@ def _compare(
 
     Metrics that the user left out are not compared.
     """
-    found = []
-    if plan.expected_samples is not None:
-        expected = plan.expected_samples
-        found.append(
-            Comparison("number of samples", "", expected, samples, agrees=expected == samples)
-        )
+    comparisons = []
+    expected = plan.expected_samples
+    if expected is not None:
+        agrees = expected == samples
+        comparisons.append(Comparison("number of samples", "", expected, samples, agrees))
     for stated in plan.aggregates:
         if stated.metric in left_out:
             continue
-        total = totals.get(stated.metric)
-        mean = (
-            None
-            if not total
-            else total.reduced_mean(stated.reducer)
-            if stated.reducer
-            else total.mean
-        )
-        is_equal = mean is not None and isclose(
+        total = totals.get(stated.metric, MetricTotals())
+        mean = total.reduced_mean(stated.reducer) if stated.reducer else total.mean
+        agrees = mean is not None and isclose(
             stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
-        found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
-        if total and stated.samples is not None:
+        comparisons.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees))
+        if stated.metric in totals and stated.samples is not None:
             name = f"{stated.name}: number of scores"
-            found.append(
-                Comparison(
-                    name,
-                    stated.metric,
-                    stated.samples,
-                    total.scored,
-                    stated.samples == total.scored,
-                )
-            )
-    return found
+            scored = total.scored
+            agrees = stated.samples == scored
+            comparisons.append(Comparison(name, stated.metric, stated.samples, scored, agrees))
+    return comparisons
 
 
 class _Importer:

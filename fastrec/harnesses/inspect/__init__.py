@@ -41,7 +41,7 @@ from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Sc
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import decoder
+from fastrec.harnesses.values import as_list, as_object, decoder
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
@@ -281,15 +281,11 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
 
 def _declared_keys(metrics: Any) -> list[str]:
     """The keys that a task declares metrics for, unless they are patterns."""
-    groups = metrics if isinstance(metrics, list) else [metrics]
-    keys = [
-        key
-        for group in groups
-        if isinstance(group, dict)
-        for key in group
-        if key not in ("name", "options")
-    ]
-    return [] if any(letter in key for key in keys for letter in "*?[") else keys
+    keys: list[str] = []
+    for group in as_list(metrics):
+        keys += [key for key in as_object(group) if key not in ("name", "options")]
+    has_patterns = any(letter in key for key in keys for letter in "*?[")
+    return [] if has_patterns else keys
 
 
 _SLICE_BYTES: Final = 16 << 20
