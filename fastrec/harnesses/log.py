@@ -1,7 +1,6 @@
 """The interface between `import` and the harnesses: what a log is, and what is read of it.
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples
-    with scores
 
 1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells
    what the file is by its content, never by its name; None if it is foreign. Where these do not
@@ -10,14 +9,21 @@
    and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
    samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A
-   text says why a sample is left out. Slices of one log may be read at the same time.
+4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A text says why a sample
+   is left out. Slices of one log may be read at the same time.
 
 All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file
 cannot be read.
 
 A harness never guesses a score and never writes: `convert` turns samples into records, for all
-harnesses alike.
+harnesses alike. What harnesses share:
+
+    files        ranges of bytes, whole files, JSON documents, rows of JSON, Parquet
+    values       JSON as Python writes it, numbers, texts, objects and lists of any value
+    prompts      the question in a prompt or a chat
+    choices      multiple choice by log-likelihood
+    json_array   a document with one long array, in bounded memory
+    below        logs by name, samples with every metric, extracted answers, tokens
 """
 
 from __future__ import annotations

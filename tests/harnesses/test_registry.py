@@ -43,4 +43,6 @@ def test_the_page_has_a_section_for_each_harness() -> None:
     page = (ROOT / "docs" / "import.md").read_text()
     [known] = re.findall(r"turns the logs of (.*?) into shards", page, re.DOTALL)
     assert titles_in(known) == TITLES
-    assert [line for line in re.findall(r"^## (.*)$", page, re.MULTILINE) if line in TITLES] == TITLES
+    assert [
+        line for line in re.findall(r"^## (.*)$", page, re.MULTILINE) if line in TITLES
+    ] == TITLES
