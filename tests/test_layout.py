@@ -56,6 +56,7 @@ EDGES = {
         "csv_writer",
         "errors",
         "filters",
+        "harnesses",
         "judge",
         "normalize",
         "progress",
@@ -192,7 +193,7 @@ EDGES = {
     "scoring": {"errors", "filters", "toml_file"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
-    "harnesses": {"filters", "errors", "schemas", "sources", "storage", "toml_file"},
+    "harnesses": {"errors", "filters", "schemas", "sources", "storage", "toml_file"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
@@ -433,7 +434,7 @@ def test_only_packages_with_a_face_list_their_names() -> None:
     listing = {name for name in MODULES if any(map(sets_all, tree_of(name).body))}
     faces = {"fastrec", "fastrec.engine", "fastrec.schemas.newest"}
     assert listing == faces | {
-        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval")
+        f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval", "table")
     }
 
 

@@ -39,6 +39,7 @@ from fastrec.cli.options import (
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, print_section, print_sections, print_table
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
+from fastrec.harnesses.registry import HARNESS_NAMES
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import
@@ -50,17 +51,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20
 _MOST_BAD = 20
 _EXAMPLES = 3
-_HARNESSES = [
-    "auto",
-    "lm-eval",
-    "inspect",
-    "helm",
-    "lighteval",
-    "alpaca-eval",
-    "mt-bench",
-    "openai-evals",
-    "promptfoo",
-]
+_HARNESSES = ["auto", *HARNESS_NAMES]
 
 
 _TABLE_OPTIONS = {

@@ -1,1 +1,1 @@
-"""Logs of evaluation harnesses: tell them by their content, read them, and turn their samples into records."""
+"""Logs of evaluation harnesses: recognise and read them, and turn their samples into records."""

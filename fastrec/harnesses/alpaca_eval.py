@@ -1,4 +1,4 @@
-"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, with the row of a leaderboard, if there is one.
+"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, perhaps with a leaderboard.
 
     preference p     win_rate    discrete_win_rate
     1.5 < p <= 2     p - 1       1
@@ -20,9 +20,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_rows, read_text
 from fastrec.harnesses.log import (
     Aggregate,
-    BadLog,
     FoundFile,
     Grouped,
     Log,
@@ -30,75 +30,69 @@ from fastrec.harnesses.log import (
     RunInfo,
     Sample,
     Score,
+    logs_by_name,
 )
-from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows, spell
+from fastrec.harnesses.values import number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Output
 
-_KEYS: Final = (b'"instruction"', b'"output_1"')
 _MEANS: Final = ("win_rate", "discrete_win_rate")
 _READ: Final = ("instruction", "output_2", "generator_2", "preference")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    if re.match(rb"\s*\[\s*\{", head):
-        if all(key in head for key in _KEYS):
-            return "annotations"
-        return (
-            "outputs"
-            if b'"instruction"' in head and b'"generator"' in head and b'"output"' in head
-            else None
-        )
-    names = head.partition(b"\n")[0].strip().split(b",")
-    return (
-        "leaderboard" if names[0] == b"" and {b"win_rate", b"standard_error"} <= {*names} else None
-    )
+    if not re.match(rb"\s*\[\s*\{", head):
+        first, *names = head.partition(b"\n")[0].strip().split(b",")
+        return "leaderboard" if not first and {b"win_rate", b"standard_error"} <= {*names} else None
+    if b'"instruction"' not in head:
+        return None
+    if b'"output_1"' in head:
+        return "annotations"
+    return "outputs" if b'"generator"' in head and b'"output"' in head else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """A log is the judgements on one model in one file, with the nearest leaderboard in a directory above it."""
-    found = Grouped()
-    used: set[FoundFile] = set()
+    """A log is the judgements on one model in one file, with the nearest leaderboard above it."""
     boards = sorted(
         (file for file in files if file.role == "leaderboard"),
         key=lambda file: -file.path.count("/"),
     )
-    for file in files:
-        if file.role == "annotations":
-            above = [
-                one for one in boards if file.path.startswith("".join(one.path.rpartition("/")[:2]))
-            ][:1]
-            used.update((file, *above))
-            try:
-                models = dict.fromkeys(row["generator_2"] for row in _rows(file.path))
-            except LogError as exc:
-                found.bad.append(BadLog(file.path, exc.reason))
-                continue
-            found.logs += [Log("alpaca-eval", file.path, (file, *above), model) for model in models]
-    found.others = [file.path for file in files if file not in used]
-    return found
+
+    def board_above(file: FoundFile) -> list[FoundFile]:
+        above = [board for board in boards if file.path.startswith(_directory_of(board))]
+        return above[:1]
+
+    annotations = [file for file in files if file.role == "annotations"]
+    grouped = logs_by_name("alpaca-eval", annotations, _models, board_above)
+    return grouped.with_others(files)
+
+
+def _directory_of(file: FoundFile) -> str:
+    return "".join(file.path.rpartition("/")[:2])
+
+
+def _models(file: FoundFile) -> list[str]:
+    return [row["generator_2"] for row in _rows(file.path)]
 
 
 def plan(log: Log) -> LogPlan:
     rows = [row for row in _rows(log.path) if row["generator_2"] == log.task]
     annotators = dict.fromkeys(spell(row.get("annotator") or "") for row in rows)
-    stated = _stated(log)
-    total = number_of(stated.get("n_total"))
-    means = [(name, number_of(stated.get(name))) for name in _MEANS]
-    others = [
-        name
-        for name, value in stated.items()
-        if name and name not in _MEANS and number_of(value) is not None
-    ]
+    stated = {name: number_of(text) for name, text in _stated(log).items()}
+    total = stated.pop("n_total", None)
+    count = None if total is None else int(total)
+    aggregates = []
+    not_compared = {}
+    for name in _MEANS:
+        mean = stated.pop(name, None)
+        if mean is not None:
+            aggregates.append(Aggregate(name, name, mean / 100, count))
+    for name, value in stated.items():
+        if name and value is not None:
+            not_compared[name] = "it is not the mean of a score"
     return LogPlan(
         run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
-        aggregates=[
-            Aggregate(name, name, value / 100, None if total is None else int(total))
-            for name, value in means
-            if value is not None
-        ],
-        not_compared={
-            name: "it is not the mean of a score" for name in others if name != "n_total"
-        },
+        aggregates=aggregates,
+        not_compared=not_compared,
     )
 
 
@@ -108,15 +102,13 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
         if row["generator_2"] != log.task:
             continue
         asked = row["instruction"]
-        said = row.get("output_2")
-        number = sha256(asked.encode()).hexdigest()[
-            :16
-        ]  # the log has no ids, and rows differ from model to model
+        # The log has no ids, and rows differ from model to model.
+        number = sha256(asked.encode()).hexdigest()[:16]
         seen[number] += 1
         yield Sample(
             sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
             input=Input(raw=asked, reference=[]),
-            output=Output(raw=[] if said is None else [spell(said)]),
+            output=Output(raw=texts_of(row.get("output_2"))),
             scores=_scores(row.get("preference")),
             fields={name: value for name, value in row.items() if name not in _READ},
         )
@@ -149,8 +141,7 @@ def _stated(log: Log) -> dict[str, str]:
     """
     names = (log.task, *log.path.split("/")[-3:-2])
     for file in log.files[1:]:
-        with open_plain(file.path) as reader:
-            text = read_at(reader, reader.size, 0).decode(errors="replace")
+        text = read_text(file.path).decode(errors="replace")
         for row in csv.DictReader(io.StringIO(text)):
             if row.get("") in names:
                 return row

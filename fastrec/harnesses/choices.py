@@ -35,8 +35,9 @@ class Choices(msgspec.Struct, gc=False):
     correct: Sequence[int] = ()
     unconditional: Sequence[float] = ()  # log-likelihoods without the question; mostly none
     tokens: Sequence[int] = ()
+    # The texts as sent to the model, after the delimiter: `delimited` and `bytes` divide by their
+    # length.
     sent: Sequence[str] = ()
-    """The texts as sent to the model, after the delimiter: `delimited` and `bytes` divide by their length."""
     delimiter: str = ""
 
     def pick(self, rules: Sequence[Rule], score: float | None, *, is_accuracy: bool) -> int | None:
@@ -97,7 +98,7 @@ class Choices(msgspec.Struct, gc=False):
 
 
 def index_of_greatest(values: Sequence[float]) -> int:
-    """The index of the greatest value, as numpy's argmax finds it: NaN is the greatest, and the first one wins.
+    """The index of the first greatest value, as numpy's argmax finds it: NaN is the greatest.
 
     >>> index_of_greatest([-2.0, -1.0, -1.0]), index_of_greatest([-1.0, float("nan")])
     (1, 1)

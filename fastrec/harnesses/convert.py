@@ -18,32 +18,26 @@ share once. It becomes lines when the shard is written:
     {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
     └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
 
-    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…},"performance":{…}
-    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
+    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…}   …
+    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ───────┘
 
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
-
-A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end
-of its metadata.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
-from json.encoder import encode_basestring_ascii
 from math import comb
 from statistics import median
 from typing import Final, Self
 
 import msgspec
-from msgspec import UNSET, field
+from msgspec import field
 
 from fastrec.filters import matches_any
-from fastrec.harnesses.log import NOT_SCORED, PlainSample, RunInfo, Sample, Score
+from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
@@ -58,9 +52,8 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     metric: int  # its position in the list of metrics
     evaluation: bytes
     error: bytes = b""
-    answer: bytes | None = (
-        None  # replaces the part that the records of the sample share; so does `metadata`
-    )
+    # replaces the part that the records of the sample share; so does `metadata`
+    answer: bytes | None = None
     metadata: bytes | None = None
 
 
@@ -91,12 +84,10 @@ class LineMaker:
         ]
         self._heads_by_run = {b"": [head + name for name in self._names]}
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
-        self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
+        self._ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
 
-    def lines(self, bundle: Bundle | bytes) -> list[bytes]:
-        """The lines of a bundle or of plain samples with their newlines, in parts: joined, they are the text."""
-        if isinstance(bundle, bytes):
-            return [bundle.replace(b"\0", self._ends[0])]
+    def lines(self, bundle: Bundle) -> list[bytes]:
+        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
         heads = self._heads_by_run.get(bundle.head)
         ends = self._ends
         if heads is None:
@@ -121,20 +112,20 @@ class LineMaker:
         return parts
 
 
-_decode: Final = msgspec.msgpack.Decoder(list[Bundle | bytes]).decode
+_decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
 
 
 _encode_into: Final = msgspec.msgpack.Encoder().encode_into
 
 
-def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytearray:
+def write_bundles(bundles: Sequence[Bundle]) -> bytearray:
     data = bytearray(_LENGTH_BYTES)
     _encode_into(bundles, data, _LENGTH_BYTES)
     data[:_LENGTH_BYTES] = (len(data) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
     return data
 
 
-def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:
+def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
     """Decode the blocks of a work file.
 
     `read` returns up to so many bytes of it; none at its end.
@@ -157,7 +148,6 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
-_SINGLE_TURN: Final = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED: Final = Score(metric="", value=None, problem=NOT_SCORED)
 
 
@@ -165,6 +155,7 @@ def _right(scores: Sequence[float]) -> int:
     return sum(score >= 1 for score in scores)
 
 
+# What Inspect makes of the scores of a sample, by name; the last three with a number.
 REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
     "median": lambda scores, _: median(scores),
     "mode": lambda scores, _: Counter(scores).most_common(1)[0][0],
@@ -173,7 +164,6 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
     "pass_at": lambda scores, k: 1 - comb(len(scores) - _right(scores), k) / comb(len(scores), k),
     "pass_k": lambda scores, k: comb(_right(scores), k) / comb(len(scores), k),
 }
-"""What Inspect makes of the scores of a sample, by name; the last three with a number."""
 
 
 def reducer_of(text: str) -> tuple[str, int]:
@@ -222,9 +212,8 @@ class Converted(msgspec.Struct):
     samples: int = 0
     records: int = 0
     errors: int = 0
-    metrics: dict[
-        str, MetricTotals
-    ] = {}  # in the order in which they came up: bundles have positions in it
+    # in the order in which they came up: bundles have positions in it
+    metrics: dict[str, MetricTotals] = {}
     left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
     metrics_left_out: Counter[str] = field(
         default_factory=Counter
@@ -232,31 +221,6 @@ class Converted(msgspec.Struct):
     fields_left_out: FieldCounts = field(default_factory=Counter)
     metadata: set[str] = set()  # all names that came up, as records have them
     problem: str = ""
-
-
-def _escape(exc: UnicodeError) -> tuple[str, int]:
-    assert isinstance(exc, UnicodeEncodeError)
-    return encode_basestring_ascii(exc.object[exc.start : exc.end])[1:-1], exc.end
-
-
-codecs.register_error("fastrec.json", _escape)
-
-
-def _hash_of(asked: bytes) -> bytes:
-    """The `sample_hash` of an input that is JSON: that of the same text in ASCII."""
-    if not asked.isascii():
-        asked = asked.decode().encode("ascii", "fastrec.json")
-    return sha256(asked.replace(b"\x7f", b"\\u007f")).hexdigest().encode()
-
-
-def _question(name: bytes, digest: bytes, kind: bytes, text: bytes) -> bytes:
-    name = name or b'"%b"' % digest[:16]
-    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
-        name,
-        digest,
-        kind,
-        text,
-    )
 
 
 class Converter:
@@ -271,7 +235,9 @@ class Converter:
         *,
         by_sample: bool = False,
     ) -> None:
-        """Write records of the metrics that match one of `patterns`, or of all, with the chosen metadata, or all.
+        """Write records of the metrics that match a pattern, with the chosen metadata.
+
+        Without patterns, all metrics match; None chooses all metadata.
 
         With `by_sample`, also collect their scores.
         """
@@ -285,9 +251,8 @@ class Converter:
         )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        self._metrics: dict[
-            str, tuple[int, MetricTotals, bool]
-        ] = {}  # position, totals, whether a 1 can be correct
+        # position, totals, whether a 1 can be correct
+        self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}
         self._wanted: dict[str, bool] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
@@ -324,20 +289,20 @@ class Converter:
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
-            one = self._bundled(score, sample.error, ends)
-            bundled.append(one)
+            bundled_score = self._bundled(score, sample.error, ends)
+            bundled.append(bundled_score)
             if self._by_sample and score.value is not None:
                 _, totals, _ = self._metrics[score.metric]
                 totals.by_sample.setdefault(sample.sample_id or "", []).append(score.value)
             if score.output is not None or score.answers is not None:
-                one.answer = self._answer(sample, score)
+                bundled_score.answer = self._answer(sample, score)
             if score.metadata or score.fields:
                 kept = (
                     self._keeper.keep(score.fields, sample.input, "score", metadata)
                     if score.fields
                     else {}
                 )
-                one.metadata = self._metadata(metadata | score.metadata | kept)
+                bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             self._question(sample),
             self._answer(sample),
@@ -346,35 +311,6 @@ class Converter:
             bundled,
             self._head(sample.run) if sample.run else b"",
         )
-
-    def plain(self, samples: Sequence[PlainSample]) -> bytes:
-        """The records of plain samples, as `bundle` has them, each with a zero byte in place of its end."""
-        if self._patterns:
-            wanted = [sample for sample in samples if self._is_wanted(sample.score.metric)]
-            for _ in range(len(samples) - len(wanted)):
-                self.leave_out(NO_METRIC)
-            samples = wanted
-        self.result.samples += len(samples)
-        self.result.records += len(samples)
-        lines: list[bytes] = []
-        for sample in samples:
-            score = sample.score
-            asked = sample.input
-            one = self._bundled(score, "", _SINGLE_TURN)
-            lines += (
-                self._head(sample.run),
-                b',"evaluation_result_id":' + self._encode(score.metric) if score.metric else b"",
-                _question(sample.sample_id, _hash_of(asked), b"single_turn", asked),
-                b',"output":',
-                sample.output,
-                b',"answer_attribution":[]',
-                one.evaluation,
-                one.error,
-                self._no_metadata,
-                sample.metadata,
-                b"\0",
-            )
-        return b"".join(lines)
 
     def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
         """Encode and count a score.
@@ -396,11 +332,11 @@ class Converter:
             if value not in (0, 1):
                 totals.graded = True
         end = ends[value == 1 and can_be_correct and not error]
-        one = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
+        bundled_score = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
         if error:
             self.result.errors += 1
-            one.error = b',"error":' + self._encode(error)
-        return one
+            bundled_score.error = b',"error":' + self._encode(error)
+        return bundled_score
 
     def leave_out(self, reason: str) -> None:
         self.result.samples += 1
@@ -428,11 +364,14 @@ class Converter:
     def _question(self, sample: Sample) -> bytes:
         encode = self._encode
         asked = sample.input
-        text = encode(asked)
-        is_hashed = asked.formatted is UNSET and asked.choices is UNSET
-        digest = _hash_of(text) if is_hashed else _hash(asked.raw, asked.reference).encode()
-        name = b"" if sample.sample_id is None else encode(sample.sample_id)
-        return _question(name, digest, sample.interaction_type.encode(), text)
+        digest = _hash(asked.raw, asked.reference)
+        name = digest[:16] if sample.sample_id is None else sample.sample_id
+        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
+            encode(name),
+            digest.encode(),
+            sample.interaction_type.encode(),
+            encode(asked),
+        )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode

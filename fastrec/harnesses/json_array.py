@@ -1,7 +1,7 @@
 """Walk a JSON document that has one long array, in bounded memory.
 
     {"version": 2, "samples": [{…},{…},{…},{…}], "stats": {}}
-                               └┬┘ └┬┘ └┬┘ └┬┘                 `items`: decoded one by one, with their positions
+                               └┬┘ └┬┘ └┬┘ └┬┘   `items`, decoded one by one
     {"version": 2, "samples": [               ], "stats": {}}  `envelope`
 
 Items end where the text looks like the border of two items: `},`, the whitespace that follows the
@@ -20,6 +20,7 @@ import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
+from fastrec.harnesses.values import BOM
 
 _T = TypeVar("_T")
 Item = tuple[int, int, _T]  # start, size and value of an item
@@ -27,7 +28,6 @@ Item = tuple[int, int, _T]  # start, size and value of an item
 _FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
 _KEY_BYTES: Final = 200  # where the first key of an item must end to be part of the border
 
-_MARK: Final = b"\xef\xbb\xbf"  # byte order mark
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -63,8 +63,8 @@ class JsonArray:
 
         A value of more than `max_held` bytes is refused.
         """
+        # After the walk: the document with an empty array, or as it is if it has no such array.
         self.envelope = b""
-        """After the walk: the document with the array empty, or as it is if there is no such array."""
         self._path = path
         self._read = read
         self._key = key
@@ -82,8 +82,8 @@ class JsonArray:
 
         `decode` raises ValueError if an item is not what it should be.
         """
-        self._need(0, len(_MARK))
-        at = self._skip(len(_MARK) if self._data.startswith(_MARK) else 0)
+        self._need(0, len(BOM))
+        at = self._skip(len(BOM) if self._data.startswith(BOM) else 0)
         if self._key is None:
             if self._byte(at) != b"[":
                 raise LogError(self._path, "is not a JSON array")
@@ -171,7 +171,7 @@ class JsonArray:
             self._border = self._border[:-1] + found[0] if found else b""
 
     def _items_from(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
-        """Decode the items that are held and end where they seem to, or else one by following brackets."""
+        """Decode the items that are held, by search, or else one by following brackets."""
         if self._border and (found := self._items_by_search(start, decode)):
             return found
         end = self._value_end(start)

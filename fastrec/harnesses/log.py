@@ -1,7 +1,6 @@
-"""The interface between `import` and the harnesses: what a log is, and what a harness says about it.
+"""The interface between `import` and the harnesses: what a log is, and what is read of it.
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples
-    with scores
 
 1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells
    what the file is by its content, never by its name; None if it is foreign. Where these do not
@@ -10,23 +9,31 @@
    and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
    samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A
-   text says why a sample is left out. Slices of one log may be read at the same time.
+4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A text says why a sample
+   is left out. Slices of one log may be read at the same time.
 
 All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file
 cannot be read.
 
 A harness never guesses a score and never writes: `convert` turns samples into records, for all
-harnesses alike.
+harnesses alike. What harnesses share:
+
+    files        ranges of bytes, whole files, JSON documents, rows of JSON, Parquet
+    values       JSON as Python writes it, numbers, texts, objects and lists of any value
+    prompts      the question in a prompt or a chat
+    choices      multiple choice by log-likelihood
+    json_array   a document with one long array, in bounded memory
+    below        logs by name, samples with every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import LogError
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -50,11 +57,10 @@ class Log(msgspec.Struct, frozen=True):
 
     harness: str
     path: str  # the file or directory that messages name it by
+    # All files that it is read from. Their contents, in this order, identify the log.
     files: tuple[FoundFile, ...]
-    """All files that it is read from. Their contents, in this order, identify the log."""
-    task: str = (
-        ""  # the task, if the files of several tasks are grouped by it; else `plan` finds it
-    )
+    # the task, if the files of several tasks are grouped by it; else `plan` finds it
+    task: str = ""
     columns: Any = None  # what the columns of a table mean
 
     @property
@@ -81,6 +87,32 @@ class Grouped(msgspec.Struct):
     bad: list[BadLog] = []  # files that lack the others of their log
     others: list[str] = []  # files of the harness that are not needed
 
+    def with_others(self, files: Iterable[FoundFile]) -> Grouped:
+        """Add all files that no log needs, and that are not bad."""
+        used = {file.path for log in self.logs for file in log.files}
+        used |= {bad.path for bad in self.bad}
+        self.others += [file.path for file in files if file.path not in used]
+        return self
+
+
+def logs_by_name(
+    harness: str,
+    files: Iterable[FoundFile],
+    names_in: Callable[[FoundFile], Iterable[str]],
+    beside: Callable[[FoundFile], Sequence[FoundFile]] = lambda _: (),
+) -> Grouped:
+    """A log for each name in each file, such as a model, with the files that it needs besides."""
+    grouped = Grouped()
+    for file in files:
+        try:
+            names = dict.fromkeys(names_in(file))
+        except LogError as exc:
+            grouped.bad.append(BadLog(file.path, exc.reason))
+        else:
+            needed = (file, *beside(file))
+            grouped.logs += [Log(harness, file.path, needed, name) for name in names]
+    return grouped
+
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What all records of a log have in common."""
@@ -91,8 +123,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     version: str = ""
     metadata: dict[str, str] = {}  # added to the metadata of all records
+    # Metrics of which the log says so; `kinds` knows others by name.
     lower_is_better: frozenset[str] = frozenset()
-    """Metrics of which the log says so; `kinds` knows others by name."""
 
     @property
     def evaluation_id(self) -> str:
@@ -107,19 +139,18 @@ class Aggregate(msgspec.Struct, frozen=True):
     name: str  # what the log calls it
     value: float
     samples: int | None = None  # the number of scores that it is the mean of, if the log says it
+    # What makes one score of those of several epochs (`REDUCERS`); empty if it is a mean of all.
     reducer: str = ""
-    """What makes one score of those that a sample has in several epochs (`REDUCERS`); empty if it is a mean of all."""
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     run: RunInfo
+    # What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log
+    # only. By default, the log is read as a whole.
     slices: Sequence[Any] = (None,)
-    """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only. By default, the
-    log is read as a whole."""
     aggregates: Sequence[Aggregate] = ()
-    not_compared: dict[
-        str, str
-    ] = {}  # aggregates that are not means of scores, each with the reason
+    # aggregates that are not means of scores, each with the reason
+    not_compared: dict[str, str] = {}
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
@@ -128,15 +159,14 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Score(msgspec.Struct, kw_only=True, gc=False):
     """One score of a sample: it becomes one record."""
 
-    metric: str
-    """The `evaluation_result_id`: metric and variant, like `acc_norm` or `exact_match:strict-match`; may be empty."""
+    metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
     value: float | None  # a finite number, or None if there is none
+    # If there is no number: why. Becomes the record's `error`.
     problem: str = ""
-    """If there is no number: why. Becomes the record's `error`."""
+    # What was extracted for this metric; None: as the sample says.
     answers: list[AnswerAttribution] | None = None
-    """What was extracted for this metric; None: as the sample says."""
+    # What the model said, where that depends on the metric; None: as the sample says.
     output: Output | None = None
-    """What the model said, where that depends on the metric; None: as the sample says."""
     metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
     fields: dict[str, Any] = {}  # metadata of the score in the log, as `Sample.fields`
 
@@ -156,35 +186,20 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     token_usage: TokenUsage | None = None
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records
+    # What the harness says about the sample, under names of fastrec: see `metadata.py`.
     metadata: dict[str, str] = {}
-    """What the harness says about the sample, under names of fastrec: see `metadata.py`."""
+    # Metadata of the sample in the log, under its own names: the user chooses which are kept.
     fields: dict[str, Any] = {}
-    """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
-    run: RunInfo | None = (
-        None  # the run of this sample, if a table has several; None: that of the log
-    )
-
-
-class PlainSample(msgspec.Struct, gc=False):
-    """A sample of a table with one turn and one score, whose texts are JSON already.
-
-    All of a log have one metric.
-    """
-
-    run: RunInfo
-    sample_id: bytes  # as `Sample.sample_id`; empty: the first digits of its hash
-    input: bytes  # without `formatted` and `choices`
-    output: bytes
-    score: Score  # without answers, output and metadata of its own
-    metadata: bytes  # members of an object, each after a comma
+    # the run of this sample, if a table has several; None: that of the log
+    run: RunInfo | None = None
 
 
 NOT_SCORED: Final = "the log has no score for this sample"
 
 
 def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
-    """Give samples of a run that failed or have no score an error for each metric that other samples have."""
+    """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
     metrics = dict.fromkeys(score.metric for sample in found for score in sample.scores)
     for sample in found:
@@ -196,6 +211,18 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
                 if metric in missing
             ]
     return found
+
+
+_MANY: Final = 1 << 53
+
+
+def tokens_of(read: float | None, written: float | None) -> TokenUsage | None:
+    """The tokens of prompt and answer; None unless both are known and make sense."""
+    if read is None or written is None or not 0 <= read < _MANY or not 0 <= written < _MANY:
+        return None
+    asked = round(read)
+    said = round(written)
+    return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 
 def extracted(

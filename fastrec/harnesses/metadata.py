@@ -9,8 +9,8 @@ A harness gives them as they are in the log. Here they become texts, for all har
     anything else                                        compact JSON
     null or empty                                        nothing
     what the input has: a long text, choices             nothing: it would be there twice
-    more than 4,096 characters, unless named by the      its beginning, and how much is missing; counted
-    user
+    more than 4,096 characters, unless named by the      its beginning, and how much is missing;
+    user                                                 counted
     a field that the user did not choose                 nothing; counted
 
 A name that the harness uses itself gets a prefix, `sample_` or `score_`.
@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.errors import UsageError
 from fastrec.filters import matches_any
+from fastrec.harnesses.registry import harness_named
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
 
@@ -36,50 +37,18 @@ NO_PLACE: Final = "a record has no place for it"
 NOT_CHOSEN: Final = "not chosen by --metadata"
 CUT: Final = f"cut after {LONGEST:,} characters"
 
+# Values of a log that are not in its records, or not whole, by name and reason.
 FieldCounts = Counter[tuple[str, str]]
-"""Values of a log that are not in its records, or not whole, by name and reason."""
 
-_ALL: Final = frozenset({"harness", "harness_version", "reference_index", "choice_index",
-                         "graded", "metric_kind", "lower_is_better", "primary_metric"})  # fmt: skip
-_LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
-_OWN: Final[Mapping[str, Collection[str]]] = {
-    "lm-eval": {*_LIKELIHOODS, "doc_hash", "filter", "num_fewshot", "task_version"},
-    "inspect": {
-        *(
-            "eval_id",
-            "run_id",
-            "dataset",
-            "epoch",
-            "uuid",
-            "stop_reason",
-            "output_error",
-            "limit",
-            "error_retries",
-        ),
-        *("score_reason", "score_edited", "assistant_message", "completions"),
-    },
-    "helm": {
-        *(
-            "scenario",
-            "adapter_method",
-            "model_deployment",
-            "trial",
-            "split",
-            "sub_split",
-            "perturbation",
-        ),
-        *("log_likelihoods", "stop_reason"),
-    },
-    "lighteval": {*_LIKELIHOODS, "split", "task_version", "num_fewshot"},
-    "mt-bench": {"judge"},
-    "openai-evals": {"run_id", "split"},
-    "promptfoo": {"provider_label", "prompt_label", "eval_id"},
-}
-"""Names of metadata that harnesses write themselves. A name means one thing in all records of a log."""
+_ALL: Final = frozenset({
+    "harness", "harness_version", "reference_index", "choice_index", "graded", "metric_kind",
+    "lower_is_better", "primary_metric",
+})  # fmt: skip
 
 
 def own_names(harness: str) -> frozenset[str]:
-    return _ALL.union(_OWN.get(harness, ()))
+    """Names of metadata that a harness writes itself: they mean one thing in all its records."""
+    return _ALL.union(getattr(harness_named(harness), "METADATA", ()))
 
 
 def chosen_names(metadata: str) -> frozenset[str] | None:
@@ -171,31 +140,44 @@ class _Row(NamedTuple):
     patterns: tuple[str, ...]
 
 
-# The first row that matches counts.
+def _row(harness: str, kind: Kind, patterns: str, *, lower: bool = True) -> _Row:
+    return _Row(harness, kind, lower, tuple(patterns.split()))
+
+
+# All that is known by name; `docs/leaderboard.md` has the same table. The first row that matches
+# counts.
 METRICS: Final = (
-    _Row("helm", "cost", True, (
-        "inference_*", "training_*", "estimated_num_tokens_cost", "num_prompt_tokens", "num_completion_tokens",
+    _row(
+        "helm",
+        "cost",
+        "inference_* training_* estimated_num_tokens_cost num_prompt_tokens num_completion_tokens "
         "num_output_tokens",
-    )),
-    _Row("helm", "bookkeeping", False, (
-        "num_*", "max_num_*", "finish_reason_*", "prompt_truncated", "predicted_index", "max_prob", "batch_size",
-        "logprob", "summarization_compression", "platt_coef", "platt_intercept",
-    )),
-    _Row("helm", "judgement", True, (
-        "perplexity", "bits_per_byte", "absolute_value_difference", "distance", "toxic_frac", "*toxicity*", "bias_*",
-        "stereotypical_associations:*", "demographic_representation:*", "edit_distance", "edit_similarity",
-        "longest_common_prefix_length*", "ter_score", "mer_score", "cer_score", "wer_score", "ece_*", "platt_ece*",
-    )),
-    _Row("inspect", "judgement", True, (
-        "*perplexity*", "bits_per_byte", "brier*", "wer", "cer", "ter", "mer", "*error_rate*", "*_loss", "mae", "mse",
-        "rmse", "ece", "edit_distance",
-    )),
-    _Row("inspect", "cost", True, ("*latency*", "*_tokens", "cost", "*_cost", "*_seconds")),
-    _Row("lm-eval", "bookkeeping", False, ("bypass",)),
+    ),
+    _row(
+        "helm",
+        "bookkeeping",
+        "num_* max_num_* finish_reason_* prompt_truncated predicted_index max_prob batch_size "
+        "logprob summarization_compression platt_coef platt_intercept",
+        lower=False,
+    ),
+    _row(
+        "helm",
+        "judgement",
+        "perplexity bits_per_byte absolute_value_difference distance toxic_frac *toxicity* bias_* "
+        "stereotypical_associations:* demographic_representation:* edit_distance edit_similarity "
+        "longest_common_prefix_length* ter_score mer_score cer_score wer_score ece_* platt_ece*",
+    ),
+    _row(
+        "inspect",
+        "judgement",
+        "*perplexity* bits_per_byte brier* wer cer ter mer *error_rate* *_loss mae mse rmse ece "
+        "edit_distance",
+    ),
+    _row("inspect", "cost", "*latency* *_tokens cost *_cost *_seconds"),
+    _row("lm-eval", "bookkeeping", "bypass", lower=False),
     # 1 is the lowest score, and none counts as correct
-    _Row("mt-bench", "judgement", False, ("score",)),
-)  # fmt: skip
-"""All that is known by name; `docs/leaderboard.md` has the same table."""
+    _row("mt-bench", "judgement", "score", lower=False),
+)
 
 
 def row_of(harness: str, metric: str) -> _Row | None:
@@ -210,7 +192,7 @@ def row_of(harness: str, metric: str) -> _Row | None:
 def notes_on(
     harness: str, metrics: Sequence[str], lower: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """What the metadata of records say about their metrics, given all metrics of a log in the harness's own order.
+    """What metadata say about the metrics of a log, which come in the harness's own order.
 
     The first judgement is the primary metric.
     """

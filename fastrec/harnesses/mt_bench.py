@@ -2,7 +2,8 @@
 
     question.jsonl                       the turns of each question
     model_answer/<model>.jsonl           what the model said in each turn
-    model_judgment/<judge>_single.jsonl  a score from 1 to 10 for each question, turn and model; -1 if the judge failed
+    model_judgment/<judge>_single.jsonl  a score from 1 to 10 for each question, turn and model;
+                                         -1 if the judge failed
 
 Each turn is a sample. The second one is a conversation: its question alone is `input.raw`.
 """
@@ -14,9 +15,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
-from fastrec.harnesses.values import as_list, number_of, read_rows, spell
+from fastrec.harnesses.values import as_list, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
+
+METADATA: Final = ("judge",)
 
 _KEYS: Final = {
     "judgments": (b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
@@ -25,6 +29,7 @@ _KEYS: Final = {
     "questions": (b'"category"', b'"turns"'),
 }
 _FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
+_PAIRS: Final = "it has preferences between two models, and no scores of one"
 _MISSING: Final = (
     "give question.jsonl and the model_answer of {}, too: judgements do not have "
     "what was asked and said"
@@ -40,50 +45,44 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """A log is the judgements of one model in one file."""
-    found = Grouped()
+    grouped = Grouped()
     try:
-        answers = {
-            spell(row.get("model_id")): file
-            for file in files
-            if file.role == "answers"
-            for row in _rows(file)
-        }
-        for file in files:
-            if file.role == "pairs":
-                found.bad.append(
-                    BadLog(file.path, "it has preferences between two models, and no scores of one")
-                )
-            for model in (
-                dict.fromkeys(spell(row.get("model")) for row in _rows(file))
-                if file.role == "judgments"
-                else ()
-            ):
-                beside = [one for one in files if one.role == "questions"]
-                if model in answers and beside:
-                    found.logs.append(
-                        Log("mt-bench", file.path, (file, beside[0], answers[model]), model)
-                    )
-                else:
-                    found.bad.append(BadLog(file.path, _MISSING.format(model)))
+        _group(files, grouped)
     except LogError as exc:
-        found.bad.append(BadLog(exc.path, exc.reason))
-    used = {one.path for log in found.logs for one in log.files} | {bad.path for bad in found.bad}
-    found.others = [file.path for file in files if file.path not in used]
-    return found
+        grouped.bad.append(BadLog(exc.path, exc.reason))
+    return grouped.with_others(files)
+
+
+def _group(files: Sequence[FoundFile], grouped: Grouped) -> None:
+    questions = [file for file in files if file.role == "questions"]
+    answers: dict[str, FoundFile] = {}
+    for file in files:
+        if file.role == "answers":
+            answers |= dict.fromkeys(_names(file, "model_id"), file)
+    for file in files:
+        if file.role == "pairs":
+            grouped.bad.append(BadLog(file.path, _PAIRS))
+        for model in _names(file, "model") if file.role == "judgments" else ():
+            if model in answers and questions:
+                needed = (file, questions[0], answers[model])
+                grouped.logs.append(Log("mt-bench", file.path, needed, model))
+            else:
+                grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
 
 
 def _rows(file: FoundFile) -> list[dict[str, Any]]:
     return read_rows(file.path, "a line of MT-Bench")
 
 
+def _names(file: FoundFile, key: str) -> list[str]:
+    return list(dict.fromkeys(spell(row.get(key)) for row in _rows(file)))
+
+
 def plan(log: Log) -> LogPlan:
     rows = [row for row in _rows(log.files[0]) if row.get("model") == log.task]
-    judges = dict.fromkeys(spell(as_list(row.get("judge"))[:1]) for row in rows)
-    judge = (
-        spell(as_list(rows[0].get("judge"))[0])
-        if len(judges) == 1 and as_list(rows[0].get("judge"))
-        else ""
-    )
+    judges = {spell(as_list(row.get("judge"))[:1]) for row in rows}
+    named = as_list(rows[0].get("judge"))
+    judge = spell(named[0]) if len(judges) == 1 and named else ""
     times = [time for row in rows if (time := number_of(row.get("tstamp"))) is not None]
     return LogPlan(
         run=RunInfo(
@@ -96,59 +95,51 @@ def plan(log: Log) -> LogPlan:
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    judged, asked, said = (_rows(file) for file in log.files)
+    judged, asked, said = map(_rows, log.files)
     questions = {row.get("question_id"): row for row in asked}
     answers = {row.get("question_id"): row for row in said if row.get("model_id") == log.task}
     for row in judged:
-        if row.get("model") != log.task:
-            continue
-        number = row.get("question_id")
-        turn = row.get("turn")
-        question = questions.get(number, {})
-        try:
-            turns = [spell(text) for text in question["turns"]][:turn]
-            texts = [spell(text) for text in answers[number]["choices"][0]["turns"]][:turn]
-        except (KeyError, IndexError, TypeError):
-            turns = texts = []
-        if not isinstance(turn, int) or not len(turns) == len(texts) == turn > 0:
-            raise LogError(
-                log.path, f"turn {turn} of question {number} has no question or no answer"
-            )
-        score = number_of(row.get("score"))
-        failed = score is None or score < 0
-        pairs = [
-            pair
-            for both in zip(turns, texts, strict=True)
-            for pair in zip(("user", "assistant"), both, strict=True)
-        ]
-        sample = Sample(
-            sample_id=f"{spell(number)}-{turn}",
-            input=Input(
-                raw=turns[-1],
-                reference=[
-                    spell(one) for one in as_list(question.get("reference"))[turn - 1 : turn]
-                ],
-            ),
-            scores=[
-                Score(
-                    metric="score",
-                    value=None if failed else score,
-                    problem="the judge stated no score",
-                )
-            ],
-            fields={
-                "category": question.get("category"),
-                "turn": turn,
-                "judgment": row.get("judgment"),
-            },
-            unread=["user_prompt"] if row.get("user_prompt") else (),
-        )
-        if turn == 1:
-            sample.output = Output(raw=texts)
-        else:
-            sample.interaction_type, sample.num_turns = "multi_turn", len(pairs)
-            sample.messages = [
-                Message(turn_idx=at, role=role, content=text)
-                for at, (role, text) in enumerate(pairs)
-            ]
-        yield sample
+        if row.get("model") == log.task:
+            number = row.get("question_id")
+            yield _sample_of(log.path, row, questions.get(number, {}), answers.get(number, {}))
+
+
+def _sample_of(
+    path: str, row: dict[str, Any], question: dict[str, Any], answer: dict[str, Any]
+) -> Sample:
+    number = row.get("question_id")
+    turn = row.get("turn")
+    try:
+        asked = texts_of(question["turns"])[:turn]
+        said = texts_of(answer["choices"][0]["turns"])[:turn]
+    except (KeyError, IndexError, TypeError):
+        asked = said = []
+    if not isinstance(turn, int) or not len(asked) == len(said) == turn > 0:
+        raise LogError(path, f"turn {turn} of question {number} has no question or no answer")
+    score = number_of(row.get("score"))
+    if score is not None and score < 0:
+        score = None
+    sample = Sample(
+        sample_id=f"{spell(number)}-{turn}",
+        input=Input(
+            raw=asked[-1], reference=texts_of(as_list(question.get("reference"))[turn - 1 : turn])
+        ),
+        scores=[Score(metric="score", value=score, problem="the judge stated no score")],
+        fields={
+            "category": question.get("category"),
+            "turn": turn,
+            "judgment": row.get("judgment"),
+        },
+        unread=["user_prompt"] if row.get("user_prompt") else (),
+    )
+    if turn == 1:
+        sample.output = Output(raw=said)
+        return sample
+    sample.interaction_type = "multi_turn"
+    sample.messages = []
+    for question_text, answer_text in zip(asked, said, strict=True):
+        for role, text in (("user", question_text), ("assistant", answer_text)):
+            message = Message(turn_idx=len(sample.messages), role=role, content=text)
+            sample.messages.append(message)
+    sample.num_turns = len(sample.messages)
+    return sample

@@ -1,7 +1,7 @@
-"""Logs of OpenAI evals: one file of JSON lines per run, with its settings, events of samples, and final report.
+"""Logs of OpenAI evals: a file of JSON lines per run: its settings, events, and final report.
 
 event       becomes
-sampling    prompt and answers; of several, the first is the model's, and others may be those of a grader
+sampling    prompt and answers; of several, the first is the model's, others may be a grader's
 match       the metric `match`: whether the answer is correct, with the expected answers
 metrics     a metric for each number
 error       the error of a sample without a score, for every metric of the run
@@ -11,11 +11,11 @@ any other   nothing; counted
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lm_eval.questions import prompt_of
+from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     Aggregate,
     FoundFile,
@@ -28,103 +28,112 @@ from fastrec.harnesses.log import (
     extracted,
     with_every_metric,
 )
-from fastrec.harnesses.values import as_list, number_of, read_rows, spell
+from fastrec.harnesses.prompts import prompt_of
+from fastrec.harnesses.values import as_list, as_object, number_of, spell, spelled, texts_of
 from fastrec.schemas.newest import Input, Output
+
+METADATA: Final = ("run_id", "split")
 
 _SPEC: Final = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
 _USED: Final = ("sampling", "match", "metrics", "error")
+_READ_OF_MATCH: Final = ("correct", "expected", "picked", "sampled", "prompt")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    return (
-        "events" if _SPEC.match(head) and b'"eval_name"' in head and b'"run_id"' in head else None
-    )
+    is_log = _SPEC.match(head) and b'"eval_name"' in head and b'"run_id"' in head
+    return "events" if is_log else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return Grouped(logs=[Log("openai-evals", file.path, (file,)) for file in files])
 
 
+def _rows(log: Log) -> list[dict[str, Any]]:
+    return read_rows(log.path, "an event of OpenAI evals")
+
+
 def plan(log: Log) -> LogPlan:
-    rows = read_rows(log.path, "an event of OpenAI evals")
-    spec: dict[str, Any] = next(
-        (row["spec"] for row in rows if isinstance(row.get("spec"), dict)), {}
-    )
+    rows = _rows(log)
+    specs = [row["spec"] for row in rows if isinstance(row.get("spec"), dict)]
+    spec = specs[0] if specs else {}
     models = as_list(spec.get("completion_fns")) or as_list(spec.get("model_name"))
     if not models or not spec.get("eval_name"):
         raise LogError(log.path, "does not name the model and the eval")
-    report: Any = next((row["final_report"] for row in rows if "final_report" in row), None)
-    stated = report if isinstance(report, dict) else {}
-    found = {score.metric for sample in _samples(rows) for score in sample.scores}
-    names = {name: "match" if name == "accuracy" and name not in found else name for name in stated}
-    means = [Aggregate(names[name], name, value) for name in stated
-             if names[name] in found and (value := number_of(stated[name])) is not None]  # fmt: skip
-    kept = {one.name for one in means}
-    metadata = {name: spell(spec[name]) for name in ("run_id", "split") if spec.get(name)}
+    reports = [row["final_report"] for row in rows if "final_report" in row]
+    means, not_compared = _figures(as_object(reports[0]) if reports else {}, rows)
+    unfinished = ("the log has no final report: the run did not finish",)
     return LogPlan(
         run=RunInfo(
             task=spell(spec["eval_name"]),
             model=spell(models[0]),
             started=spell(spec.get("created_at") or spec.get("run_id") or ""),
-            metadata=metadata,
+            metadata=spelled({name: spec.get(name) for name in METADATA}),
         ),
         aggregates=means,
-        not_compared={
-            name: "no event of a sample has a number of this name"
-            for name in stated
-            if name not in kept
-        },
-        notes=()
-        if report is not None
-        else ("the log has no final report: the run did not finish",),
+        not_compared=not_compared,
+        notes=() if reports and reports[0] is not None else unfinished,
     )
 
 
+def _figures(
+    report: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> tuple[list[Aggregate], dict[str, str]]:
+    metrics = {score.metric for sample in _samples(rows) for score in sample.scores}
+    means = []
+    not_compared = {}
+    for name, stated in report.items():
+        metric = "match" if name == "accuracy" and name not in metrics else name
+        value = number_of(stated)
+        if metric in metrics and value is not None:
+            means.append(Aggregate(metric, name, value))
+        else:
+            not_compared[name] = "no event of a sample has a number of this name"
+    return means, not_compared
+
+
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    yield from with_every_metric(_samples(read_rows(log.path, "an event of OpenAI evals")))
+    yield from with_every_metric(_samples(_rows(log)))
 
 
 def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
     events: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for row in rows:
         if row.get("sample_id") is not None and isinstance(row.get("data"), dict):
-            events.setdefault(spell(row["sample_id"]), []).append(
-                (spell(row.get("type")), row["data"])
-            )
-    for sample_id, some in events.items():
-        asked = next((data for kind, data in some if kind == "sampling"), {})
-        match = next((data for kind, data in some if kind == "match"), {})
-        sampled = sum(kind == "sampling" for kind, _ in some)
-        raw, formatted = prompt_of(asked.get("prompt", match.get("prompt")))
-        said = [spell(text) for text in as_list(asked.get("sampled", match.get("sampled")))]
-        scores = [Score(metric="match", value=number_of(match.get("correct")))] if match else []
-        fields = {
-            name: match[name]
-            for name in match
-            if name not in ("correct", "expected", "picked", "sampled", "prompt")
-        }
-        for kind, data in some:
-            if kind == "metrics":
-                scores += [Score(metric=name, value=number_of(value)) for name, value in data.items()
-                           if number_of(value) is not None]  # fmt: skip
-                fields |= {name: value for name, value in data.items() if number_of(value) is None}
-        failed = next((data for kind, data in some if kind == "error"), None)
-        missing = "" if asked or match else "the log has no answer for this sample"
-        picked = match.get("picked")
-        yield Sample(
-            sample_id=sample_id,
-            input=Input(
-                raw=raw,
-                formatted=formatted,
-                reference=[spell(one) for one in as_list(match.get("expected"))],
-            ),
-            output=Output(raw=said),
-            scores=scores,
-            answers=[] if picked is None else [extracted(spell(picked), "match")],
-            error=spell(failed.get("message") or failed.get("type"))
-            if failed and not scores
-            else missing,
-            fields=fields,
-            unread=[kind for kind, _ in some if kind not in _USED]
-            + ["further sampling"] * (sampled - 1),
-        )
+            event = (spell(row.get("type")), row["data"])
+            events.setdefault(spell(row["sample_id"]), []).append(event)
+    for sample_id, its_events in events.items():
+        yield _sample_of(sample_id, its_events)
+
+
+def _sample_of(sample_id: str, events: list[tuple[str, dict[str, Any]]]) -> Sample:
+    first: dict[str, dict[str, Any]] = {}
+    for kind, data in events:
+        first.setdefault(kind, data)
+    match = first.get("match", {})
+    sampling = first.get("sampling", {})
+    raw, formatted = prompt_of(sampling.get("prompt", match.get("prompt")))
+    scores = [Score(metric="match", value=number_of(match.get("correct")))] if match else []
+    fields = {name: value for name, value in match.items() if name not in _READ_OF_MATCH}
+    for kind, data in events:
+        for name, value in data.items() if kind == "metrics" else ():
+            number = number_of(value)
+            if number is None:
+                fields[name] = value
+            else:
+                scores.append(Score(metric=name, value=number))
+    error = "" if sampling or match else "the log has no answer for this sample"
+    failure = first.get("error")
+    if failure and not scores:
+        error = spell(failure.get("message") or failure.get("type"))
+    picked = match.get("picked")
+    further = sum(kind == "sampling" for kind, _ in events) - 1
+    return Sample(
+        sample_id=sample_id,
+        input=Input(raw=raw, formatted=formatted, reference=texts_of(match.get("expected"))),
+        output=Output(raw=texts_of(sampling.get("sampled", match.get("sampled")))),
+        scores=scores,
+        answers=[] if picked is None else [extracted(spell(picked), "match")],
+        error=error,
+        fields=fields,
+        unread=[kind for kind, _ in events if kind not in _USED] + ["further sampling"] * further,
+    )

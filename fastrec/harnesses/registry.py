@@ -1,121 +1,64 @@
-"""The harnesses that fastrec knows.
+"""The harnesses that fastrec knows: the only list of them.
 
-To add one, write a module like `alpaca_eval`, and add its name here with hyphens.
+To add one, write a module like `alpaca_eval`, named as here with underscores for hyphens, and add a
+row here. `log` says which functions the module has. `METADATA` lists the names of metadata that it
+writes itself.
 
 Harnesses whose logs are large or come in many versions are folders, with these modules besides
 their own:
 
-    __init__.py    `plan`: what a log says about its run, and its slices; mostly `samples`, which reads a slice
+    __init__.py    `plan`: what a log says about its run, and its slices
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
-    sample.py      makes a `Sample` with its scores of one sample of the log
+    sample.py      makes a `Sample` with its scores of a sample of the log
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from zstandard import ZstdDecompressor, ZstdError
+_PACKED: Final = r"(?:\.(?:gz|zst|bz2|xz))?"
 
-from fastrec.errors import ShardError
-from fastrec.harnesses.log import HEAD_BYTES
-from fastrec.harnesses.values import read_at
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
-from fastrec.sources.shard import shard_at
-from fastrec.storage import storage_of
+
+class Harness(NamedTuple):
+    name: str  # as in `--from` and in the metadata of records
+    title: str  # as in texts for people
+    reads: str
+    # A pattern of paths that only its logs have: such a file with another content is damaged.
+    log_name: str = ""
+
 
 # In the order in which files are offered to them.
-HARNESS_NAMES: Final = (
-    "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo",
-)  # fmt: skip
-
-PARQUET_MAGIC: Final = b"PAR1"
-_MOST_FOOTER: Final = (
-    1 << 20
-)  # bytes of the footer of a Parquet file to look at: the schema comes first
-_DETAILS_COLUMNS: Final = (
-    (b"doc", b"model_response", b"metric"),
-    (b"example", b"metrics", b"predictions"),
+HARNESSES: Final = (
+    Harness(
+        "lm-eval",
+        "lm-eval",
+        "samples_*.jsonl with the results_*.json of their run",
+        r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$",
+    ),
+    Harness("inspect", "Inspect", "*.eval, or logs as *.json", rf"\.eval{_PACKED}$"),
+    Harness(
+        "helm",
+        "HELM",
+        "directories of runs with scenario_state.json and per_instance_stats.json",
+        rf"(?:^|/)(?:scenario_state|per_instance_stats)\.json{_PACKED}$",
+    ),
+    Harness(
+        "lighteval",
+        "lighteval",
+        "details_*.parquet with the results_*.json of their run",
+        r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$",
+    ),
+    Harness("alpaca-eval", "AlpacaEval", "annotations.json, perhaps with leaderboard.csv"),
+    Harness(
+        "mt-bench", "MT-Bench", "judgements of single answers with question.jsonl and model_answer/"
+    ),
+    Harness("openai-evals", "OpenAI evals", "the *.jsonl of a run"),
+    Harness("promptfoo", "promptfoo", "results of `promptfoo eval -o results.json`"),
 )
-_ZSTD_BLOCK: Final = (
-    128 << 10
-)  # a block has at most this many bytes, and a part of one gives no text
-_BOM: Final = b"\xef\xbb\xbf"
+HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
 
 
 def harness_named(name: str) -> Any:
-    """The module of a harness, with the functions that `log` describes."""
-    return import_module(f"fastrec.harnesses.{name.replace('-', '_')}")  # or `table`
-
-
-def head_of(path: str) -> bytes:
-    """Read the first HEAD_BYTES of a file; those of its text, if it is compressed.
-
-    A file that cannot be read raises OSError. One whose compressed text is damaged gives what comes
-    before the damage.
-    """
-    with storage_of(path).open_reader(path) as file:
-        if not file.size:
-            return b""  # stores refuse to read an empty object
-        head = read_at(file, HEAD_BYTES, 0)
-        kind = detect(head[:MAGIC_BYTES])
-        if kind is Format.ZSTD:
-            head += read_at(file, _ZSTD_BLOCK, HEAD_BYTES)
-    if kind is Format.PLAIN:
-        return head.removeprefix(_BOM)
-    if kind is Format.ZSTD:  # 10 times as fast as what follows, for input of many shards
-        with suppress(ZstdError), ZstdDecompressor().stream_reader(head) as reader:
-            if text := reader.read(HEAD_BYTES):
-                return text.removeprefix(_BOM)
-    text = b""
-    try:
-        for block in shard_at(path).read_text():
-            text += block[:HEAD_BYTES]
-            if len(text) >= HEAD_BYTES:
-                break
-    except ShardError:
-        pass  # importing it will report the damage
-    return text[:HEAD_BYTES].removeprefix(_BOM)
-
-
-def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tuple[str, str] | None:
-    """The harness that a file belongs to, and its role there.
-
-    None if it is no file of these harnesses.
-    """
-    for name in names:
-        if role := harness_named(name).role_of(head, path):
-            return name, role
-    return None
-
-
-def harness_of(path: str) -> str | None:
-    """The harness that wrote a file, for a hint.
-
-    None if it is no file of a harness, or cannot be read.
-    """
-    try:
-        head = head_of(path)
-        if head.startswith(PARQUET_MAGIC):
-            return "lighteval" if _has_details(path) else None
-        found = role_in(path, head)
-    except (OSError, ShardError):
-        return None
-    return found[0] if found else None
-
-
-def _has_details(path: str) -> bool:
-    """Whether a Parquet file names the columns of lighteval's details.
-
-    Only workers may use pyarrow to find out.
-    """
-    with storage_of(path).open_reader(path) as file:
-        length = int.from_bytes(read_at(file, 8, max(0, file.size - 8))[:4], "little")
-        start = file.size - 8 - length
-        footer = read_at(file, min(length, _MOST_FOOTER), start) if start > 0 else b""
-    # Names in the footer have their length before them (Thrift's compact protocol).
-    return any(
-        all(bytes([len(name)]) + name in footer for name in layout) for layout in _DETAILS_COLUMNS
-    )
+    """The module of a harness, or of tables (`table`)."""
+    return import_module(f"fastrec.harnesses.{name.replace('-', '_')}")

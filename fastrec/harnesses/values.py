@@ -1,24 +1,20 @@
-"""Read what all harnesses write: JSON as Python's `json` writes it, numbers, text for metadata, and whole files."""
+"""Values of logs: JSON as Python writes it, numbers, Python literals, text for metadata."""
 
 from __future__ import annotations
 
-import io
+import ast
 import json
 import math
-import tempfile
-from collections.abc import Callable
-from typing import IO, Any, Final, TypeVar
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.errors import LogError, ShardError
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
-from fastrec.sources.shard import shard_at
-from fastrec.storage import storage_of
-from fastrec.storage.base import Reader
-
+# What msgspec raises for a text that it does not decode.
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a text that it does not decode."""
+
+BOM: Final = b"\xef\xbb\xbf"
 
 _T = TypeVar("_T")
 
@@ -73,7 +69,7 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def plain(value: Any, *, is_finite: bool = True) -> Any:
-    """Replace lone surrogates; and, with `is_finite`, numbers that JSON cannot hold: not finite or too long."""
+    """Replace lone surrogates and, with `is_finite`, numbers that JSON cannot hold."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else replace_lone_surrogates(value)
@@ -127,8 +123,23 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """An object as it is, and an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def texts_of(value: Any) -> list[str]:
+    """The texts of a list, or of a single value; none for null."""
+    return [spell(item) for item in as_list(value)]
+
+
+def spelled(values: Mapping[str, Any]) -> dict[str, str]:
+    """Values as texts for metadata; those that are null or empty are left out."""
+    return {name: spell(value) for name, value in values.items() if value}
+
+
 def spell(value: Any) -> str:
-    """Spell a value as text for metadata and arguments: text as it is, bytes in base64, the rest as compact JSON.
+    """Spell a value: text as it is, bytes in base64, the rest as compact JSON.
 
     >>> spell("a"), spell(b"a"), spell(2), spell({"b": [1, None]})
     ('a', 'YQ==', '2', '{"b":[1,null]}')
@@ -143,112 +154,51 @@ def spell(value: Any) -> str:
         return encode(value).decode()
 
 
-def read_at(reader: Reader, size: int, offset: int) -> bytes:
-    """Read `size` bytes from `offset`, or fewer if the file ends: a single `pread` may return fewer at any time."""
-    if offset >= reader.size:  # it may be too large for the system to seek to
-        return b""
-    data = reader.pread(size, offset)
-    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
-        data += more
-    return data
+_NAMES: Final = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "NaN": math.nan,
+    "Infinity": math.inf,
+    "null": None,
+    "true": True,
+    "false": False,
+}
 
 
-class ReaderFile(io.RawIOBase):
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._at = 0
+def value_of(text: Any) -> Any:
+    """The value that a text spells in Python.
 
-    def readable(self) -> bool:
-        return True
+    The text itself if it spells none, other values as they are.
 
-    def seekable(self) -> bool:
-        return True
+    Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
 
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        if base + offset < 0:
-            raise OSError("a file has no place before its start")
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
-        self._at += len(data)
-        return data
-
-
-def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
-    """Read a small JSON document.
-
-    If it does not decode, raise LogError with `problem` and the reason.
+    >>> value_of("[(-1.5, False), (-inf, True)]"), value_of("{'em': np.float64(0.5)}")
+    ([[-1.5, False], [-inf, True]], {'em': 0.5})
     """
+    if not isinstance(text, str) or text[:1] not in "[{(-0123456789NTFn\"'":
+        return text
     try:
-        with open_plain(path) as reader:
-            return decode(read_at(reader, reader.size, 0))
-    except ValueError as exc:
-        raise LogError(path, f"{problem}: {exc}") from exc
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a backslash in a text that is no value
+            tree = ast.parse(text, mode="eval")
+        return _value(tree.body)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return text
 
 
-_decode_any: Final = decoder(Any)
-
-
-def read_rows(path: str, what: str) -> list[dict[str, Any]]:
-    """Read the objects of a JSON array, or of JSON lines; LogError if there is something else.
-
-    `what` names a row.
-    """
-    with open_plain(path) as reader:
-        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
-    is_array = text.lstrip()[:1] == b"["
-    parts = [text] if is_array else text.split(b"\n")
-    rows: list[dict[str, Any]] = []
-    for number, part in enumerate(parts, 1):
-        place = "" if is_array else f"line {number:,} "
-        if not part or part.isspace():
-            continue
-        try:
-            found = as_list(_decode_any(part))
-        except ValueError as exc:
-            raise LogError(path, f"{place}is cut or damaged: {exc}") from exc
-        if not all(isinstance(row, dict) for row in found):
-            raise LogError(path, f"{place}is not {what}")
-        rows += found
-    return rows
-
-
-_copies: Final[
-    dict[tuple[str, int, int], IO[bytes]]
-] = {}  # by path, size and version: one per process
-_MOST_COPIES: Final = 2  # a run of HELM has two long files
-
-
-def open_plain(path: str) -> Reader:
-    """Open a file whose text is read by byte ranges.
-
-    A compressed one is decompressed into a temporary file first.
-
-    LogError if it is damaged.
-    """
-    reader = storage_of(path).open_reader(path)
-    if not reader.size or detect(read_at(reader, MAGIC_BYTES, 0)) is Format.PLAIN:
-        return reader
-    with reader:
-        key = path, reader.size, reader.version
-    if key not in _copies:
-        while len(_copies) >= _MOST_COPIES:
-            _copies.pop(next(iter(_copies))).close()
-        copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
-        try:
-            for block in shard_at(path).read_text():
-                copy.write(block)
-            copy.flush()
-        except BaseException as exc:
-            copy.close()
-            if isinstance(exc, ShardError):
-                raise LogError(path, exc.reason) from exc
-            raise
-        _copies[key] = copy
-    return storage_of(_copies[key].name).open_reader(_copies[key].name)
+def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            return [_value(item) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return {str(_value(key)): _value(value) for key, value in pairs}
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.Call(args=[first, *_]):  # array(…), np.float64(…), tensor(…, dtype=…)
+            return _value(first)
+    raise ValueError("not a value")

@@ -81,7 +81,7 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
 
     Only so many files are looked at.
     """
-    from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
+    from fastrec.harnesses.recognise import harness_of  # noqa: PLC0415 - takes a millisecond
 
     directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
     folders = chain.from_iterable(walk(path, []) for path in directories)
@@ -141,7 +141,7 @@ def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:
 
 def _harness_of(shard: Shard) -> str | None:
     """The harness that wrote a file; None if it may be a shard. Most shards cost one small read."""
-    from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - takes a millisecond
+    from fastrec.harnesses.recognise import harness_of, head_of  # noqa: PLC0415 - takes a millisecond
 
     try:
         if ".jsonl" in shard.path:
@@ -158,7 +158,7 @@ def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
 
     Else a sentence about a file of another format.
     """
-    from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
+    from fastrec.harnesses.recognise import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
 
     foreign = (0, "")  # the largest file says most about a directory
     with contextlib.suppress(UsageError, OSError, ShardError):

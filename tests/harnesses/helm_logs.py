@@ -16,7 +16,7 @@ import fastrec
 from fastrec.harnesses import helm
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
-from fastrec.harnesses.registry import head_of
+from fastrec.harnesses.recognise import head_of
 from tests.harnesses.converting import lines_of
 
 TYPOS = {

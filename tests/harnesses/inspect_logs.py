@@ -17,7 +17,7 @@ from fastrec.harnesses import inspect
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.inspect import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
-from fastrec.harnesses.registry import head_of
+from fastrec.harnesses.recognise import head_of
 from tests.harnesses.converting import lines_of
 
 STORED = 0

@@ -12,7 +12,7 @@ import fastrec
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
-from fastrec.harnesses.registry import head_of
+from fastrec.harnesses.recognise import head_of
 from tests.harnesses.converting import lines_of
 
 DATE = "2025-03-01T10-00-00.123456"

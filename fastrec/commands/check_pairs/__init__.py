@@ -26,6 +26,7 @@ from fastrec.commands.check_pairs.aggregate import (
     Metric,
     Pair,
     Result,
+    expected,
     find_pairs,
     name_findings,
 )
@@ -48,7 +49,7 @@ from fastrec.notebook import Framed, flat
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
-from fastrec.storage import is_private, parent_and_name
+from fastrec.storage import is_private
 
 
 class PairCheck(Framed, kw_only=True):
@@ -73,7 +74,7 @@ class PairCheck(Framed, kw_only=True):
     not_compared: dict[str, int] = msgspec.field(default_factory=dict)
     """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
-    """Pairs whose aggregate states no checksum, so that damage to the samples file is not noticed."""
+    """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
     without_total_rows: int = 0
     """Pairs whose aggregate does not state the number of rows."""
     ignored: int = 0
@@ -85,7 +86,7 @@ class PairCheck(Framed, kw_only=True):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Findings with the same code and path together, errors first, then the most frequent; at most 1,000 groups."""
+    """Findings by code and path, errors first, then the most frequent; at most 1,000 groups."""
     bad_files: list[str] = msgspec.field(default_factory=list)
     """Files that could not be read completely, and why."""
 
@@ -144,24 +145,27 @@ _LIKE_ACCURACY: Final = frozenset(
 def compare_score(
     result: Result, number: int, answered: Tally, failed: Tally
 ) -> Finding | str | None:
-    """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
+    """Return a finding if the rows do not reproduce a score, or why they are not compared."""
     rows = answered.rows + failed.rows
     if not rows:
         return "no rows"
     score = float(result.score)
-    means = list(_means(answered, failed, result.metric))
+    means = [total / size for size, total, _ in _sums(answered, failed, result.metric)]
     if not math.isfinite(score) or not all(map(math.isfinite, means)):
         return "too large"
     tolerance = _tolerance(result.score, result.metric)
-    factors = (1, 100) if _is_percentage(result.metric) else (1,)
+    factors = _factors(result.metric)
     if any(abs(mean * factor - score) <= tolerance for mean in means for factor in factors):
         return None
     if _may_be_no_mean(result):
         return "not a mean"
-    message = f"expected the mean of {counted(rows, 'row')}, {means[0]:.6g}, found {result.score}"
+    found = result.score
     if any(abs(mean * 100 - score) <= tolerance for mean in means):
-        message += "; it is 100 times the mean, but max_score is not 100"
-    return Finding("pair.score", f"$.evaluation_results[{number}].score_details.score", message)
+        found += "; it is 100 times the mean, but max_score is not 100"
+    what = f"the mean of {counted(rows, 'row')}, {means[0]:.6g}"
+    return expected(
+        "pair.score", what, found, f"$.evaluation_results[{number}].score_details.score"
+    )
 
 
 def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
@@ -178,15 +182,13 @@ def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -
     ):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
-    return Finding(
-        "pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}"
-    )
+    return expected("pair.num_samples", f"{found[1]:,}, the number of rows", f"{stated:,}", path)
 
 
 def _standard_error_finding(
     result: Result, number: int, answered: Tally, failed: Tally
 ) -> Finding | None:
-    """Compare a standard error with that of the mean of the rows; some divide by n, and some by n - 1.
+    """Compare a standard error with that of the mean of the rows: divided by n, or by n - 1.
 
     It is not compared if samples have several rows, because then it may be one of the means of
     samples.
@@ -196,8 +198,8 @@ def _standard_error_finding(
     if stated is None or _may_be_no_mean(result) or result.num_samples not in (None, *rows):
         return None
     tolerance = _tolerance(repr(stated), result.metric)
-    factors = (1, 100) if _is_percentage(result.metric) else (1,)
-    expected = []
+    factors = _factors(result.metric)
+    errors = []
     for size, total, squares in _sums(answered, failed, result.metric):
         mean = total / size
         mean_square = squares / size
@@ -206,25 +208,19 @@ def _standard_error_finding(
         for divisor in (size - 1, size) if size > 1 else ():
             least = math.sqrt(max(variance - rounding, 0) / divisor)
             most = math.sqrt(max(variance + rounding, 0) / divisor)
-            expected.append((least + most) / 2)
+            errors.append((least + most) / 2)
             for factor in factors:
                 if factor * least - tolerance <= stated <= factor * most + tolerance:
                     return None
-    if not expected or not all(map(math.isfinite, expected)):
+    if not errors or not all(map(math.isfinite, errors)):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.standard_error.value"
-    message = (
-        f"expected the standard error of the mean of the rows, {expected[0]:.6g}, found {stated}"
-    )
-    return Finding("pair.standard_error", path, message)
-
-
-def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
-    return (total / size for size, total, _ in _sums(answered, failed, metric))
+    what = f"the standard error of the mean of the rows, {errors[0]:.6g}"
+    return expected("pair.standard_error", what, str(stated), path)
 
 
 def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
-    """Yield the number of values, their sum and that of their squares by each way of counting, the usual one first."""
+    """Yield count, sum and sum of squares by each way of counting, the usual one first."""
     sums: list[tuple[float, ...]] = [
         (answered.score, answered.squares, failed.score, failed.squares)
     ]
@@ -259,6 +255,10 @@ def _tolerance(written: str, metric: Metric) -> float:
 def _is_percentage(metric: Metric) -> bool:
     unit = (metric.metric_unit or "").lower()
     return metric.max_score == 100 or unit.startswith("percent") or unit == "%"
+
+
+def _factors(metric: Metric) -> tuple[int, ...]:
+    return (1, 100) if _is_percentage(metric) else (1,)
 
 
 def _may_be_no_mean(result: Result) -> bool:
@@ -315,7 +315,9 @@ def check_pairs(
         jobs = 1
     pairs, ignored, bad_files = find_pairs(names)
     pieces = [piece for pair in pairs for piece in pieces_of(pair)]
-    tasks = [CheckTask(some) for some in gather_tasks(pieces, current_limits().task_bytes)]
+    tasks = [
+        CheckTask(task_pieces) for task_pieces in gather_tasks(pieces, current_limits().task_bytes)
+    ]
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs)
     check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))
@@ -324,10 +326,10 @@ def check_pairs(
     checked = zip(pieces, chain.from_iterable(results), strict=True)
     for _, group in groupby(checked, key=lambda both: id(both[0].pair)):
         parts = []
-        for piece, one in group:
-            counts = one.rows.counts if one.rows else Counter[str]()
+        for piece, result in group:
+            counts = result.rows.counts if result.rows else Counter[str]()
             progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
-            parts.append((piece, one))
+            parts.append((piece, result))
         check.add(parts)
     progress.finish()
     return check.finish(time.perf_counter() - started)
@@ -343,7 +345,7 @@ class _Check:
         report = self._report
         pair = parts[0][0].pair
         first = parts[0][1]
-        report.bad_files += dict.fromkeys(one.error for _, one in parts if one.error)
+        report.bad_files += dict.fromkeys(checked.error for _, checked in parts if checked.error)
         if first.is_ignored:
             report.ignored += 1
             return
@@ -355,20 +357,17 @@ class _Check:
         report.samples += len(pair.samples)
         report.aggregates += pair.aggregate is not None
         if pair.aggregate is None:
-            message = f"expected {utf8(pair.stem)}.json in the same folder, found no such file"
-            self._find(path, Finding("pair.no_aggregate", "$", message))
+            what = f"{utf8(pair.stem)}.json in the same folder"
+            self._find(path, expected("pair.no_aggregate", what, "no such file"))
         if len(pair.samples) > 1:
-            names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            self._find(
-                path,
-                Finding("pair.several_samples", "$", f"expected one samples file, found {names}"),
-            )
-        if any(one.error for _, one in parts):
+            finding = expected("pair.several_samples", "one samples file", pair.sample_names)
+            self._find(path, finding)
+        if any(checked.error for _, checked in parts):
             return  # a file counts as a whole or not at all
         rows = Rows()
-        for _, one in parts:
-            if one.rows:
-                rows += one.rows
+        for _, checked in parts:
+            if checked.rows:
+                rows += checked.rows
         self._add_rows(pair, first.aggregate, rows)
 
     def _find(self, path: str, *findings: Finding) -> None:
@@ -387,15 +386,10 @@ class _Check:
             return
         samples = pair.samples[0].path
         if not total:
-            self._find(
-                samples, Finding("pair.no_rows", "$", "expected at least one row, found none")
-            )
+            self._find(samples, expected("pair.no_rows", "at least one row", "none"))
         if same := len(rows.hashes) - len(set(rows.hashes)):
-            message = (
-                f"expected different rows, found {same:,} of {total:,} that are the same as "
-                "an earlier one"
-            )
-            self._find(samples, Finding("pair.duplicate_row", "$", message))
+            found = f"{same:,} of {total:,} that are the same as an earlier one"
+            self._find(samples, expected("pair.duplicate_row", "different rows", found))
         if aggregate is None or pair.aggregate is None:
             return
         report.pairs += 1
@@ -404,13 +398,10 @@ class _Check:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
             if stated.total_rows not in (None, total):
-                message = (
-                    f"expected {stated.total_rows:,}, as the aggregate states, found "
-                    f"{counted(total, 'row')}"
-                )
-                self._find(
-                    pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message)
-                )
+                what = f"{stated.total_rows:,}, as the aggregate states"
+                where = f"{WHERE}.total_rows"
+                found = counted(total, "row")
+                self._find(pair.aggregate, expected("pair.total_rows", what, found, where))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             tallies = rows.tallies[number, False], rows.tallies[number, True]

@@ -3,8 +3,8 @@
 A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of
 the datastore:
 
-    data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
-    flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
+    data/<collection>/<developer>/<model>/<uuid4>.json               and …/<uuid4>_samples.jsonl
+    flat/objects/<first two digits>/<next two digits>/<uuid4>.json   and …/<uuid4>_samples.jsonl
 
 Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known
 are checked: those below the folder that is checked, and those up to `data` if that is where it
@@ -28,6 +28,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.harnesses.values import as_object
 from fastrec.judge.findings import Finding, describe
 from fastrec.schemas.view import REFUSALS
 from fastrec.sources.inputs import walk
@@ -37,7 +38,7 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of, without_f
 _SAMPLES: Final = re.compile(
     r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?"
 )
-"""Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
+# `more`: early converters wrote `<uuid>_samples.Format.jsonl`.
 
 _UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -53,10 +54,10 @@ class Place(msgspec.Struct, frozen=True):
     """What is known about a folder with pairs."""
 
     layout: Literal["data", "flat", "unknown"]
+    # The known names of the last folders: of `<collection>`, `<developer>`, `<model>`.
     folders: tuple[str, ...]
-    """The names of the last folders: of `<collection>`, `<developer>`, `<model>` those that are known."""
+    # Number of folders below `data` or `flat/objects`, or below the folder that is checked.
     depth: int
-    """Number of folders below `data` or `flat/objects`, or below the folder that is checked."""
 
 
 def place_of(folder: Sequence[str], given: int) -> Place:
@@ -84,48 +85,34 @@ def place_of(folder: Sequence[str], given: int) -> Place:
 
 def _folder_findings(place: Place) -> Iterator[Finding]:
     if place.layout == "data" and place.depth != 3:
-        message = f"expected three folders below data: {'/'.join(_LEVELS)}, found {place.depth}"
-        yield Finding("name.depth", "$", message)
+        yield expected(
+            "name.depth", f"three folders below data: {'/'.join(_LEVELS)}", str(place.depth)
+        )
     for name in place.folders:
         if name == "data":
-            yield Finding("name.data", "$", "expected no folder called data below data, found one")
+            yield expected("name.data", "no folder called data below data", "one")
         elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
-            yield Finding(
-                "name.portable",
-                "$",
-                f"expected a name that every system allows, found {quoted(name)}",
-            )
+            yield expected("name.portable", "a name that every system allows", quoted(name))
 
 
 def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
-    """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
+    """Find what is wrong with the name of a file; `stem` is without `.json` or `_samples.jsonl`."""
     if not _UUID4.fullmatch(stem):
-        yield Finding(
-            "name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}"
-        )
-    elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (
-        stem[:2],
-        stem[2:4],
-    ):
-        expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
-        yield Finding(
-            "name.flat",
-            "$",
-            f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}",
-        )
+        yield expected("name.uuid", "a UUID of version 4 in lower case", quoted(stem))
+    elif place.layout == "flat":
+        digits = f"{stem[:2]}/{stem[2:4]}"
+        if "/".join(folder[len(folder) - place.depth :]) != digits:
+            where = quoted("/".join(folder[-4:]))
+            yield expected("name.flat", f"the folder flat/objects/{digits}", where)
     matched = _SAMPLES.fullmatch(name)
     if matched and matched["more"]:
-        yield Finding(
-            "name.samples",
-            "$",
-            f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}",
-        )
+        yield expected("name.samples", f"the name {utf8(stem)}_samples.jsonl", quoted(name))
 
 
 def path_finding(
     file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place
 ) -> Finding | None:
-    """Compare the `file_path` of an aggregate with the samples file, which may be compressed, or missing."""
+    """Compare the `file_path` of an aggregate with its samples file, if there is one."""
     plain = f"{stem}_samples.jsonl"
     names = {plain, samples}
     where = "$.detailed_evaluation_results.file_path"
@@ -139,10 +126,14 @@ def path_finding(
         and tuple(folders[3 - len(known) :]) == known
     ):
         return None
-    expected = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    message = f"expected {utf8(expected)}, found {quoted(file_path)}"
+    right = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
     is_relative = file_path.removeprefix("./") in names
-    return Finding("pair.relative_path" if is_relative else "pair.file_path", where, message)
+    code = "pair.relative_path" if is_relative else "pair.file_path"
+    return expected(code, utf8(right), quoted(file_path), where)
+
+
+def expected(code: str, what: str, found: str, path: str = "$") -> Finding:
+    return Finding(code, path, f"expected {what}, found {found}")
 
 
 def quoted(text: str) -> str:
@@ -157,9 +148,8 @@ _DEPLOYMENT: Final = {
     "model_availability": ("open_weights", "closed_weights", "unknown"),
 }
 
-_LARGEST: Final = (
-    64 << 20
-)  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+# bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+_LARGEST: Final = 64 << 20
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -213,20 +203,16 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def num_samples(self) -> int | None:
-        number = _object(self.details.uncertainty).get("num_samples")
+        number = as_object(self.details.uncertainty).get("num_samples")
         return number if type(number) is int else None
 
     @property
     def standard_error(self) -> float | None:
-        """The standard error, unless it depends on more than the scores, as one by bootstrap does."""
-        stated = _object(_object(self.details.uncertainty).get("standard_error"))
+        """The standard error; None if it depends on more than the scores, as by bootstrap."""
+        stated = as_object(as_object(self.details.uncertainty).get("standard_error"))
         value = stated.get("value")
         is_analytic = stated.get("method") in (None, "analytic")
         return value if is_analytic and type(value) in (float, int) else None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -247,33 +233,31 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 
 def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
-    """Find what the data store refuses, whatever the rows are, and results that cannot be told apart."""
+    """Find what the data store refuses, whatever the rows are, and results with the same id."""
     if not isinstance(aggregate.source_metadata, dict):
         found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
-        yield Finding(
-            "pair.source_metadata", "$.source_metadata", f"expected an object, found {found}"
-        )
-    details = _object(aggregate.model_info.additional_details)
+        yield expected("pair.source_metadata", "an object", found, "$.source_metadata")
+    details = as_object(aggregate.model_info.additional_details)
     for name, allowed in _DEPLOYMENT.items():
         if name in details and details[name] not in allowed:
-            message = f"expected {' or '.join(allowed)}, found {describe(details[name])}"
-            yield Finding("pair.deployment", f"$.model_info.additional_details.{name}", message)
+            path = f"$.model_info.additional_details.{name}"
+            yield expected("pair.deployment", " or ".join(allowed), describe(details[name]), path)
     seen: set[str | None] = set()
     for number, result in enumerate(aggregate.results):
         path = f"$.evaluation_results[{number}]"
         if result.id is not None and result.id in seen:
-            message = f"expected another id for each result, found {quoted(result.id)} again"
-            yield Finding("pair.duplicate_result", f"{path}.evaluation_result_id", message)
+            again = f"{quoted(result.id)} again"
+            where = f"{path}.evaluation_result_id"
+            yield expected("pair.duplicate_result", "another id for each result", again, where)
         seen.add(result.id)
         least, largest = result.metric.bounds
         if least > largest:
-            message = f"expected at most max_score, {largest}, found {least}"
-            yield Finding("pair.bounds", f"{path}.metric_config.min_score", message)
+            where = f"{path}.metric_config.min_score"
+            yield expected("pair.bounds", f"at most max_score, {largest}", str(least), where)
         elif not least <= float(result.score) <= largest:
-            message = (
-                f"expected a score from {least} to {largest}, found {describe(float(result.score))}"
-            )
-            yield Finding("pair.out_of_bounds", f"{path}.score_details.score", message)
+            where = f"{path}.score_details.score"
+            bounds = f"a score from {least} to {largest}"
+            yield expected("pair.out_of_bounds", bounds, describe(float(result.score)), where)
 
 
 class NotAggregate(msgspec.Struct, frozen=True):
@@ -340,6 +324,10 @@ class Pair(msgspec.Struct, frozen=True):
         """Whether the JSON file must be an aggregate by its name."""
         return bool(self.samples) or _UUID_LIKE.fullmatch(self.stem) is not None
 
+    @property
+    def sample_names(self) -> str:
+        return ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in self.samples)
+
 
 def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
     """Find what is wrong with the names of the files of a pair and, if `folder`, of its folder.
@@ -354,8 +342,8 @@ def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
             yield path, finding
 
 
+# A folder of a tree, the names of its files, sorted, and what finds a samples file in it.
 _Folder = tuple[str, list[str], Callable[[str], Shard]]
-"""A folder of a tree, the names of its files, sorted, and what finds a samples file in it."""
 
 
 def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:

@@ -1,4 +1,4 @@
-"""Check a piece of a pair in a worker: the aggregate, the checksum of the samples file, and some of its rows.
+"""Check a piece of a pair in a worker: aggregate, checksum of the samples file, and some rows.
 
 A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also
 checks all that does not depend on the rows. Every piece reads the aggregate, because a task takes
@@ -17,7 +17,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import repeat
 from typing import Any, Final, Self
 
 import msgspec
@@ -29,6 +28,7 @@ from fastrec.commands.check_pairs.aggregate import (
     NotAggregate,
     Pair,
     aggregate_findings,
+    expected,
     path_finding,
     quoted,
     read_aggregate,
@@ -48,8 +48,8 @@ from fastrec.storage import hash_of_file, join, parent_and_name
 from fastrec.summary.rows import Sums
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
+# Without normal forms, which is a third faster; records keep the `sample_hash` of their row.
 _SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
-"""Without normal forms, which is a third faster; records keep the `sample_hash` of their row."""
 
 _BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
 _WRONG_HASH: Final = Finding(
@@ -72,12 +72,12 @@ class Rows(SliceFindings):
     The counts are lines, rows (lines that are not blank), invalid rows and text_bytes.
     """
 
+    # By number of the result, and whether the rows have an error.
     tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(
         default_factory=lambda: defaultdict(Tally)
     )
-    """By number of the result, and whether the rows have an error."""
+    # A hash of each row.
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
-    """A hash of each row."""
 
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
@@ -114,14 +114,12 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
 
 @lru_cache(maxsize=64)
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
-    """Find a row that is valid by another version than the one that it is labelled with: others refuse it."""
+    """Find a row that is labelled with another version than the one that it is valid by."""
     schema = schema_of_class(kind)
     if label in schema.labels:
         return None
-    return Finding(
-        "pair.version",
-        "$.schema_version",
-        f"expected a record of {label}, found one of {schema.name}",
+    return expected(
+        "pair.version", f"a record of {label}", f"one of {schema.name}", "$.schema_version"
     )
 
 
@@ -154,21 +152,16 @@ def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source
 def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
     """Return the `evaluation_result_id` of each record.
 
-    Earlier versions have no such field, but allow unknown keys, which records may lack. So the line
-    is decoded again if a record is of an earlier version, and there is such a key somewhere in the
-    chunk.
+    Earlier versions have no such field, but allow unknown keys, which records may lack. So lines
+    are decoded again if a record is of an earlier version.
     """
     batch = judged.batch
     records: list[Any] = batch.records
     if batch.versions[NEWEST_SCHEMA.name] == len(records):
         return [record.evaluation_result_id for record in records]
-    if b"evaluation_result_id" not in judged.data:
-        return repeat(UNSET, len(records))
     lines = judged.data.split(b"\n")
-    found = (
-        _decode_id(lines[number - judged.line]).evaluation_result_id for number in batch.numbers
-    )
-    return [one if isinstance(one, str) else UNSET for one in found]
+    ids = [_decode_id(lines[number - judged.line]).evaluation_result_id for number in batch.numbers]
+    return [result_id if isinstance(result_id, str) else UNSET for result_id in ids]
 
 
 _decode_id: Final = view_decoder(evaluation_result_id=(Any, UNSET))
@@ -207,12 +200,16 @@ class _Joiner:
             result, problem = self._result(record.evaluation_name, result_id)
             findings = []
             for name in ("evaluation_id", "model_id"):
-                expected = getattr(self._aggregate, name)
+                stated = getattr(self._aggregate, name)
                 value = getattr(record, name)
-                if value != expected:
-                    message = f"expected {quoted(expected)}, found {quoted(value)}"
-                    findings.append(Finding(f"pair.{name}", f"$.{name}", message))
-            joined = self._known[ids] = result, [*findings, *([problem] if problem else [])]
+                if value != stated:
+                    problem_of_id = expected(
+                        f"pair.{name}", quoted(stated), quoted(value), f"$.{name}"
+                    )
+                    findings.append(problem_of_id)
+            if problem:
+                findings.append(problem)
+            joined = self._known[ids] = result, findings
         return joined
 
     def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
@@ -221,13 +218,13 @@ class _Joiner:
             number = self._ids.get(result_id)
             if number is not None:
                 return number, None
-            known = (
-                f"the id of one of the {len(results):,} results"
-                if results
-                else "results in the aggregate"
+            known = f"the id of one of the {len(results):,} results"
+            return None, expected(
+                "pair.unknown_result",
+                known if results else "results in the aggregate",
+                quoted(result_id),
+                "$.evaluation_result_id",
             )
-            message = f"expected {known}, found {quoted(result_id)}"
-            return None, Finding("pair.unknown_result", "$.evaluation_result_id", message)
         named = self._named.get(name, [])
         without_id = [number for number in named if results[number].id is None]
         for fitting in (named, without_id, range(len(results))):
@@ -236,8 +233,8 @@ class _Joiner:
         if named:
             message = f"{len(named):,} results have the evaluation_name {quoted(name)}"
             return None, Finding("pair.several_results", "$.evaluation_name", message)
-        message = f"expected the evaluation_name of a result, found {quoted(name)}"
-        return None, Finding("pair.no_result", "$.evaluation_name", message)
+        what = "the evaluation_name of a result"
+        return None, expected("pair.no_result", what, quoted(name), "$.evaluation_name")
 
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
@@ -270,8 +267,8 @@ class CheckTask(msgspec.Struct, frozen=True):
 class CheckedPiece(msgspec.Struct):
     aggregate: Aggregate | None = None
     is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
+    # Of the first piece: findings about the aggregate.
     findings: list[Finding] = msgspec.field(default_factory=list)
-    """Of the first piece: findings about the aggregate."""
     rows: Rows | None = None
     error: str | None = None  # why a file could not be read
 
@@ -324,9 +321,8 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     stated = aggregate.stated
     if stated is None:
         if pair.samples:
-            names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            yield Finding(
-                "pair.not_stated", WHERE, f"expected a statement about {names}, found none"
+            yield expected(
+                "pair.not_stated", f"a statement about {pair.sample_names}", "none", WHERE
             )
         return
     samples = _chosen_samples(pair) if pair.samples else None
@@ -334,28 +330,27 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     if finding := path_finding(stated.file_path, pair.stem, name, pair.names, pair.place):
         yield finding
     if stated.format != "jsonl":
-        yield Finding(
-            "pair.format", f"{WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}'
-        )
+        yield expected("pair.format", '"jsonl"', quoted(stated.format), f"{WHERE}.format")
     if samples is None:
-        message = f"expected {utf8(pair.stem)}_samples.jsonl in the same folder, found no such file"
-        yield Finding("pair.no_samples", f"{WHERE}.file_path", message)
+        what = f"{utf8(pair.stem)}_samples.jsonl in the same folder"
+        yield expected("pair.no_samples", what, "no such file", f"{WHERE}.file_path")
         return
     if stated.checksum is None:
         return
     algorithm = stated.hash_algorithm
     if algorithm not in ("sha256", "md5"):
-        message = f'expected "sha256" or "md5", found {quoted(algorithm) if algorithm else "none"}'
-        yield Finding("pair.hash_algorithm", f"{WHERE}.hash_algorithm", message)
+        found = quoted(algorithm) if algorithm else "none"
+        where = f"{WHERE}.hash_algorithm"
+        yield expected("pair.hash_algorithm", '"sha256" or "md5"', found, where)
         return
     _, found = hash_of_file(samples.path, digest=hashlib.new(algorithm, usedforsecurity=False))
-    expected = stated.checksum.strip().lower()
-    if found == expected:
+    right = stated.checksum.strip().lower()
+    if found == right:
         return
-    message = f"expected {quoted(stated.checksum)}, as the aggregate states, found {found}"
-    if samples.format is not Format.PLAIN and _text_hash(samples, algorithm) == expected:
-        message += "; it is the checksum of the text, but must be the one of the compressed file"
-    yield Finding("pair.checksum", f"{WHERE}.checksum", message)
+    if samples.format is not Format.PLAIN and _text_hash(samples, algorithm) == right:
+        found += "; it is the checksum of the text, but must be the one of the compressed file"
+    what = f"{quoted(stated.checksum)}, as the aggregate states"
+    yield expected("pair.checksum", what, found, f"{WHERE}.checksum")
 
 
 def _text_hash(samples: Shard, algorithm: str) -> str:

@@ -66,14 +66,13 @@ from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
-from fastrec.storage import join, storage_of, without_file_protocol
+from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
 
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
 _LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
-_JOB_BYTES: Final = (
-    4 << 20
-)  # text that a thread compresses at a time: the bytes depend on it, not on the threads
+# text that a thread compresses at a time: the bytes depend on it, not on the threads
+_JOB_BYTES: Final = 4 << 20
 
 
 class PlannedLog(msgspec.Struct):
@@ -98,8 +97,8 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
 class ShardTask(msgspec.Struct, frozen=True):
     path: str
+    # The work file of each slice, how its records begin, and its metrics.
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
-    """The work file of each slice, how its records begin, and its metrics."""
     notes: dict[str, dict[str, str]]  # what the metadata of records say about their metric
     threads: int = 1
 
@@ -119,9 +118,8 @@ def _stable_id(log: Log) -> str:
     digest = xxh3_128(log.task.encode())  # tasks that share all their files are logs of their own
     for file in log.files:
         digest.update(b"%d\n" % file.size)
-        with storage_of(file.path).open_reader(file.path) as source:
-            while file.size and (block := source.read(_BLOCK)):
-                digest.update(block)
+        if file.size:
+            hash_of_file(file.path, digest=digest)
     return digest.hexdigest()[:16]
 
 
@@ -144,17 +142,13 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.path = task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            waiting: list[Bundle | bytes] = []
+            waiting: list[Bundle] = []
             size = 0
             for sample in harness_named(task.log.harness).samples(
                 task.log, task.run, task.log_slice
             ):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
-                elif isinstance(sample, list):
-                    if text := converter.plain(sample):
-                        waiting.append(text)
-                        size += len(text)
                 elif bundle := converter.bundle(sample):
                     waiting.append(bundle)
                     size += bundle.line_size
@@ -193,11 +187,7 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in read_bundles(file.read):
             for bundle in bundles:
                 parts += maker.lines(bundle)
-                size += (
-                    len(bundle)
-                    if isinstance(bundle, bytes)
-                    else bundle.line_size * len(bundle.scores)
-                )
+                size += bundle.line_size * len(bundle.scores)
                 if size >= _BLOCK:
                     yield b"".join(parts)
                     parts = []
@@ -212,14 +202,14 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
     left_out = Counter(plan.left_out)
     metrics_left_out = Counter[str]()
     fields = FieldCounts()
-    for one in slices:
-        for name, metric in one.metrics.items():
+    for converted in slices:
+        for name, metric in converted.metrics.items():
             total = totals.setdefault(name, MetricTotals())
             total += metric
-        left_out.update(one.left_out)
-        metrics_left_out.update(one.metrics_left_out)
-        fields.update(one.fields_left_out)
-    samples = sum(one.samples for one in slices) + sum(plan.left_out.values())
+        left_out.update(converted.left_out)
+        metrics_left_out.update(converted.metrics_left_out)
+        fields.update(converted.fields_left_out)
+    samples = sum(converted.samples for converted in slices) + sum(plan.left_out.values())
     return ImportedLog(
         log=utf8(log.path),
         harness=log.harness,
@@ -229,18 +219,18 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
         model_id=plan.run.model,
         harness_version=plan.run.version,
         samples=samples,
-        records=sum(one.records for one in slices),
-        errors=sum(one.errors for one in slices),
+        records=sum(converted.records for converted in slices),
+        errors=sum(converted.errors for converted in slices),
         metrics={
             name: MetricAccount(total.records, total.scored, total.mean, total.graded)
             for name, total in sorted(totals.items())
         },
         left_out=dict(sorted(left_out.items())),
         metrics_left_out=dict(sorted(metrics_left_out.items())),
-        metadata=sorted(set[str]().union(*(one.metadata for one in slices))),
+        metadata=sorted(set[str]().union(*(converted.metadata for converted in slices))),
         fields_left_out={
-            name: {reason: fields[name, reason] for _, reason in some}
-            for name, some in groupby(sorted(fields), itemgetter(0))
+            name: {reason: fields[name, reason] for _, reason in pairs}
+            for name, pairs in groupby(sorted(fields), itemgetter(0))
         },
         comparisons=_compare(plan, totals, samples, metrics_left_out),
         not_compared=dict(sorted(plan.not_compared.items())),
@@ -255,107 +245,102 @@ def _compare(
 
     Metrics that the user left out are not compared.
     """
-    found = []
-    if plan.expected_samples is not None:
-        expected = plan.expected_samples
-        found.append(
-            Comparison("number of samples", "", expected, samples, agrees=expected == samples)
-        )
+    comparisons = []
+    expected = plan.expected_samples
+    if expected is not None:
+        agrees = expected == samples
+        comparisons.append(Comparison("number of samples", "", expected, samples, agrees))
     for stated in plan.aggregates:
         if stated.metric in left_out:
             continue
-        total = totals.get(stated.metric)
-        mean = (
-            None
-            if not total
-            else total.reduced_mean(stated.reducer)
-            if stated.reducer
-            else total.mean
-        )
-        is_equal = mean is not None and isclose(
+        total = totals.get(stated.metric, MetricTotals())
+        mean = total.reduced_mean(stated.reducer) if stated.reducer else total.mean
+        agrees = mean is not None and isclose(
             stated.value, mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
-        found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
-        if total and stated.samples is not None:
+        comparisons.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees))
+        if stated.metric in totals and stated.samples is not None:
             name = f"{stated.name}: number of scores"
-            found.append(
-                Comparison(
-                    name,
-                    stated.metric,
-                    stated.samples,
-                    total.scored,
-                    stated.samples == total.scored,
-                )
-            )
-    return found
+            scored = total.scored
+            agrees = stated.samples == scored
+            comparisons.append(Comparison(name, stated.metric, stated.samples, scored, agrees))
+    return comparisons
 
 
-def _run(
-    logs: Sequence[Log],
-    result: Import,
-    engine: Engine,
-    made: ImportOutput,
-    progress: Progress,
-    **choices: Any,
-) -> None:
-    """Import all logs.
+class _Importer:
+    """Imports logs: what it knows of each, by its position among all of them."""
 
-    `choices` are the patterns of metrics and the names of metadata of each `ConvertTask`.
-    """
-    progress.start("import", sum(log.size for log in logs))
-    planned = [plan for _, plan in sorted(engine.run(plan_log, logs))]
-    wanted = _distinct(logs, planned, result)
-    plans = {number: plan for number in wanted if (plan := planned[number].plan)}
-    converted: dict[int, list[Converted]] = {number: [] for number in wanted}
-    accounts: dict[int, ImportedLog] = {}
-    shards: list[ShardTask] = []  # of logs whose slices are all converted
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        planned: Sequence[PlannedLog],
+        result: Import,
+        output: ImportOutput,
+        **choices: Any,
+    ) -> None:
+        """`choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
+        self._planned = planned
+        self._result = result
+        self._output = output
+        self._choices = choices
+        self._logs = _distinct(logs, planned, result)
+        self._plans = {number: plan for number in self._logs if (plan := planned[number].plan)}
+        self._converted: dict[int, list[Converted]] = {number: [] for number in self._logs}
+        self._accounts: dict[int, ImportedLog] = {}
+        self._shards: list[ShardTask] = []  # of logs whose slices are all converted
 
-    def end(number: int) -> None:
-        """Account for a log whose slices are all converted; its shard can be written."""
-        slices = sorted(converted.pop(number), key=lambda one: one.path)
-        if problem := next((one.problem for one in slices if one.problem), ""):
-            result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
-            return
-        accounts[number] = _account_of(wanted[number], planned[number], slices)
-        ordered = list(dict.fromkeys(name for one in slices for name in one.metrics))
-        notes = notes_on(wanted[number].harness, ordered, plans[number].run.lower_is_better)
-        for name, metric in accounts[number].metrics.items():
-            notes[name] |= {"graded": "true"} if metric.graded else {}
-        files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
-        shards.append(ShardTask(join(made.shards, accounts[number].file), files, notes))
+    def run(self, engine: Engine, progress: Progress) -> None:
+        for number, plan in self._plans.items():
+            if not plan.slices:
+                self._end(number)
+        for _, converted in engine.run(_do, self._tasks()):
+            if converted is None:
+                continue
+            number = converted.number
+            self._converted[number].append(converted)
+            count = len(self._plans[number].slices)
+            progress.advance(self._logs[number].size // count, converted.records, 0)
+            if len(self._converted[number]) == count:
+                self._end(number)
+        # All cores are busy, even with one large shard.
+        threads = max(engine.jobs // max(len(self._shards), 1), 1)
+        rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
+        for _ in engine.run(_do, rest):
+            pass
+        self._result.logs += [account for _, account in sorted(self._accounts.items())]
 
-    def tasks() -> Iterator[ConvertTask | ShardTask]:
+    def _tasks(self) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs.
 
         Meanwhile, write shards, so that no worker waits for the largest log.
         """
-        for number, plan in plans.items():
+        for number, plan in self._plans.items():
+            log = self._logs[number]
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
-                path = f"{made.work}/{number:06d}-{position:06d}"
+                path = f"{self._output.work}/{number:06d}-{position:06d}"
                 yield ConvertTask(
-                    wanted[number], plan.run, log_slice, path, number, by_sample, **choices
+                    log, plan.run, log_slice, path, number, by_sample, **self._choices
                 )
-                while shards:
-                    yield shards.pop()
+                while self._shards:
+                    yield self._shards.pop()
 
-    for number in [number for number, plan in plans.items() if not plan.slices]:
-        end(number)
-    for _, one in engine.run(_do, tasks()):
-        if one is None:
-            continue
-        converted[one.number].append(one)
-        count = len(plans[one.number].slices)
-        progress.advance(wanted[one.number].size // count, one.records, 0)
-        if len(converted[one.number]) == count:
-            end(one.number)
-    threads = max(
-        engine.jobs // max(len(shards), 1), 1
-    )  # all cores are busy, even with one large shard
-    for _ in engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
-        pass
-    progress.finish()
-    result.logs += [account for _, account in sorted(accounts.items())]
+    def _end(self, number: int) -> None:
+        """Account for a log whose slices are all converted; its shard can be written."""
+        log = self._logs[number]
+        slices = sorted(self._converted.pop(number), key=lambda converted: converted.path)
+        if problem := next((converted.problem for converted in slices if converted.problem), ""):
+            self._result.bad_logs.append(BadLog(utf8(log.path), problem))
+            return
+        account = _account_of(log, self._planned[number], slices)
+        self._accounts[number] = account
+        metrics = list(dict.fromkeys(name for converted in slices for name in converted.metrics))
+        notes = notes_on(log.harness, metrics, self._plans[number].run.lower_is_better)
+        for name, metric in account.metrics.items():
+            if metric.graded:
+                notes[name]["graded"] = "true"
+        files = [(part.path, part.head, tuple(part.metrics)) for part in slices]
+        self._shards.append(ShardTask(join(self._output.shards, account.file), files, notes))
 
 
 def _do(task: ConvertTask | ShardTask) -> Converted | None:
@@ -411,9 +396,8 @@ def import_logs(
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
     patterns = as_tuple("metric", metric)
     chosen = chosen_names(metadata)
-    names = [
-        os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)
-    ]
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [os.fspath(path) for path in given]
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
@@ -427,24 +411,31 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
-            skipped = {kind: [*map(utf8, some)] for kind, some in found.skipped.items()}
-            result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
-            result.other_files = sum(map(len, skipped.values()))
-            made = outputs.enter_context(open_output(directory))
-            _run(
-                found.logs,
-                result,
-                engine,
-                made,
-                progress or Progress(),
-                patterns=patterns,
-                chosen=chosen,
+            result = _account_for_files(found)
+            opened = outputs.enter_context(open_output(directory))
+            progress = progress or Progress()
+            progress.start("import", sum(log.size for log in found.logs))
+            planned = [plan for _, plan in sorted(engine.run(plan_log, found.logs))]
+            importer = _Importer(
+                found.logs, planned, result, opened, patterns=patterns, chosen=chosen
             )
+            importer.run(engine, progress)
+            progress.finish()
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
-            made.publish(result)
+            opened.publish(result)
     return result
+
+
+def _account_for_files(found: Found) -> Import:
+    skipped = {kind: [*map(utf8, paths)] for kind, paths in found.skipped.items()}
+    return Import(
+        fastrec=__version__,
+        bad_logs=found.bad,
+        skipped_files=skipped,
+        other_files=sum(map(len, skipped.values())),
+    )
 
 
 def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:

@@ -20,20 +20,10 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.registry import HARNESS_NAMES, harness_named, head_of, role_in
+from fastrec.harnesses.recognise import head_of, role_in
+from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, storage_of
-
-_LOG_NAMES: Final = {
-    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
-    "inspect": re.compile(r"\.eval(?:\.(?:gz|zst|bz2|xz))?$"),
-    "helm": re.compile(
-        r"(?:^|/)(?:scenario_state|per_instance_stats)\.json(?:\.(?:gz|zst|bz2|xz))?$"
-    ),
-    "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
-}
-"""Names that only logs have. Such a file without the content of a log is damaged, and reported."""
-
 
 RECORDS: Final = "record shards"
 _NOT_NEEDED: Final = "files of a harness that no log needs"
@@ -57,7 +47,9 @@ def find_logs(
 
     UsageError if there are none.
     """
-    names = HARNESS_NAMES if harness == "auto" else (harness,)
+    harnesses = [known for known in HARNESSES if harness in ("auto", known.name)]
+    names = [known.name for known in harnesses]
+    patterns = [known.log_name for known in harnesses if known.log_name]
     kind = "a known harness" if harness == "auto" else harness
     found = Found()
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
@@ -68,9 +60,7 @@ def find_logs(
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
             continue
-        has_name = any(
-            name in names and pattern.search(file.path) for name, pattern in _LOG_NAMES.items()
-        )
+        has_name = any(re.search(pattern, file.path) for pattern in patterns)
         if (file.is_named or has_name) and not problem and not is_of_records:
             problem = f"it is no log of {kind}" if file.size else "it is empty"
             if has_name and file.size:
@@ -94,9 +84,9 @@ def find_logs(
             raise UsageError(
                 f"these are records already, and no logs: {named}\nThe next step is: {step}"
             )
-        raise UsageError(
-            f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
-        )
+        looked = f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
+        read = "" if harness == "auto" else f"; it writes {harnesses[0].reads}"
+        raise UsageError(looked + read)
     return found
 
 
@@ -128,11 +118,11 @@ def _group_files(
     if not beside:
         return grouped
     again = harness_named(harness).logs_of([*files, *beside])
-    bad = {one.path for one in grouped.bad}
+    bad = {log.path for log in grouped.bad}
     return Grouped(
         grouped.logs
         + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
-        [one for one in again.bad if one.path in bad],
+        [log for log in again.bad if log.path in bad],
         grouped.others,
     )
 
@@ -140,7 +130,7 @@ def _group_files(
 def _files_beside(
     harness: str, files: Sequence[FoundFile], incomplete: set[str], names: Sequence[str]
 ) -> list[FoundFile]:
-    """Find further files of a harness in the directories of files that are not part of a complete log."""
+    """Find further files of a harness in the directories of incomplete logs."""
     known = {file.path for file in files}
     found = []
     for directory in dict.fromkeys(

@@ -1,4 +1,6 @@
-"""`import.json`, the account of an import, and the output directory: it appears with the shards when all logs are done.
+"""`import.json`, the account of an import, and the output directory.
+
+The account and the shards appear when all logs are done.
 
 On this machine, shards are written into a hidden directory inside it and renamed at the end. In an
 object store, where renaming is copying, they are written under their names: each appears when it is
@@ -38,8 +40,10 @@ class MetricAccount(msgspec.Struct):
     mean: float | None
     """The mean of these scores; null if there is none."""
     graded: bool
-    """Whether some score is neither 0 nor 1, or lower scores are better: then `is_correct` means full marks, or
-    nothing."""
+    """Whether some score is neither 0 nor 1, or lower scores are better.
+
+    Then `is_correct` means full marks, or nothing.
+    """
 
 
 class Comparison(msgspec.Struct):
@@ -85,7 +89,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     metrics_left_out: dict[str, int]
     """Scores of metrics that no --metric matches, counted by metric."""
     metadata: list[str] = []
-    """Names of the metadata that samples and scores of the log have, as records spell them; chosen or not."""
+    """Names of metadata that samples and scores of the log have, chosen or not."""
     fields_left_out: dict[str, dict[str, int]] = {}
     """Fields of the log that its records do not have, or not whole: values counted by reason."""
     comparisons: list[Comparison]
@@ -97,7 +101,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
 
     @property
     def disagreements(self) -> list[Comparison]:
-        return [one for one in self.comparisons if not one.agrees]
+        return [comparison for comparison in self.comparisons if not comparison.agrees]
 
 
 class Import(Tabular, kw_only=True):
@@ -178,7 +182,7 @@ def _check(directory: str) -> None:
 
 
 class ImportOutput:
-    """An output directory: `shards` is where they are written, `work` a local directory for work files."""
+    """An output directory; `shards` is where they are written, `work` a local directory."""
 
     def __init__(self, directory: str, work: str) -> None:
         self._directory = directory

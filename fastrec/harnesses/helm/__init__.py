@@ -12,7 +12,7 @@ instances.json, display_*  other                 nothing that the others do not 
 compare.
 
     scenario_state.json        r0 r1 r2 r3 …                 one or more requests per sample
-    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object of HELM
+    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object
 
     slice 0:  requests r0…r1, entries e0…e1 and e0'…e1'      byte ranges of whole items
     slice 1:  requests r2…r3, …
@@ -39,6 +39,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError, counted
+from fastrec.harnesses.files import open_plain, read_document
 from fastrec.harnesses.helm.sample import (
     FOREIGN,
     LANGUAGE_MODELING,
@@ -67,10 +68,15 @@ from fastrec.harnesses.log import (
     LogPlan,
     RunInfo,
 )
-from fastrec.harnesses.values import decoder, number_of, open_plain, read_document, spell
+from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.storage import parent_and_name
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation",
+    "log_likelihoods", "stop_reason",
+)  # fmt: skip
 
 _OTHER: Final = "other"
 
@@ -146,10 +152,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
-    for role, some in roles.items():
-        if len(some) > 1:
+    for role, files in roles.items():
+        if len(files) > 1:
             return (
-                f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong "
+                f"it has {counted(len(files), 'file')} of the kind {role}: which of them belong "
                 "together is unknown"
             )
     missing = [text for role, text in _NEEDED.items() if role not in roles]
@@ -231,7 +237,9 @@ def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
         first, *others = same.values()
         names = sorted({field for fields in same.values() for field in fields})
         differing = [
-            field for field in names if any(one.get(field) != first.get(field) for one in others)
+            field
+            for field in names
+            if any(other.get(field) != first.get(field) for other in others)
         ]
         for text, fields in same.items():
             marks = ",".join(
@@ -299,11 +307,11 @@ class FileIndex:
         for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
             number = _NONE if sample == _NONE else slice_of[sample]
             if number != _NONE:
-                some = ranges[number]
+                own_ranges = ranges[number]
                 if number == before:
-                    some[-1] = (some[-1][0], start + size)
+                    own_ranges[-1] = (own_ranges[-1][0], start + size)
                 else:
-                    some.append((start, start + size))
+                    own_ranges.append((start, start + size))
             before = number
         return ranges
 
@@ -343,8 +351,8 @@ _decode_envelope = decoder(Envelope)
 class Scan:
     def __init__(self) -> None:
         self.envelope = Envelope()
+        # Numbers of samples in the order in which they come, by the hash of their key.
         self.samples: dict[int, int] = {}
-        """Numbers of samples in the order in which they come, by the hash of their key."""
         self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
         self.requests = FileIndex()
         self.entries = FileIndex()
@@ -355,12 +363,14 @@ class Scan:
 def _scan_requests(path: str, scan: Scan) -> None:
     with open_plain(path) as source:
         states = JsonArray(path, source.read, "request_states")
-        for start, size, one in states.items(_decode_request):
-            key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
+        for start, size, request in states.items(_decode_request):
+            key = key_of(
+                request.instance.id, request.instance.perturbation, request.train_trial_index, path
+            )
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
             scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
-            sent = one.result.request_datetime if one.result else None
+            sent = request.result.request_datetime if request.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
@@ -377,8 +387,8 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
-        for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
-            key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
+        for start, size, entry in JsonArray(path, source.read, None).items(_decode_entry):
+            key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.get(number)
             scan.entries.add(start, size, sample)
@@ -386,7 +396,7 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
                 scan.unmatched.add(number)
                 continue
             shapes[
-                labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())
+                labels.get(key.perturbation, key.perturbation), key.trial, tuple(entry.stats or ())
             ] += 1
             if len(shapes) > _MOST_SHAPES:
                 _add_uses(uses, shapes)
@@ -473,7 +483,9 @@ def _compare(
     labels: Mapping[str, str],
     per_request: bool,
 ) -> tuple[list[Aggregate], dict[str, str], int | None]:
-    """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
+    """Tell which aggregates are means over records, and count the instances of all trials.
+
+    Others are not compared, each for a reason.
 
     `per_request`: whether the run has means over requests instead. The count is None if the run
     does not have it.

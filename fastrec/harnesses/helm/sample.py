@@ -1,7 +1,7 @@
 """Turn the requests and scores of one key into a sample.
 
 method                       output.raw                           extracted answer
-multiple_choice_joint        completions                          the choice of the letter that the metric looks at
+multiple_choice_joint        completions                          the choice of the letter
 multiple_choice_separate_*   the choice that the metric picks     the same choice
 any other                    all completions of all requests      none
 """
@@ -16,9 +16,10 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted
-from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
-from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
+from fastrec.harnesses.files import open_plain, read_at
+from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
+from fastrec.harnesses.values import decoder, number_of, spell, spelled
+from fastrec.schemas.newest import Input, Output, Performance
 from fastrec.storage import parent_and_name
 
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
@@ -31,12 +32,11 @@ FOREIGN: Final = "is not as HELM writes it"
 
 METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
 
-LANGUAGE_MODELING: Final = (
-    "language_modeling"  # the method that sends a request for each part of a long text
-)
+# the method that sends a request for each part of a long text
+LANGUAGE_MODELING: Final = "language_modeling"
 
+# The description of a perturbation. All of it is its identity: one name may have several.
 Perturbation = dict[str, Any]
-"""The description of a perturbation. All of it is its identity: one name may have several descriptions."""
 
 
 class LogObject(msgspec.Struct, gc=False):
@@ -152,9 +152,8 @@ class LogSlice(msgspec.Struct, frozen=True):
 
     requests: list[tuple[int, int]]
     entries: list[tuple[int, int]]
-    labels: dict[
-        str, str
-    ]  # what to call each perturbation of the run, by its canonical description
+    # what to call each perturbation of the run, by its canonical description
+    labels: dict[str, str]
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 
@@ -191,7 +190,7 @@ def metric_id(name: MetricName, label: str) -> str:
 def _input_of(
     instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]
 ) -> Input:
-    """Return the question with its references, of which some are right, and the prompts of these requests."""
+    """Return the question, its right references, and the prompts of these requests."""
     question = _question(instance.input)
     prompt = _prompt(requests[0].request)
     if len(requests) > 1:
@@ -253,7 +252,7 @@ def _prompt(request: Request | None) -> str:
 
 
 def _media_text(media: MediaList | None) -> str:
-    """Return texts as they are, and a placeholder for each file: its type and its name, without its path."""
+    """Return texts as they are, and a placeholder for each file: its type and name."""
     if media is None:
         return ""
     parts = []
@@ -267,8 +266,8 @@ _EMPTY: Final = "HELM has no value of this metric for this instance"
 _TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
 _INFINITY: Final = float("inf")
 
+# The scores of a sample, and the values of metrics in _TOTALS.
 _SampleScores = tuple[list[Score], dict[str, float]]
-"""The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
 def _scores_of(
@@ -351,9 +350,6 @@ def _added(stats: Iterable[Stat]) -> Iterable[Stat]:
     return found.values()
 
 
-_MANY: Final = 1 << 53
-
-
 def _sample_of(
     key: Key,
     requests: list[RequestState],
@@ -363,66 +359,85 @@ def _sample_of(
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
     scores, totals = found
-    shown = requests
-    if len(requests) > 1:
-        shown = [one for one in requests if one.request_mode != "calibration"] or requests
+    shown = [state for state in requests if state.request_mode != "calibration"] or requests
     instance = shown[0].instance
     texts, right = _references_of(instance)
-    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
-    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    metadata = {name: text for name, text in said.items() if text}
-    if right and len(texts) > 1:
-        metadata["reference_index"] = ",".join(map(str, right))
-    completions = [one for state in shown if state.result for one in state.result.completions or ()]
-    output = Output(raw=[_text(one) for one in completions])
-    if thoughts := [one.thinking.text for one in completions if one.thinking and one.thinking.text]:
-        output.reasoning_trace = thoughts
-    reason = completions[0].finish_reason if completions else None
-    if reason := reason.get("reason") if isinstance(reason, dict) else reason:
-        metadata["stop_reason"] = spell(reason)
-    answer = None
-    extraction = ""
-    if method.startswith("multiple_choice_separate"):
-        # HELM's metric picks the choice with the highest score, by its own normalisation.
-        index = totals.get("predicted_index")
-        extraction = "predicted_index"
-        answer = int(index) if index is not None and index in range(len(texts)) else None
-        metadata["log_likelihoods"] = spell([one.logprob for one in completions])
-        if answer is not None:
-            output = Output(raw=[texts[answer]])
-            shown = [one for one in shown if one.reference_index == answer] or shown
-    elif completions and shown[0].output_mapping:
-        answer = _mapped(shown[0].output_mapping, completions, texts)
-        extraction = "output_mapping"
-    answers = []
-    if answer is not None:
-        metadata["choice_index"] = str(answer)
-        answers.append(extracted(texts[answer], method=extraction))
-    fields: dict[str, Any] = {
-        name: getattr(instance, name) for name in ("contrast_inputs", "contrast_references")
+    completions = _completions_of(shown)
+    output = _output_of(completions)
+    is_separate = method.startswith("multiple_choice_separate")
+    if is_separate:
+        choice = _predicted(totals, texts)
+        if choice is not None:
+            output = Output(raw=[texts[choice]])
+            shown = [state for state in shown if state.reference_index == choice] or shown
+    else:
+        choice = _mapped(shown[0].output_mapping, completions, texts)
+    extraction = "predicted_index" if is_separate else "output_mapping"
+    about = {
+        "trial": str(key.trial),
+        "split": instance.split,
+        "sub_split": instance.sub_split,
+        "perturbation": labels.get(key.perturbation, key.perturbation),
+        "reference_index": ",".join(map(str, right)) if len(texts) > 1 else "",
+        "stop_reason": _stop_reason(completions),
+        "log_likelihoods": spell([completion.logprob for completion in completions])
+        if is_separate
+        else "",
+        "choice_index": "" if choice is None else str(choice),
     }
-    fields["annotations"], extra = shown[0].annotations, instance.extra_data
-    times = [
-        one.result.request_time
-        for one in requests
-        if one.result and one.result.request_time is not None
-    ]
-    total = sum(times) * 1000
     return Sample(
         sample_id=key.instance,
         input=_input_of(instance, shown, texts, right),
         scores=scores,
         output=output,
-        answers=answers,
-        token_usage=_token_usage(totals),
-        performance=Performance(generation_time_ms=total)
-        if times and 0 <= total < _INFINITY
-        else None,
+        answers=[] if choice is None else [extracted(texts[choice], extraction)],
+        token_usage=tokens_of(totals.get("num_prompt_tokens"), totals.get("num_output_tokens")),
+        performance=_performance_of(requests),
         error=_error(requests),
-        metadata=metadata,
-        fields=fields | (extra if isinstance(extra, dict) else {"extra_data": extra}),
-        unread=["tokens"] if any(one.tokens for one in completions) else (),
+        metadata=spelled(about),
+        fields=_fields_of(shown[0]),
+        unread=["tokens"] if any(completion.tokens for completion in completions) else (),
     )
+
+
+def _completions_of(requests: Iterable[RequestState]) -> list[Completion]:
+    results = [state.result for state in requests if state.result]
+    return [completion for result in results for completion in result.completions or ()]
+
+
+def _output_of(completions: Sequence[Completion]) -> Output:
+    thinking = [completion.thinking for completion in completions if completion.thinking]
+    thoughts = [thought.text for thought in thinking if thought.text]
+    return Output(raw=[*map(_text, completions)], reasoning_trace=thoughts or UNSET)
+
+
+def _stop_reason(completions: Sequence[Completion]) -> Any:
+    reason = completions[0].finish_reason if completions else None
+    return reason.get("reason") if isinstance(reason, dict) else reason
+
+
+def _fields_of(state: RequestState) -> dict[str, Any]:
+    instance = state.instance
+    extra = instance.extra_data
+    fields = {
+        "contrast_inputs": instance.contrast_inputs,
+        "contrast_references": instance.contrast_references,
+        "annotations": state.annotations,
+    }
+    return fields | (extra if isinstance(extra, dict) else {"extra_data": extra})
+
+
+def _performance_of(requests: Iterable[RequestState]) -> Performance | None:
+    times = [state.result.request_time for state in requests if state.result]
+    known = [time for time in times if time is not None]
+    total = sum(known) * 1000
+    return Performance(generation_time_ms=total) if known and 0 <= total < _INFINITY else None
+
+
+def _predicted(totals: dict[str, float], texts: list[str]) -> int | None:
+    """Return the choice with the highest score, by the normalisation of HELM's metric."""
+    index = totals.get("predicted_index")
+    return int(index) if index is not None and index in range(len(texts)) else None
 
 
 def _text(completion: Completion) -> str:
@@ -432,12 +447,15 @@ def _text(completion: Completion) -> str:
 
 
 def _mapped(
-    mapping: dict[str, str | None], completions: list[Completion], texts: list[str]
+    mapping: dict[str, str | None] | None, completions: list[Completion], texts: list[str]
 ) -> int | None:
-    """Return the choice whose letter the model said, as HELM's metric does: in the most probable completion."""
-    best = completions[0]
-    if len(completions) > 1:
-        best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)
+    """Return the choice whose letter is the most probable completion, as HELM does."""
+    if not completions or not mapping:
+        return None
+    best = max(
+        completions,
+        key=lambda completion: 0.0 if completion.logprob is None else completion.logprob,
+    )
     letter = _text(best).strip()
     choice = mapping.get(letter)
     if choice is None or choice not in texts:
@@ -446,30 +464,16 @@ def _mapped(
     return position if position < len(texts) and texts[position] == choice else texts.index(choice)
 
 
-def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
-    """Return what HELM's tokenizer counted."""
-    asked = totals.get("num_prompt_tokens")
-    said = totals.get("num_output_tokens")
-    if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
-        return None
-    return TokenUsage(
-        input_tokens=round(asked),
-        output_tokens=round(said),
-        total_tokens=round(asked) + round(said),
-    )
-
-
 def _error(requests: list[RequestState]) -> str:
-    problems: dict[str, None] = {}
-    for one in requests:
-        if one.result is None:
-            problems["the request was not executed"] = None
-        elif not one.result.success:
-            error = one.result.error
-            problems[f"the request failed: {spell(error)}" if error else "the request failed"] = (
-                None
-            )
-    return "; ".join(problems)
+    problems = []
+    for state in requests:
+        result = state.result
+        if result is None:
+            problems.append("the request was not executed")
+        elif not result.success:
+            reason = f": {spell(result.error)}" if result.error else ""
+            problems.append(f"the request failed{reason}")
+    return "; ".join(dict.fromkeys(problems))
 
 
 _decode_requests: Final = decoder(list[RequestState])
@@ -485,25 +489,32 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
         entries.setdefault(key, []).append(entry)
     requests: dict[Key, list[RequestState]] = {}
-    for one in _read(state, log_slice.requests, _decode_requests):
-        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
-        requests.setdefault(key, []).append(one)
+    for request in _read(state, log_slice.requests, _decode_requests):
+        key = key_of(
+            request.instance.id, request.instance.perturbation, request.train_trial_index, state
+        )
+        requests.setdefault(key, []).append(request)
     method = run.metadata.get(METHOD, "")
     names: dict[tuple[MetricName, str], str] = {}
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
-    for key, some in requests.items():
+    for key, its_requests in requests.items():
         adds_up = method == LANGUAGE_MODELING
         found = _scores_of(
             entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up
         )
         if key not in entries:
             metrics = unscored.get(
-                (key.perturbation, some[0].instance.split, some[0].instance.sub_split), ()
+                (
+                    key.perturbation,
+                    its_requests[0].instance.split,
+                    its_requests[0].instance.sub_split,
+                ),
+                (),
             )
             found[0].extend(
                 Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics
             )
-        yield _sample_of(key, some, found, method, log_slice.labels)
+        yield _sample_of(key, its_requests, found, method, log_slice.labels)
 
 
 def _metrics_by_kind(
@@ -511,13 +522,13 @@ def _metrics_by_kind(
 ) -> dict[tuple[str, str | None, str | None], list[str]]:
     """The metrics of the samples of each perturbation, split and part of a split."""
     found: dict[tuple[str, str | None, str | None], dict[str, None]] = {}
-    for key, some in entries.items():
+    for key, its_entries in entries.items():
         label = log_slice.labels.get(key.perturbation, key.perturbation)
-        for name in {stat.name: None for entry in some for stat in entry.stats or ()}:
+        for name in {stat.name: None for entry in its_entries for stat in entry.stats or ()}:
             metrics = found.setdefault((key.perturbation, name.split, name.sub_split), {})
             metrics[metric_id(name, label)] = None
     return {
-        kind: [one for one in metrics if one not in log_slice.empty_metrics]
+        kind: [metric for metric in metrics if metric not in log_slice.empty_metrics]
         for kind, metrics in found.items()
     }
 

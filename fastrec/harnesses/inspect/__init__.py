@@ -23,27 +23,32 @@ import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.convert import REDUCERS, reducer_of
+from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.files import (
     ARCHIVE,
     Archive,
     LogSlice,
     check_item,
-    directory_of,
     logged_samples,
     logs_of,
+    opened_archive,
     role_of,
     sample_members,
     samples,
-    unpack_members,
 )
 from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import decoder, open_plain
+from fastrec.harnesses.values import as_list, as_object, decoder
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",
+    "error_retries", "score_reason", "score_edited", "assistant_message", "completions",
+)  # fmt: skip
 
 # The header is `header.json`, `_journal/start.json`, or the document without its samples.
 
@@ -124,8 +129,8 @@ class Header(LogObject):
 _decode_header: Final = decoder(Header)
 
 _SHOWN: Final = 200
+# Reducers that do not change the score of a single epoch.
 _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
-"""Reducers that do not change the score of a single epoch."""
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
@@ -192,8 +197,8 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
                 keys[name] = _declared_keys(declared.metrics)
     keys = keys or {name: [] for name in seen}
     return {
-        name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some))
-        for name, some in keys.items()
+        name: Scorer(name, tuple(own_keys) or _keys(seen, name), is_complete=bool(own_keys))
+        for name, own_keys in keys.items()
     }
 
 
@@ -276,15 +281,11 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
 
 def _declared_keys(metrics: Any) -> list[str]:
     """The keys that a task declares metrics for, unless they are patterns."""
-    groups = metrics if isinstance(metrics, list) else [metrics]
-    keys = [
-        key
-        for group in groups
-        if isinstance(group, dict)
-        for key in group
-        if key not in ("name", "options")
-    ]
-    return [] if any(letter in key for key in keys for letter in "*?[") else keys
+    keys: list[str] = []
+    for group in as_list(metrics):
+        keys += [key for key in as_object(group) if key not in ("name", "options")]
+    has_patterns = any(letter in key for key in keys for letter in "*?[")
+    return [] if has_patterns else keys
 
 
 _SLICE_BYTES: Final = 16 << 20
@@ -301,49 +302,44 @@ def plan(log: Log) -> LogPlan:
 
 
 def _plan_archive(path: str) -> LogPlan:
-    directory = directory_of(path)
-    header, notes = _archived_header(path, directory)
-    members, cut_short = sample_members(directory)
-    slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
+    with opened_archive(path) as archive:
+        header, notes = _archived_header(path, archive)
+        members, cut_short = sample_members(archive.members)
+        summarized = _summarized_samples(archive)
+    slices = [
+        LogSlice(members=tuple(group)) for group in _slices(members, lambda sample: sample.size)
+    ]
     planned = _plan(path, header, notes, slices)
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
     expected = planned.expected_samples
-    expected = _summarized_samples(path, directory) if expected is None else expected
+    expected = summarized if expected is None else expected
     return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
 
 
-def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
+def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
     for name, notes in (
         ("header.json", []),
         ("_journal/start.json", ["the log has no header.json"]),
     ):
-        if name in directory:
-            (text,) = _texts_of(path, directory[name])
-            return _decoded(path, f"its member {name}", text), notes
+        if name in archive.members:
+            return _decoded(path, f"its member {name}", archive.read(name)), notes
     raise LogError(
         path, "has neither header.json nor _journal/start.json, so it does not say what was run"
     )
 
 
-def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
-        yield from map(archive.read, unpack_members(members))
-
-
-def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
+def _summarized_samples(archive: Archive) -> int | None:
     """Count the summaries of samples, which runs that did not finish have, too.
 
     None if they cannot be read.
     """
-    names = [name for name in directory if name.startswith("_journal/summaries/")]
-    if "summaries.json" in directory:
+    names = [name for name in archive.members if name.startswith("_journal/summaries/")]
+    if "summaries.json" in archive.members:
         names = ["summaries.json"]
     if not names:
         return None
-    texts = _texts_of(path, b"".join(directory[name] for name in names))
     try:
-        return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+        return sum(len(_decode_summaries(memoryview(archive.read(name)))) for name in names)
     except (LogError, ValueError):
         return None  # the samples themselves may be whole
 
@@ -353,7 +349,7 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items(check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
+    slices = [LogSlice(items=tuple(group)) for group in _slices(items, lambda item: item[1])]
     return _plan(path, header, [], slices)
 
 
@@ -372,7 +368,7 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 
 
 def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
-    found = (sample for one in slices for sample, _ in logged_samples(path, one))
+    found = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
     seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     completed = header.results.completed_samples if header.results else None
     counts_failed = completed is not None and any(
@@ -385,7 +381,7 @@ def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
-        slices=[msgspec.structs.replace(one, scoring=scoring) for one in slices],
+        slices=[msgspec.structs.replace(log_slice, scoring=scoring) for log_slice in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,

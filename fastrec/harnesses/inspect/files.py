@@ -1,7 +1,7 @@
-"""The files of Inspect, each a log: tell `.eval` files, which are zip archives, and `.json` files, and read samples.
+"""The files of Inspect, each a log: `.eval` files, which are zip archives, and `.json` files.
 
-`zipfile` reads the directory of an archive, but zstd members (method 93) from Python 3.14 on only:
-so members are read here. Inspect appends to a log: of members with the same name, the last one
+`zipfile` decompresses zstd (method 93) from Python 3.14 on only: here, its members are read as if
+they were not compressed. Inspect appends to a log: of members with the same name, the last one
 counts.
 
 A slice is members of an archive, or items of a JSON document. A chunked sample has several members.
@@ -11,201 +11,126 @@ all messages that begins with message N, and `message_refs` says which of them t
 
 from __future__ import annotations
 
+import io
 import re
+import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from struct import Struct, error
-from typing import Any, Final, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from typing import Any, Final
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import msgspec
 import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
+from fastrec.harnesses.files import ReaderFile, open_plain, read_at
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
 from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, ReaderFile, decoder, open_plain, read_at
+from fastrec.harnesses.values import REFUSALS, decoder
 from fastrec.storage.base import Reader
-
-_PACKED: Final = Struct(
-    "<QQQHL"
-)  # the fields of a Member: 30 bytes, where the object itself takes 250
-_ENCRYPTED: Final = 1
-
-
-class Member(NamedTuple):
-    offset: int  # where its local header begins
-    compressed: int
-    size: int
-    method: int
-    checksum: int
-
-
-def unpack_members(members: bytes) -> Iterator[Member]:
-    return map(Member._make, _PACKED.iter_unpack(members))
-
-
-def members_of(reader: Reader) -> list[tuple[str, Member]]:
-    """Name and description of each member.
-
-    ValueError if there is no directory, or it is damaged.
-    """
-    try:
-        with ZipFile(ReaderFile(reader)) as archive:
-            found = archive.infolist()
-    except (BadZipFile, NotImplementedError, ValueError, error) as exc:
-        if isinstance(exc.__context__, OSError) and exc.__context__.errno is not None:
-            raise exc.__context__ from None  # reading failed
-        raise ValueError(f"{exc}; perhaps the file is cut") from exc
-    if secret := next((one for one in found if one.flag_bits & _ENCRYPTED), None):
-        raise ValueError(f"its member {secret.orig_filename} is encrypted")
-    return [
-        (
-            one.orig_filename,
-            Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC),
-        )
-        for one in found
-    ]
-
 
 MAX_MEMBER_BYTES: Final = 1 << 30  # a larger member is refused: it has to be in memory as a whole
 
 _READ_AHEAD: Final = 1 << 20
-_INFLATED_AT_ONCE: Final = 1 << 16
-_MAX_NAME: Final = 200  # of an error message
 _MAX_WINDOW: Final = 1 << 27
-
-# Signature, versions and flags, method, time, checksum and sizes, length of the name, length of the
-# extra field.
-_LOCAL_HEADER: Final = Struct("<4s4sH16sHH")
+_ENCRYPTED: Final = 1
+_ZSTD: Final = 93
+_METHODS: Final = (ZIP_STORED, ZIP_DEFLATED, _ZSTD)
 _SIGNATURE: Final = b"PK\x03\x04"
-
-
-def directory_of(path: str) -> dict[str, bytes]:
-    """The members of an archive by name, packed, in the order of the directory."""
-    members: dict[str, bytes] = {}
-    with open_plain(path) as reader:
-        try:
-            for name, member in members_of(reader):
-                members.pop(name, None)
-                members[name] = _PACKED.pack(*member)
-        except ValueError as exc:
-            raise LogError(path, f"is not a whole zip archive: {exc}") from exc
-    return members
+_LOCAL_HEADER_BYTES: Final = 30  # before the name of a member
 
 
 class Archive:
-    """Reads members of an archive. Reading in the order of the file takes few requests."""
+    """Reads members of an archive. Reading in the order of the file takes few requests.
+
+    ValueError if there is no directory, or it is damaged.
+    """
 
     def __init__(self, path: str, reader: Reader) -> None:
         self._path = path
-        self._reader = reader
-        self._start = 0
-        self._window = memoryview(b"")
-
-    def read(self, member: Member) -> bytes | bytearray:
-        """Read and decompress a member.
-
-        Its size is checked before and meanwhile, its checksum afterwards.
-        """
-        if max(member.size, member.compressed) > MAX_MEMBER_BYTES:
-            raise self.error(member, f"has {member.size:,} bytes, too many to read")
-        decompress = _METHODS.get(member.method)
-        if decompress is None:
-            raise self.error(member, f"has the unknown compression {member.method}")
+        self.members: dict[str, ZipInfo] = {}  # in the order of the directory
         try:
-            content = decompress(self._compressed(member), member.size)
-        except (zlib.error, zstandard.ZstdError, ValueError) as exc:
+            self._zip = ZipFile(io.BufferedReader(ReaderFile(reader), _READ_AHEAD))
+        except (BadZipFile, NotImplementedError, ValueError, struct.error) as exc:
+            if isinstance(exc.__context__, OSError) and exc.__context__.errno is not None:
+                raise exc.__context__ from None  # reading failed
+            raise ValueError(f"{exc}; perhaps the file is cut") from exc
+        for member in self._zip.infolist():
+            self.members.pop(member.orig_filename, None)
+            self.members[member.orig_filename] = member
+
+    def read(self, name: str) -> bytearray:
+        """Read and decompress a member; its size and its checksum are checked."""
+        member = self.members[name]
+        size = member.file_size
+        if max(size, member.compress_size) > MAX_MEMBER_BYTES:
+            raise self.error(name, f"has {size:,} bytes, too many to read")
+        if member.flag_bits & _ENCRYPTED:
+            raise self.error(name, "is encrypted")
+        if member.compress_type not in _METHODS:
+            raise self.error(name, f"has the unknown compression {member.compress_type}")
+        if member.compress_type == ZIP_STORED and member.compress_size != size:
+            raise self.error(name, "is damaged: header and directory disagree on the size")
+        try:
+            content = self._unzstd(member) if member.compress_type == _ZSTD else self._plain(member)
+        except (BadZipFile, EOFError, ValueError, zlib.error, zstandard.ZstdError) as exc:
             if is_out_of_memory(exc):
                 raise MemoryError from exc
-            raise self.error(member, f"is damaged: {exc}") from exc
-        if zlib.crc32(content) != member.checksum:
-            raise self.error(member, "is damaged: the checksum does not match")
+            raise self.error(name, f"is damaged: {exc}") from exc
+        if zlib.crc32(content) != member.CRC:
+            raise self.error(name, "is damaged: the checksum does not match")
         return content
 
-    def error(self, member: Member, reason: str) -> LogError:
-        """The error for a member, with its name, which is in its local header."""
-        header = bytes(self._bytes(member.offset, _LOCAL_HEADER.size + _MAX_NAME))
-        name = f"at byte {member.offset:,}"
-        if len(header) >= _LOCAL_HEADER.size and header.startswith(_SIGNATURE):
-            length = _LOCAL_HEADER.unpack_from(header)[-2]
-            name = header[_LOCAL_HEADER.size :][: min(length, _MAX_NAME)].decode(errors="replace")
+    def error(self, name: str, reason: str) -> LogError:
         return LogError(self._path, f"its member {name} {reason}")
 
-    def _compressed(self, member: Member) -> memoryview:
-        # Name and extra field are seldom longer than this: one request fetches header and content.
-        usual = _LOCAL_HEADER.size + 512 + member.compressed
-        header = self._bytes(member.offset, usual)[: _LOCAL_HEADER.size]
-        if len(header) < _LOCAL_HEADER.size or bytes(header[:4]) != _SIGNATURE:
-            raise ValueError("it is not where the directory says")
-        *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
-        start = member.offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
-        data = self._bytes(start, member.compressed)[: member.compressed]
-        if len(data) < member.compressed:
-            raise ValueError("the file ends before it does")
-        return data
+    def _plain(self, member: ZipInfo) -> bytearray:
+        with self._zip.open(_without_checksum(member)) as file:
+            return _filled(member.file_size, file)
 
-    def _bytes(self, offset: int, size: int) -> memoryview:
-        """The bytes from `offset`: at least `size`, unless the file ends."""
-        skipped = offset - self._start
-        if skipped < 0 or skipped + size > len(self._window):
-            self._window = memoryview(b"")  # freed before the next one is read
-            self._window = memoryview(read_at(self._reader, max(size, _READ_AHEAD), offset))
-            self._start = offset
-            skipped = 0
-        return self._window[skipped:]
+    def _unzstd(self, member: ZipInfo) -> bytearray:
+        """Decompress zstd, which `zipfile` knows from Python 3.14 on."""
+        stored = _without_checksum(member)
+        stored.compress_type = ZIP_STORED
+        stored.file_size = member.compress_size
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        with self._zip.open(stored) as file:
+            frames = decompressor.stream_reader(file, read_across_frames=True)
+            return _filled(member.file_size, frames)
 
 
-def _stored(data: memoryview, size: int) -> bytes:
-    if len(data) != size:
-        raise ValueError("header and directory disagree on the size")
-    return bytes(data)
+def _without_checksum(member: ZipInfo) -> ZipInfo:
+    """A description whose content `zipfile` does not check: it is checked for all methods alike."""
+    copied = copy(member)
+    del copied.CRC
+    copied.file_size += 1  # so that `zipfile` does not hide what comes after the end
+    return copied
 
 
-def _inflate(data: memoryview, size: int) -> bytearray:
-    """Inflate step by step: in one call, zlib collects blocks and joins them, which takes the size twice."""
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    content = bytearray(size)
-    filled = 0
-    for start in range(0, len(data), _INFLATED_AT_ONCE):
-        step: bytes | memoryview = data[start : start + _INFLATED_AT_ONCE]
-        while step and not inflater.eof and filled <= size:
-            block = inflater.decompress(step, _READ_AHEAD)
-            content[filled : filled + len(block)] = block
-            filled = filled + len(block)
-            step = inflater.unconsumed_tail
-    block = inflater.flush()
-    if filled + len(block) != size or not inflater.eof:
-        raise ValueError(f"it does not have the {size:,} bytes that the directory says")
-    content[filled:] = block
-    return content
-
-
-def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-    if (
-        zstandard.frame_content_size(data) == size
-    ):  # the usual case, and the fastest: a single frame
-        with suppress(zstandard.ZstdError):  # or damage, which is found below
-            return decompressor.decompress(data, allow_extra_data=False)
+def _filled(size: int, file: Any) -> bytearray:
+    """Read step by step: a decompressor would hold all of the content twice."""
     content = bytearray(size)
     view = memoryview(content)
     filled = 0
-    with decompressor.stream_reader(data, read_across_frames=True) as frames:
-        while filled < size and (count := frames.readinto(view[filled:])):
-            filled += count
-        if filled != size or frames.read(1):
-            raise ValueError(f"it does not have the {size:,} bytes that the directory says")
+    while filled < size and (count := file.readinto(view[filled : filled + _READ_AHEAD])):
+        filled += count
+    if filled != size or file.read(1):
+        raise ValueError(f"it does not have the {size:,} bytes that the directory says")
     return content
 
 
-_METHODS: Final[dict[int, Callable[[Any, int], bytes | bytearray]]] = {
-    0: _stored,
-    8: _inflate,
-    93: _unzstd,
-}
+@contextmanager
+def opened_archive(path: str) -> Iterator[Archive]:
+    with open_plain(path) as reader:
+        try:
+            archive = Archive(path, reader)
+        except ValueError as exc:
+            raise LogError(path, f"is not a whole zip archive: {exc}") from exc
+        yield archive
 
 
 ARCHIVE: Final = "eval"
@@ -233,17 +158,15 @@ def role_of(head: bytes, path: str) -> str | None:
 
 def _is_archive(head: bytes, path: str) -> bool:
     """Tell an archive by its first member, which even a cut one has, or by its directory."""
-    if len(head) >= _LOCAL_HEADER.size:
-        length = _LOCAL_HEADER.unpack_from(head)[-2]
-        if _FIRST.match(head[_LOCAL_HEADER.size : _LOCAL_HEADER.size + length]):
-            return True
+    length = int.from_bytes(head[_LOCAL_HEADER_BYTES - 4 : _LOCAL_HEADER_BYTES - 2], "little")
+    if _FIRST.match(head[_LOCAL_HEADER_BYTES : _LOCAL_HEADER_BYTES + length]):
+        return True
     try:
         with open_plain(path) as reader:
-            return any(
-                name in ("header.json", "_journal/start.json") for name, _ in members_of(reader)
-            )
+            members = Archive(path, reader).members
     except ValueError:
         return path.endswith(".eval")  # damaged: reading it says where
+    return "header.json" in members or "_journal/start.json" in members
 
 
 def _has_keys(head: bytes) -> bool:
@@ -299,10 +222,10 @@ class SampleEvents(LogObject):
 
 
 _CHUNK: Final = re.compile(
-    r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
+    r"(samples/.+_epoch_\d+)/"
+    r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
-_SEQUENCES: Final = ("messages", "attachments", "events", "metadata")
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
 _NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
 
@@ -320,65 +243,64 @@ _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
+# What a sample may need while it is converted, besides what the process has anyway.
 MAX_SAMPLE_MEMORY: Final = 1_400_000_000
-"""What a sample may need while it is converted, besides what the process has anyway."""
 _LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
-_WIDTH: Final = (
-    7  # copies of the text of values, as measured: in the sample, in its record, in lines …
-)
+# copies of the text of values, as measured: in the sample, in its record, in lines …
+_WIDTH: Final = 7
 _WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
-_VALUE_BYTES: Final = (
-    160  # of an object in memory, as measured with short messages and nested lists
-)
+# of an object in memory, as measured with short messages and nested lists
+_VALUE_BYTES: Final = 160
 
 
 class SampleMembers(msgspec.Struct, frozen=True):
-    """The members of one sample, packed; only a chunked sample has more than the first."""
+    """The names of the members of a sample; only a chunked sample has more than the first."""
 
-    sample: bytes
-    messages: bytes = b""
-    attachments: bytes = b""
-    events: bytes = b""
-    metadata: bytes = b""
-
-    @property
-    def size(self) -> int:
-        parts = (self.sample, self.messages, self.attachments, self.metadata)
-        return sum(member.size for part in parts for member in unpack_members(part))
+    sample: str
+    size: int  # of all that is read
+    messages: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+    has_events: bool = False
 
 
-def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
-    """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
-    whole: dict[str, bytes] = {}
-    chunks: dict[str, dict[str, dict[int, bytes]]] = {}
-    for name, member in directory.items():
+def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers], int]:
+    """Return the members of each sample, and the number of chunked samples cut short."""
+    whole: dict[str, str] = {}
+    chunks: defaultdict[str, defaultdict[str, dict[int, str]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for name in members:
         if not name.startswith("samples/"):
             continue
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
-            sequences = chunks.setdefault(chunk[1], {name: {} for name in _SEQUENCES})
-            if chunk[2] in sequences and chunk[3].isdecimal():
-                sequences[chunk[2]][int(chunk[3])] = member
-            if name.endswith("/metadata.json"):
-                sequences["metadata"][0] = member
-            if name.endswith("/sample.json"):
-                whole[chunk[1]] = member
+            sample, file, sequence, number = chunk.groups()
+            sequences = chunks[sample]
+            if sequence and number.isdecimal():
+                sequences[sequence][int(number)] = name
+            elif file == "metadata":
+                sequences["metadata"][0] = name
+            elif file == "sample":
+                whole[sample] = name
         elif name.endswith(".json"):
-            whole[name] = member
+            whole[name] = name
     samples = []
-    for name, member in whole.items():
-        sequences = chunks.pop(name, {})
-        parts = (sequences.get(key, {}) for key in _SEQUENCES)
-        samples.append(
-            SampleMembers(
-                member, *(b"".join(part[start] for start in sorted(part)) for part in parts)
-            )
+    for sample, name in whole.items():
+        sequences = chunks.pop(sample, defaultdict(dict))
+        messages, attachments, metadata = (
+            tuple(part for _, part in sorted(sequences[kind].items()))
+            for kind in ("messages", "attachments", "metadata")
         )
+        read = (name, *messages, *attachments, *metadata)
+        size = sum(members[part].file_size for part in read)
+        has_events = bool(sequences["events"])
+        samples.append(SampleMembers(name, size, messages, attachments, metadata, has_events))
     return samples, len(chunks)
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
+    """Samples of an archive, or start and size of adjacent samples of a document."""
 
     scoring: Scoring = Scoring()
     members: tuple[SampleMembers, ...] = ()
@@ -403,11 +325,10 @@ def logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSampl
 def samples_in_archive(
     path: str, samples: Iterable[SampleMembers]
 ) -> Iterator[tuple[LoggedSample, Parts]]:
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
+    with opened_archive(path) as archive:
         for members in samples:
-            (member,) = unpack_members(members.sample)
-            text = archive.read(member)
+            name = members.sample
+            text = archive.read(name)
             try:
                 sample = decode_sample(text)
                 if sample.message_refs is None:
@@ -415,21 +336,22 @@ def samples_in_archive(
                 else:
                     yield _chunked(sample, archive, members)
             except _TooLargeError as exc:
-                raise archive.error(member, str(exc)) from exc
+                raise archive.error(name, str(exc)) from exc
             except ValueError as exc:
-                raise archive.error(member, f"is not a sample: {exc}") from exc
+                raise archive.error(name, f"is not a sample: {exc}") from exc
 
 
 def _chunked(
     sample: LoggedSample, archive: Archive, members: SampleMembers
 ) -> tuple[LoggedSample, Parts]:
-    texts = [archive.read(member) for member in unpack_members(members.messages)]
+    texts = [archive.read(name) for name in members.messages]
     _check_memory(b",".join(texts))
-    chunks = [_decode_messages(memoryview(text)) for text in texts]
-    pool = [message for chunk in chunks for message in chunk]
-    for member in unpack_members(members.metadata):
-        sample.metadata = _decode_metadata(memoryview(archive.read(member)))
-    if members.events:
+    pool: list[LoggedMessage] = []
+    for text in texts:
+        pool += _decode_messages(memoryview(text))
+    for name in members.metadata:
+        sample.metadata = _decode_metadata(memoryview(archive.read(name)))
+    if members.has_events:
         sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
@@ -437,14 +359,10 @@ def _chunked(
         sample.messages += pool[start:end]
 
     def attachments() -> dict[str, str]:
-        chunks = [
-            _decode_texts(memoryview(archive.read(member)))
-            for member in unpack_members(members.attachments)
-        ]
-        return {
-            str(index): text
-            for index, text in enumerate(text for chunk in chunks for text in chunk)
-        }
+        found: list[str] = []
+        for name in members.attachments:
+            found += _decode_texts(memoryview(archive.read(name)))
+        return {str(index): text for index, text in enumerate(found)}
 
     return sample, (Attachments(attachments), list)
 
@@ -506,7 +424,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 
 def _finite(text: Buffer) -> bytes:
-    """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
+    """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
     return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
 
 

@@ -1,11 +1,11 @@
-"""Messages of Inspect as messages of a record: every part of the content, reasoning, tool calls, results and errors.
+"""Messages of Inspect as messages of a record, with reasoning, tool calls, results and errors.
 
     part of the content          becomes
     text                         content; parts are joined by a newline
     reasoning                    reasoning_trace; its summary if the text is encrypted
     image, audio, video,         a placeholder in the content
     document
-    tool_use                     a tool call, and its result in the content: the provider ran the tool
+    tool_use                     a tool call of the provider, and its result in the content
     data, anything unknown       JSON in the content
 
 What only the interface of a provider needs is left out: signatures, citations, `internal`.
@@ -147,7 +147,7 @@ def placeholder(part: Part, attachments: Attachments) -> str:
 
 
 def _of_data_url(url: str, declared: str) -> list[str]:
-    """The media type and digest of a data URL: of the bytes if it is base64, or else of its text."""
+    """The media type and digest of a data URL: that of its bytes, or else of its text."""
     head, _, body = url[5:].partition(",")
     media_type, *parameters = head.split(";")
     data = body.encode(errors="replace")
@@ -210,7 +210,7 @@ def messages_of(
 
 
 def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> str:
-    """A prompt as text: that of a single user message, or else JSON with role and content of all messages."""
+    """A prompt as text: that of a single user message, or else JSON of all messages."""
     if len(messages) == 1 and messages[0].role == "user":
         return said_in(messages[0], attachments).text
     asked = [

@@ -66,8 +66,8 @@ class SampleScore(LogObject):
     explanation: Any = None
     reason: Any = None
     metadata: dict[str, Any] | None = None
+    # Earlier states of the score, and changes of it, which have a `provenance`.
     history: list[dict[str, Any]] | None = None
-    """Earlier states of the score, and changes of it, which have a `provenance`."""
 
 
 class LoggedSample(LogObject):
@@ -160,7 +160,7 @@ def _sum(usages: Iterable[Usage]) -> TokenUsage:
 
 
 def _performance_of(sample: LoggedSample) -> Performance | None:
-    """The times of a sample: `latency_ms` is its working time, without waiting for rate limits and others."""
+    """The times of a sample: `latency_ms` is its working time, without waiting."""
     latency = _milliseconds(sample.working_time)
     total = _milliseconds(sample.total_time)
     if latency is None and total is None:
@@ -190,8 +190,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 # These are the rules of Inspect's own `value_to_float`, but Inspect counts what is no number as 0.
 # The `value` of an edited score is that of its last edit.
 
+# The name of the scorer of a log with `score` instead of `scores`, unless the results name it.
 OLD_SCORE: Final = "score"
-"""The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
 
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -206,8 +206,8 @@ class Scorer(msgspec.Struct, frozen=True):
 class Scoring(msgspec.Struct, frozen=True):
     scorers: dict[str, Scorer] = {}
     old_name: str = OLD_SCORE  # the scorer of samples with `score` instead of `scores`
+    # Whether the aggregates include scores of samples that failed: they do since 2026.
     counts_failed: bool = False
-    """Whether the aggregates include scores of samples that failed: they do since 2026."""
 
 
 class Answers(NamedTuple):
@@ -258,8 +258,8 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
     """All scores of a sample, and one without a number for each that the log should have."""
     given = scores_in(sample, scoring.old_name)
     scores: list[Score] = []
-    for name, one in given.items():
-        scores += _scores_by(scoring.scorers.get(name) or Scorer(name), one, answers)
+    for name, logged in given.items():
+        scores += _scores_by(scoring.scorers.get(name) or Scorer(name), logged, answers)
     for name, scorer in scoring.scorers.items():
         if name not in given:
             missing = "not scored: the log has no score of this scorer for this sample"
@@ -331,8 +331,8 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     return metadata
 
 
+# The attachments and the events of a sample, which are read when they are needed.
 Parts = tuple[Attachments, Callable[[], Any]]
-"""The attachments and the events of a sample, which are read when they are needed."""
 
 
 def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
@@ -406,10 +406,10 @@ def _add_output(
         if not said or messages[-1].content not in contents:
             final = said_in(messages[-1], attachments)
             said = said or [final]
-            if final.text and all(final.text != one.text for one in said):
+            if final.text and all(final.text != answer.text for answer in said):
                 sample.metadata["assistant_message"] = final.text
-    raw = [one.text for one in said]
-    thoughts = [one.reasoning for one in said]
+    raw = [answer.text for answer in said]
+    thoughts = [answer.reasoning for answer in said]
     sample.output = Output(raw=raw, reasoning_trace=thoughts if any(thoughts) else UNSET)
     if prompt:
         formatted = prompt_text(prompt, attachments)
@@ -425,7 +425,7 @@ def _add_messages(
     sample.messages, sample.tool_calls, sample.num_turns = transcript, calls, len(transcript)
     turns = [index for index, message in enumerate(messages) if message.role == "assistant"]
     texts = [str(transcript[index].content) for index in turns]
-    others = [one.text for one in said if one.text and one.text not in texts]
+    others = [answer.text for answer in said if answer.text and answer.text not in texts]
     if others:  # the solver changed the output, or the model gave several answers at once
         sample.metadata["completions"] = spell(others)
     return texts + others, turns[-1] if turns else len(messages) - 1
@@ -452,27 +452,27 @@ def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
 
 
 def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
-    """The references, as texts of choices if the target has letters or texts of them, and their indices.
+    """The references, and their indices if the target has letters or texts of choices.
 
-    >>> _reference("B", ["red", "blue"]), _reference(["A", "B"], ["red", "blue"]), _reference("blue", ["red", "blue"])
-    ((['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1]))
+    >>> [_reference(target, ["red", "blue"]) for target in ("B", ["A", "B"], "blue")]
+    [(['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1])]
     >>> _reference("42", []), _reference("", []), _reference(["a", ""], [])
     ((['42'], []), ([], []), (['a', ''], []))
     """
     if target in ("", None):  # Inspect's way to say that there is none
         return [], []
-    targets = [spell(one) for one in (target if isinstance(target, list) else [target])]
+    targets = [spell(text) for text in (target if isinstance(target, list) else [target])]
     letters = "".join(targets)
     if not choices or not letters:
         return targets, []
-    are_texts = all(one in choices for one in targets)
+    are_texts = all(text in choices for text in targets)
     are_single = len(letters) == len(targets) and letters.isupper()
     if are_texts and not are_single:
-        return targets, [choices.index(one) for one in targets]
+        return targets, [choices.index(text) for text in targets]
     indices = [ord(letter) - ord("A") for letter in letters]
     if all(0 <= index < min(len(choices), 26) for index in indices):
         return [choices[index] for index in indices], indices
-    return targets, [choices.index(one) for one in targets] if are_texts else []
+    return targets, [choices.index(text) for text in targets] if are_texts else []
 
 
 def _error(logged: LoggedSample) -> str:

@@ -14,24 +14,27 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import parquet_module
 from fastrec.harnesses.lighteval.files import (
+    LAYOUTS,
     Metric,
     Results,
     date_of,
     logs_of,
     named_task,
-    parquet_module,
     read_results,
     role_of,
 )
-from fastrec.harnesses.lighteval.sample import columns_of, flat_samples, nested_samples
+from fastrec.harnesses.lighteval.sample import columns_of, samples_in
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
 
+METADATA: Final = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
+
+# Start times below are no dates: lighteval writes the time since the machine was started.
 _FIRST_SECOND: Final = 1_000_000_000
-"""Start times below are no dates: lighteval writes the time since the machine was started."""
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -112,7 +115,7 @@ def _started(results: Results, paths: Iterable[str]) -> str:
 
 
 def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
-    """Find the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
+    """Find the task of details by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
@@ -171,9 +174,8 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before
-    read = flat_samples if log_slice.is_flat else nested_samples
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for task, sample in read(table, row, log_slice.metrics):
+        for task, sample in samples_in(table, row, log_slice.metrics, is_flat=log_slice.is_flat):
             row += 1
             if task != log_slice.task:
                 raise LogError(

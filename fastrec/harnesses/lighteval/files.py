@@ -1,4 +1,4 @@
-"""The files of lighteval: tell details by their columns and results by their keys, read results, and pair them.
+"""The files of lighteval: details in Parquet, and the results of their run.
 
 All files of a run have the same date in their names, and name the same tasks:
 
@@ -15,22 +15,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.choices import Rule
+from fastrec.harnesses.files import parquet_module, read_document
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.registry import PARQUET_MAGIC
-from fastrec.harnesses.values import as_list, decoder, read_document
+from fastrec.harnesses.recognise import PARQUET_MAGIC
+from fastrec.harnesses.values import as_list, as_object, decoder
 
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
 
-_LAYOUTS: Final = (
+LAYOUTS: Final = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
@@ -42,25 +41,13 @@ _NO_DETAILS: Final = "there are no details of this run: lighteval writes them wi
 _ADVICE: Final = "give the results_<date>.json of its run, too: it names the model"
 
 
-def parquet_module(path: str) -> Any:
-    """Import the module that needs pyarrow, which only workers may do.
-
-    LogError if it is not installed.
-    """
-    if find_spec("pyarrow") is None:
-        raise LogError(
-            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        )
-    return import_module("fastrec.harnesses.lighteval.parquet")
-
-
 def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(PARQUET_MAGIC):
         try:
             columns = parquet_module(path).survey(path).columns.keys()
         except LogError:  # what it was cannot be known, but `logs_of` says why it cannot be read
             return _DETAILS
-        if any(layout <= columns for layout in _LAYOUTS):
+        if any(layout <= columns for layout in LAYOUTS):
             return _DETAILS
         return "results table" if {"config_general", "results"} <= columns else None
     if _FIRST_KEY.match(head):
@@ -76,8 +63,7 @@ def role_of(head: bytes, path: str) -> str | None:
 class Metric(msgspec.Struct, frozen=True):
     name: str
     category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
-    aggregation: str = ""
-    """The function that makes the aggregate of the scores; empty if the document does not say it."""
+    aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it
     lower_is_better: bool = False
     rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
 
@@ -98,10 +84,8 @@ class Results(msgspec.Struct):
 
     @property
     def model(self) -> str:
-        config = self.config_general.model_config
-        name = self.config_general.model_name or (
-            config.get("model_name") if isinstance(config, dict) else None
-        )
+        general = self.config_general
+        name = general.model_name or as_object(general.model_config).get("model_name")
         return name if isinstance(name, str) else ""
 
     @property
@@ -132,9 +116,8 @@ class Results(msgspec.Struct):
 
     def hash_of(self, task: str) -> str:
         """The hash of all questions of a task; empty if the document does not have it."""
-        summary = (self.summary_tasks or {}).get(task)
-        hashes = summary.get("hashes") if isinstance(summary, dict) else None
-        value = hashes.get("hash_examples") if isinstance(hashes, dict) else None
+        summary = as_object((self.summary_tasks or {}).get(task))
+        value = as_object(summary.get("hashes")).get("hash_examples")
         return value if isinstance(value, str) else ""
 
 
@@ -257,8 +240,8 @@ def _has(results: Results, task: str) -> bool:
 
 def _shared(path: str, other: str) -> int:
     count = 0
-    for one, two in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
-        if one != two:
+    for folder, other_folder in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
+        if folder != other_folder:
             break
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""Turn a row of details into a sample: what was asked, what the model did, and one score per metric.
+"""Turn a row of details into a sample with a score per metric.
 
 There are two layouts:
 
@@ -13,65 +13,27 @@ of a Python value, such as `[(-1.5, False)]`.
 
 from __future__ import annotations
 
-import ast
-import math
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.lighteval.files import Metric
-from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
-from fastrec.schemas.newest import Input, Output, TokenUsage
+from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
+from fastrec.harnesses.values import (
+    as_list,
+    as_object,
+    number_of,
+    replace_lone_surrogates,
+    spell,
+    value_of,
+)
+from fastrec.schemas.newest import AnswerAttribution, Input, Output
 
 if TYPE_CHECKING:  # only workers may import it
-    from fastrec.harnesses.lighteval.parquet import Table
-
-_NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
-_NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
-
-
-def value_of(text: Any) -> Any:
-    """The value that a text spells in Python.
-
-    The text itself if it spells none, other values as they are.
-
-    Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
-
-    >>> value_of("[(-1.5, False), (-inf, True)]"), value_of("plain text"), value_of("{'em': np.float64(0.5)}")
-    ([[-1.5, False], [-inf, True]], 'plain text', {'em': 0.5})
-    """
-    if not isinstance(text, str) or text[:1] not in "[{(-0123456789NTFn\"'":
-        return text
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text that is no value
-            tree = ast.parse(text, mode="eval")
-        return _value(tree.body)
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        return text
-
-
-def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
-    match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
-            return value
-        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            return [_value(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {str(_value(key)): _value(value) for key, value in pairs}
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
-        case ast.Name(id=name) if name in _NAMES:
-            return _NAMES[name]
-        case ast.Call(args=[first, *_]):  # array(…), np.float64(…), tensor(…, dtype=…)
-            return _value(first)
-    raise ValueError("not a value")
-
+    from fastrec.harnesses.parquet import Table
 
 _DOC: Final = (
     "query",
@@ -113,7 +75,7 @@ _COLUMNS: Final = [
 
 
 def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The columns to read, and those that are not, given those of a file that have values, as `doc.query`.
+    """The columns to read and those not to read, of the columns of a file that have values.
 
     All fields of documents are metadata, but for images: a record has no place for them.
     """
@@ -125,13 +87,16 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
     ]
 
 
-def nested_samples(
-    rows: Table, before: int, about: Mapping[str, Metric]
+def samples_in(
+    rows: Table, before: int, about: Mapping[str, Metric], *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
-    """Read rows of the layout since 0.11, each with its task.
+    """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
+    for task, row in (_flat_rows if is_flat else _nested_rows)(rows, before):
+        yield task, _sample_of(row, about)
 
-    `about` is what the results say about the metrics.
-    """
+
+def _nested_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
+    """Read rows of the layout since 0.11, each with its task."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
@@ -147,8 +112,7 @@ def nested_samples(
         logprobs = _numbers(logprobs)
         yield (
             _text(task),
-            _sample_of(
-                about,
+            _Row(
                 sample_id=_text(number) or str(row),
                 question=_text(original) or _text(query),
                 prompt=_text(prompt),
@@ -172,9 +136,7 @@ def nested_samples(
         )
 
 
-def flat_samples(
-    rows: Table, before: int, about: Mapping[str, Metric]
-) -> Iterator[tuple[str, Sample]]:
+def _flat_rows(rows: Table, before: int) -> Iterator[tuple[str, _Row]]:
     """Read rows of the layout up to 0.10.
 
     They have no task and no id: that is the number of the row, from 0.
@@ -204,8 +166,7 @@ def flat_samples(
             logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
         yield (
             "",
-            _sample_of(
-                about,
+            _Row(
                 sample_id=str(row),
                 question=_text(example),
                 prompt=_text(prompt),
@@ -252,15 +213,15 @@ def _further(specific: Any) -> dict[str, Any]:
     return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
+# What lighteval keeps of a sample for a metric that only has a value for all samples together.
 _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
-"""What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
 
+# Names like `acc_norm` pick this way; the second way is that of some tasks only.
 _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
     ("norm_token", ("tokens",)),
     ("norm_pmi", ("pmi",)),
     ("norm", ("characters", "no_space")),
 )
-"""Metrics with such names, like `acc_norm`, pick this way; the second way is that of some tasks only."""
 
 
 def _scores_of(
@@ -309,82 +270,84 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
 
 
 def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
-    """How a metric picks a choice: as the log says, or else as its name does, perhaps in one of two ways."""
+    """How a metric picks a choice: as the log says, or else as its name does."""
     if rule is not None:
         return (rule,)
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-def _sample_of(
-    about: Mapping[str, Metric],
-    *,
-    sample_id: str,
-    question: str,
-    prompt: str,
-    is_generative: bool,
-    choices: list[Any],
-    gold_index: Any,
-    references: Sequence[str] = (),
-    texts: list[str],
-    processed: Sequence[str] = (),
-    reasonings: list[str] | None = None,
-    specific: Any,
-    logprobs: list[float],
-    unconditioned: list[float],
-    tokens: tuple[list[int], ...],
-    scores: Any,
-    fields: dict[str, Any],
-) -> Sample:
-    """Make the sample of a row.
+class _Row(msgspec.Struct, kw_only=True):
+    """What both layouts say about a sample."""
 
-    `processed` are the texts without reasoning, if lighteval removed it. The tokens are those of
-    each prompt, and of each answer or choice.
-    """
+    sample_id: str
+    question: str
+    prompt: str
+    is_generative: bool
+    choices: list[Any]
+    gold_index: Any
+    references: list[str] = []
+    texts: list[str]
+    processed: list[str] = []  # the texts without reasoning, if lighteval removed it
+    reasonings: list[str] = []
+    specific: Any
+    logprobs: list[float]
+    unconditioned: list[float]
+    tokens: tuple[list[int], ...]  # of each prompt, and of each answer or choice
+    scores: Any
+    fields: dict[str, Any]
+
+
+def _sample_of(row: _Row, about: Mapping[str, Metric]) -> Sample:
     correct = [
         index
-        for index in as_list(gold_index)
-        if index.__class__ is int and 0 <= index < len(choices)
+        for index in as_list(row.gold_index)
+        if index.__class__ is int and 0 <= index < len(row.choices)
     ]
-    options = _texts(choices)
-    found = specific.get(_EXTRACTED) if isinstance(specific, dict) else None
-    picking = (
-        None if is_generative else Choices(options, logprobs, correct, unconditioned, tokens[1])
-    )
-    metadata = {}
-    if picking:
-        if correct:
-            metadata["reference_index"] = ",".join(map(str, correct))
-        if len(logprobs) == 1:
-            metadata["log_likelihood"] = spell(logprobs[0])
-        elif logprobs:
-            metadata["log_likelihoods"] = spell(logprobs)
-    answers = (
-        [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
-    )
-    read, written = map(sum, tokens)
-    scored = scores.items() if isinstance(scores, dict) else ()
+    options = _texts(row.choices)
+    picking = None
+    if not row.is_generative:
+        picking = Choices(options, row.logprobs, correct, row.unconditioned, row.tokens[1])
+    references = row.references
+    if not references:
+        references = [text for index in correct for text in _texts(row.choices[index])]
+    scores: list[Score] = []
+    for name, value in as_object(row.scores).items():
+        scores += _scores_of(name, value, picking, about)
+    read, written = map(sum, row.tokens)
     return Sample(
-        sample_id=sample_id,
+        sample_id=row.sample_id,
         input=Input(
-            raw=question,
-            formatted=prompt if prompt and prompt != question else UNSET,
-            reference=list(references)
-            or [text for index in correct for text in _texts(choices[index])],
+            raw=row.question,
+            formatted=row.prompt if row.prompt and row.prompt != row.question else UNSET,
+            reference=references,
             choices=options if picking and options else UNSET,
         ),
         output=Output(
-            raw=texts,  # of multiple choice, each score has the choice that its metric picks
-            reasoning_trace=reasonings if reasonings and any(reasonings) else UNSET,
+            raw=row.texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=row.reasonings if any(row.reasonings) else UNSET,
         ),
-        scores=[
-            score for name, value in scored for score in _scores_of(name, value, picking, about)
-        ],
-        answers=answers + [extracted(text, _EXTRACTED) for text in _texts(found)],
-        token_usage=TokenUsage(
-            input_tokens=read, output_tokens=written, total_tokens=read + written
-        )
-        if read or written
-        else None,
-        metadata=metadata,
-        fields=fields,
+        scores=scores,
+        answers=_answers_of(row),
+        token_usage=tokens_of(read, written) if read or written else None,
+        metadata=_metadata_of(row, correct) if picking else {},
+        fields=row.fields,
     )
+
+
+def _answers_of(row: _Row) -> list[AnswerAttribution]:
+    answers = []
+    if row.processed != row.texts:
+        answers += [extracted(text, "text_post_processed") for text in row.processed]
+    found = as_object(row.specific).get(_EXTRACTED)
+    return answers + [extracted(text, _EXTRACTED) for text in _texts(found)]
+
+
+def _metadata_of(row: _Row, correct: list[int]) -> dict[str, str]:
+    metadata = {}
+    if correct:
+        metadata["reference_index"] = ",".join(map(str, correct))
+    if len(row.logprobs) == 1:
+        metadata["log_likelihood"] = spell(row.logprobs[0])
+    elif row.logprobs:
+        metadata["log_likelihoods"] = spell(row.logprobs)
+    return metadata

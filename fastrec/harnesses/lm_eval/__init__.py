@@ -1,4 +1,4 @@
-"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` with the `results_<date>.json` of their run.
+"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` and `results_<date>.json`.
 
 Plan a log: what its results say about the run and its figures, and the slices of its samples. Then
 read a slice.
@@ -30,28 +30,31 @@ from fastrec.harnesses.lm_eval.files import (
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import decoder, number_of, spell
+from fastrec.harnesses.values import as_object, decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
-__all__ = ["logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+
+METADATA: Final = (
+    "doc_hash", "filter", "log_likelihood", "log_likelihoods", "num_fewshot", "task_version",
+)  # fmt: skip
 
 _SLICE_BYTES: Final = 16 << 20
 
 _OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
 
 # How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
+_MEANS: Final = (
+    "acc acc_norm acc_bytes acc_mutual_info exact_match exact_match_mc mae anls bpb logprob "
+    "choice_logprob choice_prob_norm choice_logprob_norm"
+)
+_ITSELF: Final = "acc_all brier_score perplexity bits_per_byte bypass f1 bleu chrf ter"
 _REGISTRY: Final = {
-    **dict.fromkeys(
-        ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"
-    ),
-    **dict.fromkeys(
-        ("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"
-    ),
-    "choice_logprob_norm": "mean",
-    **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
+    **dict.fromkeys(_MEANS.split(), "mean"),
+    **{name: name for name in _ITSELF.split()},
+    "word_perplexity": "weighted_perplexity",
+    "byte_perplexity": "weighted_perplexity",
     "mcc": "matthews_corrcoef",
-    **{name: name for name in ("acc_all", "brier_score", "perplexity", "bits_per_byte", "bypass")},
-    **{name: name for name in ("f1", "bleu", "chrf", "ter")},
 }
 _LOWER: Final = frozenset(
     {"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
@@ -102,15 +105,10 @@ def plan(log: Log) -> LogPlan:
 def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSetup:
     pairs = metric_keys(figures)
     filters = list(dict.fromkeys(name for _, name in pairs))
-    listed = settings.get("filter_list")
-    named = (
-        [one.get("name") for one in listed if isinstance(one, dict)]
-        if isinstance(listed, list)
-        else []
-    )
-    if named and (
-        not filters or set(named) == set(filters)
-    ):  # the order in which they were applied
+    listed = [entry for entry in _list(settings.get("filter_list")) if isinstance(entry, dict)]
+    named = [entry.get("name") for entry in listed]
+    if named and (not filters or set(named) == set(filters)):
+        # the order in which they were applied
         filters = [name for name in named if isinstance(name, str)]
 
     def text(key: str, default: str = "") -> str:
@@ -166,8 +164,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     for key in ("sample_len", "samples"):
         if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
             return count * filters, []
-    counts = results.of_task("n_samples", log.task)
-    count = counts.get("effective") if isinstance(counts, dict) else None
+    count = as_object(results.of_task("n_samples", log.task)).get("effective")
     if not isinstance(count, int) or not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves
@@ -221,14 +218,17 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
 
 def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The metrics that a task lists, by name; a function has its name in its source."""
-    found = {}
-    listed = settings.get("metric_list")
-    for entry in listed if isinstance(listed, list) else []:
-        name = entry.get("metric") if isinstance(entry, dict) else None
+    metrics = {}
+    for entry in _list(settings.get("metric_list")):
+        name = as_object(entry).get("metric")
         if isinstance(name, str):
             source = _FUNCTION.match(name)
-            found[source[1] if source else name] = entry
-    return found
+            metrics[source[1] if source else name] = entry
+    return metrics
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _lower_is_better(
@@ -241,7 +241,7 @@ def _lower_is_better(
         for name, entry in listed.items()
         if "higher_is_better" in entry
     }
-    better |= higher if isinstance(higher, dict) else {}
+    better |= as_object(higher)
     found = {
         metric_id(metric, name)
         for metric, name in metric_keys(figures)

@@ -1,4 +1,4 @@
-"""The files of lm-eval: read samples and results, tell the files by their first bytes, and pair them.
+"""The files of lm-eval: recognise and read samples and results, and pair them.
 
 A file of samples has one object per line, or, until May 2024, all of them in one indented array.
 Names tell which results belong to it, and its task, if they are still those that lm-eval gave:
@@ -25,10 +25,11 @@ import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
+from fastrec.harnesses.files import open_plain, read_at
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spell
+from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.values import BOM, REFUSALS, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -89,12 +90,12 @@ def rows_in(path: str) -> Iterator[bytes]:
 
 _MOST_BYTES: Final = 64 << 20
 _NONE: Final = msgspec.Raw(b"")
+# Arguments that name the model, in lm-eval's own order: an adapter is another model than its base.
 _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
-"""Arguments that name the model. The order is lm-eval's own: an adapter is another model than its base."""
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date."""
+    """The `results_<date>.json` of a run."""
 
     results: dict[str, dict[str, Any] | None]  # by task or group: the figures, as `metric,filter`
     configs: dict[str, msgspec.Raw] = {}  # by task, without groups
@@ -122,20 +123,19 @@ class Results(msgspec.Struct, kw_only=True):
         found = self.results.get(task)
         if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
             found = next(
-                (some for name, some in self.results.items() if _plain_name(name) == task), None
+                (figures for name, figures in self.results.items() if _plain_name(name) == task),
+                None,
             )
         return found or {}
 
     def settings(self, task: str) -> dict[str, Any]:
         try:
-            found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
+            return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
         except REFUSALS:
-            found = None
-        return found if isinstance(found, dict) else {}
+            return {}
 
     def of_task(self, name: str, task: str) -> Any:
-        entries = getattr(self, name)
-        return entries.get(task) if isinstance(entries, dict) else None
+        return as_object(getattr(self, name)).get(task)
 
     @property
     def started(self) -> str:
@@ -156,7 +156,7 @@ def read_results(path: str) -> Results:
             raise LogError(
                 path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval"
             )
-        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
+        text = read_at(reader, reader.size, 0).removeprefix(BOM)
     try:
         found = _decode(text)
     except ValueError as exc:
@@ -168,14 +168,14 @@ def read_results(path: str) -> Results:
 def model_of(results: Results) -> str:
     """The model of a run; empty if the file does not name one.
 
-    >>> run = {"results": {}, "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}}
-    >>> model_of(msgspec.convert(run, Results))
+    >>> config = {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}
+    >>> model_of(msgspec.convert({"results": {}, "config": config}, Results))
     'org/m'
     """
     config = results.config or {}
     given = config.get("model_args")
     if isinstance(given, str):
-        given = dict(one.strip().partition("=")[::2] for one in given.split(","))
+        given = dict(argument.strip().partition("=")[::2] for argument in given.split(","))
     if not isinstance(given, Mapping):
         given = {}
     names = [given.get(name) for name in _NAMES]
@@ -307,7 +307,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 found.bad.append(BadLog(file.path, problem))
     paths_used = {path for path, _ in used}
     idle = [
-        run.file.path for some in runs.values() for run in some if run.file.path not in paths_used
+        run.file.path
+        for runs_there in runs.values()
+        for run in runs_there
+        if run.file.path not in paths_used
     ]
     if found.logs or broken:
         found.others += idle
@@ -317,9 +320,14 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
-    """The results of the same microsecond in another directory: the Hub has results in their own repository."""
+    """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
-    same = [run for some in runs.values() for run in some if run.date == date and "." in date]
+    same = [
+        run
+        for runs_there in runs.values()
+        for run in runs_there
+        if run.date == date and "." in date
+    ]
     return same if len(same) == 1 else []
 
 
@@ -389,7 +397,7 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _hashes_of(results: Results) -> Mapping[str, str]:
-    stated = results.task_hashes if isinstance(results.task_hashes, dict) else {}
+    stated = as_object(results.task_hashes)
     return {task: text for task, text in stated.items() if isinstance(text, str)}
 
 

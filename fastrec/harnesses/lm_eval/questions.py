@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import encode, spell
+from fastrec.harnesses.values import spell
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
@@ -112,7 +112,7 @@ def likelihoods_in(
     except msgspec.MsgspecError:
         pass
     try:
-        found = [one[0] for one in _decode_all_likelihoods(responses)]
+        found = [answers[0] for answers in _decode_all_likelihoods(responses)]
     except (msgspec.MsgspecError, IndexError):
         return None
     return found if len(found) == count else None
@@ -183,7 +183,7 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
     if isinstance(target, int):
         return [int(target)] if 0 <= target < count else []
     if isinstance(target, list) and all(
-        isinstance(one, int) and 0 <= one < count for one in target
+        isinstance(index, int) and 0 <= index < count for index in target
     ):
         return list(map(int, target))
     return []
@@ -195,8 +195,8 @@ _VALUE: Final = re.compile(
 )
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
 
+# What may be the name of a key of a document, and is no template and no function.
 KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
-"""What may be the name of a key of a document, and is no template and no function."""
 
 
 class _Insert(msgspec.Struct, frozen=True):
@@ -206,43 +206,26 @@ class _Insert(msgspec.Struct, frozen=True):
 
 
 class Question:
-    def __init__(self, source: str) -> None:
-        """Parse a `doc_to_text`.
+    """Renders a `doc_to_text`, if it only inserts values of the document."""
 
-        `keys` are the keys of a document that it needs, none if it cannot be rendered.
-        """
-        self.keys: list[str] = []
-        self._parts: list[Any] = []
+    def __init__(self, source: str) -> None:
+        self._parts: list[str | _Insert] = []
         if "{{" not in source:
             if KEY.fullmatch(source):
-                self.keys = [source]
                 self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
-            self._parse(source)
+            self._parts = _parse(source)
 
-    def _parse(self, source: str) -> None:
-        parts: list[str | _Insert] = []
-        for number, text in enumerate(_EXPRESSION.split(source)):
-            if number % 2 == 0:
-                parts.append(text)
-                continue
-            found = _VALUE.fullmatch(text)
-            if found is None:
-                self.keys = []
-                return
-            name, path, strip = found.groups()
-            if name not in self.keys:
-                self.keys.append(name)
-            steps = [int(at) if at else key or quoted for key, at, quoted in _STEP.findall(path)]
-            parts.append(_Insert(name, tuple(steps), is_stripped=bool(strip)))
-        self._parts = parts
+    def __bool__(self) -> bool:
+        return bool(self._parts)
 
     def render(self, doc: Any) -> str:
+        """The question of a document; empty if the document lacks a value."""
         if doc.__class__ is not dict:
             return ""
         texts = []
         for part in self._parts:
-            if part.__class__ is str:
+            if isinstance(part, str):
                 texts.append(part)
                 continue
             value: Any = doc.get(part.key, UNSET)
@@ -257,50 +240,17 @@ class Question:
         return "".join(texts)
 
 
-def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
-    """The question of a prompt as far as the prompt itself tells it, and the prompt as sent if it is more.
-
-    A chat is a list of messages, or JSON text of one, which may be the only item of a list.
-    """
-    if isinstance(context, str):
-        if (
-            context.startswith("[{")
-            and '"role"' in context
-            and (asked := _last_question(context)) is not None
-        ):
-            return asked, context
-        return context, UNSET
-    if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
-        return prompt_of(context[0])
-    text = "" if context is None else encode(context).decode()
-    asked_last = _last_question(text)
-    return (text, UNSET) if asked_last is None else (asked_last, text)
-
-
-def _last_question(text: str) -> str | None:
-    """What the user said last in a chat; None if the text is no chat."""
-    try:
-        messages = _decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    if not isinstance(messages, list) or not all(
-        isinstance(one, dict) and "role" in one for one in messages
-    ):
-        return None
-    for message in reversed(messages):
-        if message["role"] == "user":
-            return _text_of(message.get("content"))
-    return None
-
-
-def _text_of(content: Any) -> str | None:
-    """The text of a message; parts that are not text are named in brackets."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    parts = [part if isinstance(part, dict) else {"type": "text", "text": part} for part in content]
-    return "\n".join(
-        part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]"
-        for part in parts
-    )
+def _parse(source: str) -> list[str | _Insert]:
+    """The texts and inserts of a template; none if it does more than insert values."""
+    parts: list[str | _Insert] = []
+    for number, text in enumerate(_EXPRESSION.split(source)):
+        if number % 2 == 0:
+            parts.append(text)
+            continue
+        expression = _VALUE.fullmatch(text)
+        if expression is None:
+            return []
+        key, path, strip = expression.groups()
+        steps = [int(at) if at else name or quoted for name, at, quoted in _STEP.findall(path)]
+        parts.append(_Insert(key, tuple(steps), is_stripped=bool(strip)))
+    return parts

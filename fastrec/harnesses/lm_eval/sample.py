@@ -2,7 +2,7 @@
 
 requests                             kind              output.raw
 a continuation each, several         choice            the choice that the metric picks
-a continuation, one                  likelihood        the continuation, if the model would have said it
+a continuation, one                  likelihood        the continuation, if the model says it
 a text alone                         rolling           nothing: the text is only read
 settings of a generation             generation        all responses
 """
@@ -19,7 +19,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.choices import Choices, Rule, index_of_greatest
-from fastrec.harnesses.lighteval.sample import value_of
 from fastrec.harnesses.lm_eval.questions import (
     KEY,
     NO_RESPONSE,
@@ -29,12 +28,12 @@ from fastrec.harnesses.lm_eval.questions import (
     correct_choices,
     likelihoods_in,
     other_responses,
-    prompt_of,
     requests_of,
     texts_in,
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
+from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
     encode,
@@ -43,6 +42,7 @@ from fastrec.harnesses.values import (
     plain,
     replace_lone_surrogates,
     spell,
+    value_of,
 )
 from fastrec.schemas.newest import Input, Output
 
@@ -51,13 +51,13 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
 _MUTUAL_INFO: Final = "acc_mutual_info"
+# Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does.
 _RULES: Final[dict[str, Rule]] = {
     "acc": "none",
     "acc_norm": "delimited",
     "acc_bytes": "bytes",
     _MUTUAL_INFO: "pmi",
 }
-"""Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
 
 _decode: Final = msgspec.json.Decoder().decode
 _decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
@@ -98,8 +98,8 @@ class RowReader:
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
+        # By name of a metric, the attribute with its value; UNSET if the sample does not have it.
         self.attributes: dict[str, str] = {}
-        """By name of a metric, the attribute of a sample that has its value; UNSET if the sample does not have it."""
         self._add(metrics)
 
     def _add(self, names: Iterable[str]) -> None:
@@ -152,13 +152,12 @@ class RowReader:
 class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a task that decide what its records look like."""
 
-    question: str = (
-        ""  # `doc_to_text`: a key of the document or a template; empty if it is a function
-    )
+    # `doc_to_text`: a key of the document or a template; empty if it is a function
+    question: str = ""
     target: str = ""  # `doc_to_target`, likewise
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
-    """`multiple_choice`, `loglikelihood`, `loglikelihood_rolling` or `generate_until`; empty if unknown."""
+    # `loglikelihood`, `loglikelihood_rolling`, `generate_until` …; empty if unknown
     metrics: tuple[str, ...] = ()  # names of the metrics in the results
     filters: tuple[str, ...] = ()  # names of the filters, in the order in which they were applied
 
@@ -183,7 +182,7 @@ class SampleMaker:
         if kind is dict:
             return self._generation(draft)
         if kind is str:
-            if not all(one.__class__ is str for one in continuations):
+            if not all(continuation.__class__ is str for continuation in continuations):
                 raise ValueError("a request has no continuation, unlike the first one")
             answers = likelihoods_in(row.filtered_resps, row.resps, len(continuations))
             if answers is not None:
@@ -231,7 +230,7 @@ class SampleMaker:
             )
         else:
             sent, choices = choices_after(
-                [spell(_decode(one)) for one in contexts], continuations, likelihoods
+                [spell(_decode(context)) for context in contexts], continuations, likelihoods
             )
             texts = choices.texts
         choices.unconditional = unconditional
@@ -287,18 +286,10 @@ class SampleMaker:
             raw = sent
         else:
             raw, formatted = prompt_of(sent)
-        if self._question.keys:
-            question = self._question.render(row.doc)
-            if (
-                question
-                and len(question) < len(raw)
-                and (raw.endswith(question) or question in raw)
-            ):
-                return Input(
-                    raw=question,
-                    formatted=raw if formatted is UNSET else formatted,
-                    reference=references,
-                )
+        question = self._question.render(row.doc) if self._question else ""
+        if question and len(question) < len(raw) and question in raw:
+            formatted = raw if formatted is UNSET else formatted
+            raw = question
         return Input(raw=raw, formatted=formatted, reference=references)
 
 
@@ -319,7 +310,7 @@ def _value(doc: Any, key: str) -> Any:
 
 
 def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
-    """The correct choice as the accuracy tells it: it is the one that was picked, or, of two, the other."""
+    """The correct choice by the accuracy: the one that was picked, or, of two, the other."""
     for metric, score in zip(draft.metrics, draft.scores, strict=True):
         if metric == "acc" and score.value == 1:
             return [index]
@@ -367,15 +358,15 @@ def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     is a template, whose result lm-eval itself reads as a list if it is in brackets. The text of any
     other target is one reference.
 
-    >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']"), _references_of(None)
-    (['a', 'b'], ["['a', 'b']"], [])
+    >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']")
+    (['a', 'b'], ["['a', 'b']"])
     """
     if target.__class__ is str:
         return (_listed(target) if may_be_list and target.startswith("[") else None) or [target]
     if target is None:
         return []
     if isinstance(target, list):
-        return [text for one in target for text in _references_of(one)]
+        return [text for item in target for text in _references_of(item)]
     return [str(target)]
 
 
@@ -415,12 +406,12 @@ class _ScoreReader:
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
         self._setup = setup
         self._attributes = attributes
+        # By filter, the metrics of the last sample, and the name, the attribute and the id of each.
         self._fields: dict[str, tuple[list[str], list[tuple[str, str, str]]]] = {}
-        """By filter, the metrics of the last sample, and the name, the attribute and the id of each."""
         self._seen: dict[int | str, int] = {}
 
     def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
-        """The filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
+        """The filter of a sample, empty if it is unknown, its metrics, and their scores."""
         name = row.filter
         metrics = row.metrics
         if name is None:

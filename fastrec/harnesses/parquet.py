@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrec.errors import LogError, listed
-from fastrec.harnesses.values import ReaderFile
+from fastrec.harnesses.files import ReaderFile
 from fastrec.storage import storage_of
 
 _SLICE_BYTES: Final = 16 << 20
@@ -27,13 +27,13 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    columns: dict[
-        str, list[str]
-    ]  # the names of the columns; of structs, also those of their fields
+    # the names of the columns; of structs, also those of their fields
+    columns: dict[str, list[str]]
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
+    # Row groups to read together: the first, the one after the last, the rows before, and their
+    # own rows.
     slices: list[tuple[int, int, int, int]]
-    """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""
 
 
 class Table:
@@ -58,7 +58,7 @@ class Table:
         return values
 
     def lengths(self, column: str, field: str = "") -> list[list[int]]:
-        """The lengths of the innermost lists of a column, without making Python objects of what is in them.
+        """The lengths of the innermost lists of a column, without decoding their items.
 
         A list has one length, a list of lists the length of each. Values that are no lists have
         none.
@@ -134,7 +134,7 @@ def first_task(path: str) -> str:
 def tables(
     path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None
 ) -> Iterator[Table]:
-    """Read columns of some row groups, or of all, a few rows at a time: memory does not grow with the row group."""
+    """Read columns of some row groups, or of all, a few rows at a time, to bound memory."""
     with _opened(path) as file, _errors_of(path):
         first, end = groups or (0, file.metadata.num_row_groups)
         for index in range(first, end):

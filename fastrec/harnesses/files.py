@@ -1,0 +1,144 @@
+"""Read the files of logs: ranges of bytes, whole files, JSON documents, or rows of JSON."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import IO, Any, Final, TypeVar
+
+from fastrec.errors import LogError, ShardError
+from fastrec.harnesses.values import BOM, as_list, decoder
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.shard import shard_at
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader
+
+_T = TypeVar("_T")
+
+
+def read_at(reader: Reader, size: int, offset: int) -> bytes:
+    """Read `size` bytes, or fewer at the end: a single `pread` may return fewer at any time."""
+    if offset >= reader.size:  # it may be too large for the system to seek to
+        return b""
+    data = reader.pread(size, offset)
+    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
+        data += more
+    return data
+
+
+class ReaderFile(io.RawIOBase):
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
+        if base + offset < 0:
+            raise OSError("a file has no place before its start")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = read_at(self._reader, len(buffer), self._at)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def read_text(path: str) -> bytes:
+    with open_plain(path) as reader:
+        return read_at(reader, reader.size, 0).removeprefix(BOM)
+
+
+def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
+    """Read a small JSON document.
+
+    If it does not decode, raise LogError with `problem` and the reason.
+    """
+    try:
+        return decode(read_text(path))
+    except ValueError as exc:
+        raise LogError(path, f"{problem}: {exc}") from exc
+
+
+_decode_any: Final = decoder(Any)
+
+
+def read_rows(path: str, what: str) -> list[dict[str, Any]]:
+    """Read the objects of a JSON array, or of JSON lines; LogError if there is something else.
+
+    `what` names a row.
+    """
+    text = read_text(path)
+    is_array = text.lstrip()[:1] == b"["
+    parts = [text] if is_array else text.split(b"\n")
+    rows: list[dict[str, Any]] = []
+    for number, part in enumerate(parts, 1):
+        place = "" if is_array else f"line {number:,} "
+        if not part or part.isspace():
+            continue
+        try:
+            found = as_list(_decode_any(part))
+        except ValueError as exc:
+            raise LogError(path, f"{place}is cut or damaged: {exc}") from exc
+        if not all(isinstance(row, dict) for row in found):
+            raise LogError(path, f"{place}is not {what}")
+        rows += found
+    return rows
+
+
+_copies: Final[dict[tuple[str, int, int], IO[bytes]]] = {}  # by path, size and version
+_MOST_COPIES: Final = 2  # a run of HELM has two long files
+
+
+def open_plain(path: str) -> Reader:
+    """Open a file whose text is read by byte ranges.
+
+    A compressed one is decompressed into a temporary file first.
+
+    LogError if it is damaged.
+    """
+    reader = storage_of(path).open_reader(path)
+    if not reader.size or detect(read_at(reader, MAGIC_BYTES, 0)) is Format.PLAIN:
+        return reader
+    with reader:
+        key = path, reader.size, reader.version
+    if key not in _copies:
+        while len(_copies) >= _MOST_COPIES:
+            _copies.pop(next(iter(_copies))).close()
+        copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
+        try:
+            for block in shard_at(path).read_text():
+                copy.write(block)
+            copy.flush()
+        except BaseException as exc:
+            copy.close()
+            if isinstance(exc, ShardError):
+                raise LogError(path, exc.reason) from exc
+            raise
+        _copies[key] = copy
+    return storage_of(_copies[key].name).open_reader(_copies[key].name)
+
+
+def parquet_module(path: str) -> Any:
+    """Import the module that needs pyarrow, which only workers may do.
+
+    LogError if it is not installed.
+    """
+    if find_spec("pyarrow") is None:
+        raise LogError(
+            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
+        )
+    return import_module("fastrec.harnesses.parquet")

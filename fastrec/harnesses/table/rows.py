@@ -1,0 +1,298 @@
+"""The rows of a table: CSV, TSV, JSON Lines, a JSON array of objects, or Parquet.
+
+A row is its number, and its cells by the name of the column, or why it has none. The number is that
+of its first line, if the table has lines. A large file is cut into pieces, which are read at the
+same time.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from stringzilla import count
+
+from fastrec.errors import LogError, listed
+from fastrec.harnesses.files import parquet_module, read_at
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.recognise import PARQUET_MAGIC, head_of
+from fastrec.harnesses.values import BOM, REFUSALS, integer_in, spell
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.shard import shard_at
+from fastrec.storage import storage_of
+
+_DELIMITERS: Final = ",\t;"
+_LONGEST_CELL: Final = 512 << 20
+_BLOCK: Final = 1 << 20
+_PIECE_BYTES: Final = 16 << 20
+
+Row = tuple[int, dict[str, Any] | str]
+
+
+class Piece(NamedTuple):
+    """Bytes of a file that is not compressed, or row groups of Parquet."""
+
+    start: int
+    end: int
+    before: int  # lines or rows before
+
+
+def rows_of(path: str, piece: Piece | None = None) -> tuple[str, Iterator[Row]]:
+    """Read the rows of a table or of a piece of it, and say what their numbers count."""
+    head = head_of(path).lstrip(b"\r\n ")
+    if head.startswith(PARQUET_MAGIC):
+        return "row", _parquet_rows(path, piece)
+    if head[:1] == b"[":
+        blocks = shard_at(path).read_text()
+        items = JsonArray(path, lambda _: next(blocks, b""), None).items(_json_row)
+        return "row", ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
+    if head[:1] == b"{":
+        return "line", _json_rows(path, piece)
+    names = head.partition(b"\n")[0].decode(errors="replace")
+    return "line", _csv_rows(path, piece, max(_DELIMITERS, key=names.count))
+
+
+def pieces_of(path: str) -> list[Piece] | list[None]:
+    with storage_of(path).open_reader(path) as file:
+        magic = file.pread(MAGIC_BYTES, 0)
+    if magic.startswith(PARQUET_MAGIC):
+        slices = parquet_module(path).survey(path).slices
+        return [Piece(start, end, before) for start, end, before, _ in slices]
+    first_byte = head_of(path).lstrip()[:1]
+    if detect(magic) is not Format.PLAIN or first_byte == b"[":
+        return [None]
+    return _cut_lines(path, is_csv=first_byte != b"{")
+
+
+def _cut_lines(path: str, *, is_csv: bool) -> list[Piece]:
+    """Cut plain text after newlines; those of CSV have an even number of quotes before them."""
+    cuts = [(0, 0)]
+    at = 0
+    line = 0
+    quotes = 0
+    with storage_of(path).open_reader(path) as file:
+        while block := read_at(file, _PIECE_BYTES, at):
+            border = _last_border(block, quotes) if is_csv else block.rfind(b"\n") + 1
+            if border:
+                cuts.append((at + border, line + count(block, b"\n", 0, border)))
+            quotes += count(block, b'"')
+            at += len(block)
+            line += count(block, b"\n")
+    if quotes % 2 and is_csv:  # a quote in a cell without quotes
+        cuts = [(0, 0)]
+    ends = [start for start, _ in cuts[1:]] + [at]
+    pieces = [Piece(start, end, line) for (start, line), end in zip(cuts, ends, strict=True)]
+    return [piece for piece in pieces if piece.start < piece.end]
+
+
+def _last_border(block: bytes, quotes: int) -> int:
+    """The offset after the last newline outside of quotes, given the quotes before the block."""
+    end = len(block)
+    while (newline := block.rfind(b"\n", 0, end)) >= 0:
+        if (quotes + count(block, b'"', 0, newline)) % 2 == 0:
+            return newline + 1
+        end = max(block.rfind(b'"', 0, newline), 0)  # the quote before the cell
+    return 0
+
+
+def _whole_lines(path: str, piece: Piece | None) -> Iterator[bytes]:
+    """Read text in blocks that end with a line. Parts of a long line are joined once."""
+    blocks = _range(path, piece) if piece else shard_at(path).read_text()
+    parts: list[bytes] = []
+    is_start = not piece or not piece.start
+    for block in blocks:
+        if is_start:
+            block = block.removeprefix(BOM)
+            is_start = False
+        border = block.rfind(b"\n") + 1
+        parts.append(block[:border])
+        if border:
+            yield _joined(parts)
+        parts.append(block[border:])
+    yield _joined(parts)
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """Join parts of a text, and empty the list: the caller keeps no second copy."""
+    text = b"".join(parts)
+    parts.clear()
+    return text
+
+
+def _range(path: str, piece: Piece) -> Iterator[bytes]:
+    with storage_of(path).open_reader(path) as file:
+        for at in range(piece.start, piece.end, _BLOCK):
+            yield read_at(file, min(_BLOCK, piece.end - at), at)
+
+
+class _Lines:
+    """Lines of CSV as text: bytes that are not UTF-8 are surrogates."""
+
+    def __init__(self, path: str, piece: Piece | None) -> None:
+        self.number = piece.before if piece else 0  # newlines so far, as `_cut_lines` counts them
+        self.is_utf8 = True  # whether all of the text so far is
+        self._blocks = _whole_lines(path, piece)
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            self.is_utf8 = self.is_utf8 and _is_utf8(block)
+            has_returns = count(block, b"\r") > count(block, b"\r\n")
+            for encoded in io.BytesIO(block):  # twice as fast as lines of `StringIO`
+                self.number += 1
+                line = encoded.decode(errors="surrogateescape")
+                if has_returns:  # they end lines, too
+                    yield from io.StringIO(line, newline="")
+                else:
+                    yield line
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        return text.isascii() or bool(text.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _csv_cells(path: str, lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(_LONGEST_CELL)
+    first = lines.number + 1  # the line of the next row
+    try:
+        # A strict reader refuses a piece that ends inside of a cell.
+        for cells in csv.reader(lines, delimiter=delimiter, strict=True):
+            if cells:
+                yield first, cells
+            first = lines.number + 1
+    except csv.Error as exc:
+        raise LogError(
+            path, f"is not CSV at line {first:,}: {exc}; quotes inside of a cell must be doubled"
+        ) from exc
+
+
+def _csv_rows(path: str, piece: Piece | None, delimiter: str) -> Iterator[Row]:
+    lines = _Lines(path, piece)
+    rows = _csv_cells(path, lines, delimiter)
+    has_names = not piece or not piece.start
+    first_rows = rows if has_names else _csv_cells(path, _Lines(path, None), delimiter)
+    _, names = next(first_rows, (0, []))
+    columns = [_as_bytes(name).decode(errors="replace") for name in names]
+    if len(set(columns)) != len(columns):
+        raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
+    for number, cells in rows:
+        if len(cells) != len(columns):
+            yield number, f"it has {len(cells):,} cells, and the table {len(columns):,} columns"
+        elif lines.is_utf8 or _is_utf8(_as_bytes("".join(cells))):
+            yield number, dict(zip(columns, cells, strict=True))
+        else:
+            yield number, "it is not UTF-8"
+
+
+def _as_bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+_decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
+# What whitespace between a key and its colon begins with, with the quote, and ends with, with the
+# colon
+_SPACE_AFTER: Final = (b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
+_SPACE_BEFORE: Final = (b" :", b"\t:", b"\r:", b"\n:")
+_CONTAINERS: Final = (dict, list)
+
+
+def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
+    before = piece.before if piece else 0
+    for lines, rows in map(_rows_in, _whole_lines(path, piece)):  # no block is kept meanwhile
+        for number, cells in rows:
+            yield before + number, cells
+        before += lines
+
+
+def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
+    """The number of lines of a block, and its rows with their lines, from 1."""
+    lines = block.removesuffix(b"\n").split(b"\n")
+    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
+    try:
+        rows = [(number, _decode_cells(text)) for number, text in filled]
+        # Keys of a whole block are counted at once: row by row, it takes ten times as long.
+        if _key_ends(block) == sum(_keys_in(cells) for _, cells in rows):
+            return len(lines), rows
+    except REFUSALS:
+        pass
+    return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
+
+
+def _row_or_problem(text: bytes) -> dict[str, Any] | str:
+    try:
+        return _json_row(text)
+    except ValueError as exc:
+        return f"it is no JSON object: {exc}"
+
+
+def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
+    """Decode a row, or say why it does not fit. ValueError if it is not JSON.
+
+    msgspec takes the last of several equal keys. They are told by the number of keys in the text.
+    It also refuses some of what Python's `json` writes. Such rows are read by `json`.
+    """
+    problem = ""
+    try:
+        cells = _decode_cells(text)
+        if _key_ends(text) == _keys_in(cells):
+            return cells
+    except REFUSALS as refusal:
+        problem = str(refusal)
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = Counter(name for name, _ in pairs)
+        twice.extend(name for name, number in names.items() if number > 1)
+        return dict(pairs)
+
+    try:
+        row = json.loads(bytes(text), object_pairs_hook=object_of, parse_int=integer_in)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError(problem) from None
+    if not isinstance(row, dict):
+        return "it is no JSON object"
+    if twice:
+        return f"it has the key {twice[0]!r} twice"
+    for name, value in row.items():
+        if not _is_utf8(spell([name, value]).encode(errors="surrogatepass")):
+            return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
+    return row
+
+
+def _keys_in(value: Any) -> int:
+    """Count the keys of all objects in a value."""
+    is_object = value.__class__ is dict
+    items = value.values() if is_object else value
+    below = sum(_keys_in(item) for item in items if item.__class__ in _CONTAINERS)
+    return len(value) + below if is_object else below
+
+
+def _key_ends(text: bytes | memoryview) -> int:
+    """Count quotes before a colon: all that end a key, and the first of texts like `": a"`."""
+    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(
+        count(text, start) for start in _SPACE_AFTER
+    )
+    if not is_spaced and not count(text, b'\\\\"'):  # so each quote after a backslash is escaped
+        return int(count(text, b'":') - count(text, b'\\":'))
+    return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
+
+
+def _parquet_rows(path: str, groups: Piece | None) -> Iterator[Row]:
+    parquet = parquet_module(path)
+    columns = list(parquet.survey(path).columns)
+    number = groups.before if groups else 0
+    for table in parquet.tables(path, columns, groups and groups[:2]):
+        for cells in zip(*map(table.values, columns), strict=True):
+            number += 1
+            yield number, dict(zip(columns, cells, strict=True))
