@@ -16,8 +16,7 @@ import zstandard
 from jsonschema import Draft7Validator
 
 import fastrec
-from fastrec.commands.generate import FRAME_BYTES, Recipe, generate, labelled_lines, lines
-from fastrec.commands.generate import records as variations
+from fastrec.commands.generate import FRAME_BYTES, Recipe, generate, invalid, labelled_lines, lines
 from fastrec.commands.generate.invalid import INVALID_LINES
 from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS, WARNINGS
@@ -443,7 +442,7 @@ def test_warnings(corpus):
     assert (
         set().union(*found)
         == {row.code for row in WARNINGS} - {"version.other_turns"}
-        == set(variations.WARNINGS)
+        == {row.code for row in invalid.WARNINGS}
     )
     assert sum(map(bool, found)) / len(found) == pytest.approx(0.2, abs=0.05)
     assert all(len(codes - {"warn.sample_hash"}) <= 1 for codes in found)
