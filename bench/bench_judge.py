@@ -17,8 +17,6 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import count_colons
 
-__all__: list[str] = []
-
 Text = list[bytes]
 Measure = Callable[..., None]
 

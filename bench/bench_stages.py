@@ -23,8 +23,6 @@ from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
 from fastrec.summary.rows import row_maker
 
-__all__: list[str] = []
-
 Text = list[bytes]
 Measure = Callable[..., None]
 

@@ -16,8 +16,6 @@ from typing import Final
 import msgspec
 import zstandard
 
-__all__ = ["calibrate"]
-
 _ROUNDS: Final = 7
 _RECORDS: Final = 4_000
 

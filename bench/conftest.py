@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from bench.corpora import corpus, shard_lines
-from bench.real import real_files
+from bench.corpora import corpus
+from bench.real import real_files, shard_lines
 from fastrec.commands.generate import Recipe, lines
-
-__all__: list[str] = []
 
 CHUNK_BYTES: Final = 1 << 18
 RECORDS: Final = 6_000

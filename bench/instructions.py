@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from bench.corpora import corpus, shard_lines
-
-__all__ = ["main"]
+from bench.corpora import corpus
+from bench.real import shard_lines
 
 _ROOT: Final = Path(__file__).parents[1]
 _FEW = 100

@@ -9,10 +9,8 @@ from typing import Final
 
 from bench.corpora import OUT
 from bench.history import HistoryLine, HistoryValue, read
-from bench.plot import Point, plot
+from bench.plots import Point, plot
 from bench.tables import number
-
-__all__ = ["main", "page"]
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2530; --soft: #66717f; --paper: #fbfbfa; --card: #fff; --rule: #e2e5e9;

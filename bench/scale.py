@@ -51,8 +51,6 @@ from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 
-__all__ = ["Simulated", "main", "simulate", "simulate_nights"]
-
 _SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION: Final = 200  # records of a question
 _NARROW: Final = 2_000  # records of the narrow shard before it changes

@@ -12,8 +12,6 @@ from typing import Final
 
 from fastrec.sorting.cuts import Border
 
-__all__ = ["RECORD", "SimulatedCorpus"]
-
 RECORD: Final = 1_500  # bytes of text, as in real evaluation records
 _EVALUATIONS: Final = 40
 _LEAST: Final = 25_000  # records of an evaluation; a small corpus has fewer evaluations

@@ -34,8 +34,6 @@ from fastrec.summary.census import QuestionCounts
 from fastrec.summary.part_statistics import Census, LinesByPiece
 from fastrec.summary.tally import ModelTally, Tally
 
-__all__ = ["Charged", "SimulatedWorkers", "reads_of"]
-
 _KEY: Final = 150  # bytes of a key
 _ROW: Final = 60  # bytes of a row of statistics
 _COLUMNS: Final = 15  # bytes of columns of a record

@@ -20,8 +20,6 @@ from fastrec.commands.generate.producers import Spelling
 from fastrec.commands.generate.text import PhraseTables, Rng, phrase_tables
 from fastrec.schemas.hashes import LIST_HASHES
 
-__all__ = ["SHAPES", "many_evaluations", "transcripts"]
-
 Record = dict[str, Any]
 Shards = Iterator[tuple[str, Iterator[bytes]]]
 

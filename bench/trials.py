@@ -17,10 +17,7 @@ import msgspec
 
 from bench.contenders import CONTENDERS, command_of
 from bench.corpora import LEVEL, OUT, corpus
-from bench.job import Job
-from bench.measure import Measured, measure
-
-__all__ = ["JOBS", "Results", "Trial", "better", "run_trials"]
+from bench.measure import Job, Measured, measure
 
 JOBS: Final = 2
 _LONG: Final = 40.0  # seconds; a longer trial is not repeated

@@ -13,23 +13,19 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import core_seconds, corpora, large_figures, peer_tables, trials
-from bench.compare import compare, worse
-from bench.contenders import CONTENDERS
+from bench import core_seconds, corpora, figures, peer_tables, trials
+from bench.contenders import CONTENDERS, strict_loads
 from bench.core_seconds import by_category, parse_report, profile_table
-from bench.figures import FIGURES
-from bench.history import HistoryLine, Machine, append, line_of, machine, read
-from bench.job import Job
-from bench.measure import Measured, measure
+from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
+from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
+from bench.measure import Job, Measured, measure
 from bench.peer_tables import CorpusSize, Row, Sheet, full_tables, put_block, short_table
-from bench.plot import Point, plot
+from bench.plots import Point, plot
+from bench.real import shard_lines
 from bench.report import page
 from bench.shapes import SHAPES
-from bench.stages import Stage
 from bench.tables import comparison_table, number
 from bench.trials import Trial, better, run_trials
-from bench.validators import strict_loads
-from bench.values import Value, better_stage, stage_values, trial_values
 from fastrec.judge.judge import Judge
 from tests.docs.reference import ROOT
 from tests.normalize.normalizing import write
@@ -254,7 +250,7 @@ def test_a_corpus_is_cached_until_its_plan_changes(
     plan = corpora.CORPORA["ten-lines"]
     first = corpora.corpus("ten-lines")
     assert first.lines == 10
-    assert sum(len(list(corpora.shard_lines(path))) for path in first.paths()) == 10
+    assert sum(len(list(shard_lines(path))) for path in first.paths()) == 10
     assert corpora.corpus("ten-lines") == first
     changed = msgspec.structs.replace(plan, recipe=msgspec.structs.replace(plan.recipe, records=11))
     monkeypatch.setitem(corpora.CORPORA, "ten-lines", changed)
@@ -361,7 +357,7 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
     sizes = {"real-x10": 300_000_000, "shuffled-20GB": 2_000_000_000}
     monkeypatch.setattr(trials, "corpus", lambda _: corpora.Corpus("", "", (), 1, 1, 1))
     monkeypatch.setattr(
-        large_figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
+        figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1)
     )
     monkeypatch.setattr(
         trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0))
@@ -373,9 +369,8 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
         (name, "shuffled-20GB")
         for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
     ]
-    assert figure.value([results[trial] for trial in figure.trials]) == pytest.approx(
-        20 / (300 / 15)
-    )
+    (found,) = trial_values([figure], results, 1.0)
+    assert found.value == pytest.approx(20 / (300 / 15))
 
 
 def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
