@@ -47,7 +47,7 @@ def unknown() -> Text:
 
 @pytest.fixture(scope="session")
 def real() -> Text:
-    """All real shards in the order in which a run with one job reads them, if this machine has them.
+    """All real shards, in the order in which a run with one job reads them.
 
     21 of the 24 models answer the same questions, one shard after the other. So 88 % of the inputs
     repeat an earlier one, byte for byte. In real-x10 it is more, 99 %.

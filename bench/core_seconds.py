@@ -1,4 +1,4 @@
-"""`make bench-profile`: where the processor time of `normalize` goes, beside that of bare recompression.
+"""`make bench-profile`: where the processor time of `normalize` and of bare recompression goes.
 
 Both run with one job under `perf`, which counts samples by library and symbol. A table of patterns
 turns symbols into categories. Samples become seconds by their share of the processor time of the

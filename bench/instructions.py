@@ -1,4 +1,4 @@
-"""`make bench-instructions`: count the instructions per record of the judge's inner loop with valgrind.
+"""`make bench-instructions`: count the instructions per record of the judge with valgrind.
 
 Unlike a time, the count has no noise: it is the same on a busy machine. The loop runs over few and
 over many records; the difference excludes the start-up.

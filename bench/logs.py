@@ -2,9 +2,9 @@
 
 `logs.json` has the documents of the harnesses; the writers fill in texts and numbers.
 
-    lm-eval   the samples of two tasks, and the results of their run: four continuations of a context
-              with two metrics, and a worked answer from which two filters extract. Lines have about
-              2 KB, or about 7 KB with examples in the prompts
+    lm-eval   the samples of two tasks and the results of their run: four continuations with two
+              metrics, and a worked answer from which two filters extract. Lines have about 2 KB, or
+              about 7 KB with examples in the prompts
     Inspect   transcripts of agents in a `.eval`: messages, and again as events, which are more than
               half of the text; long texts in them are attachments, as Inspect writes since 0.3.206
     HELM      indented JSON; tokens with their log-probabilities are most of the text

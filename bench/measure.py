@@ -1,4 +1,4 @@
-"""Measure one command in a fresh process: wall time, processor time and peak memory, including all its children.
+"""Measure a command in a fresh process: time, processor time and memory of all its children.
 
 Memory is sampled as the sum of the proportional set sizes (PSS) of all processes, which counts a
 shared page once. Systems without PSS use resident set sizes. The pause between samples grows with

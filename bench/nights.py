@@ -1,4 +1,4 @@
-"""`--set nights`: nights with `normalize --incremental` as shares of a full run, and a week of them.
+"""`--set nights`: `normalize --incremental` as shares of a full run, and a week of nights.
 
 Nights are measured as whole processes. After every incremental night, all files of the corpus are
 compared with those of a full run over the same pile, which is not part of the time. Full runs and

@@ -1,4 +1,4 @@
-"""`make bench-peers`: all contenders on the same corpora, as tables for README.md and docs/benchmarks.md.
+"""`make bench-peers`: tables of all contenders for README.md and docs/benchmarks.md.
 
 Each page has a block between `<!-- peers -->` and `<!-- /peers -->` that only this module writes.
 The measurements are saved to `out/bench/peers.json`, so that `--render` can write the blocks again

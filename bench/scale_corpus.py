@@ -47,7 +47,7 @@ class SimulatedCorpus:
         return self.records + self.narrow
 
     def key(self, number: int, *, is_narrow: bool = False) -> bytes:
-        """Return the key of a record; if it is of the narrow shard, that after those of the same question."""
+        """Return the key of a record; those of the narrow shard come last in their question."""
         question, of_question = divmod(number, self._per_question)
         return self._prefix(question) + (
             b"organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"

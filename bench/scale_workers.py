@@ -323,7 +323,7 @@ class SimulatedWorkers(Engine):
         )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
-        """Yield the blocks of a file that a part has written, its counts or a list of its census, or of a real file."""
+        """Yield the blocks of a real file, or of the counts or the census of a part."""
         prefix, _, name = path.rpartition("-")
         if prefix not in self._parts:
             return read_blocks(path)

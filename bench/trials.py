@@ -87,7 +87,7 @@ def run_trials(
 
 
 def better(one: Measured, other: Measured) -> Measured:
-    """The shorter times and the larger memory of two runs: sampling can miss a peak but not invent one."""
+    """The shorter times and the larger memory of two runs: sampling can miss a peak."""
     if one.error or other.error:
         return other if one.error else one
     return Measured(

@@ -381,7 +381,7 @@ def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
 
 
 def test_the_pages_say_how_peers_were_measured() -> None:
-    """README.md and docs/benchmarks.md say which models are real, and which tools had a memory limit."""
+    """The pages say which models are real, and which tools had a memory limit."""
     sheet = Sheet("", "", "", "", [], {})
     for name in ("README.md", "docs/benchmarks.md"):
         text = (ROOT / name).read_text()

@@ -73,7 +73,7 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job], Measured]:
-    """A stand-in for `normalize`: it sorts all lines, and adds one to the output of spoiled incremental nights."""
+    """A stand-in for `normalize`: it sorts all lines, and adds one in spoiled nights."""
     nights: list[Job] = []
 
     def execute(job: Job) -> Measured:

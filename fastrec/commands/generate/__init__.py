@@ -1,4 +1,4 @@
-"""Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
+"""Synthetic shards from a seed: any size, every spelling, every kind of invalid line.
 
     tasks, text ─▶ evaluation (questions, answers) ─▶ records (valid) ─▶ invalid ─▶ lines ─▶ shards
     on disk producers (models, spellings) ──────────────────▶
@@ -87,7 +87,9 @@ def lines(recipe: Recipe) -> Iterator[bytes]:
 
 
 def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
-    """Yield each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
+    """Yield each line with its kind.
+
+    A kind is `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
 
     A duplicate repeats an earlier record, half of the time byte for byte and half of the time in
     another spelling. A conflict has the identity of an earlier record and another answer.
@@ -216,7 +218,7 @@ _COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
 
 
 class Generated(Framed):
-    """What `generate` wrote: shards in order, number of lines, bytes of text and of files, lines by kind."""
+    """What `generate` wrote: shards, lines, bytes of text and of files, lines by kind."""
 
     paths: tuple[str, ...]
     lines: int
@@ -275,9 +277,18 @@ def generate(
         UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
-        records=records, seed=seed, duplicates=duplicates, conflicts=conflicts, unknown_keys=unknown_keys,
-        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix, schema=schema, text=text,
-    )  # fmt: skip
+        records=records,
+        seed=seed,
+        duplicates=duplicates,
+        conflicts=conflicts,
+        unknown_keys=unknown_keys,
+        rejects=rejects,
+        blanks=blanks,
+        warnings=warnings,
+        mix=mix,
+        schema=schema,
+        text=text,
+    )
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
     formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)

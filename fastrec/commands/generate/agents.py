@@ -1,4 +1,4 @@
-"""Tasks for agents: a shell in which to count, search and add up, and a travel assistant with tools.
+"""Tasks for agents: with a shell, or with the tools of a travel assistant.
 
 `data/agents.toml` has what agents are asked, what they do and what they say; here are the facts
 that its tables cannot describe. A wrong answer has a visible cause: the agent reads the wrong line
