@@ -107,38 +107,6 @@ def _use(calls: list[Record], comment: str, output: str, shown: Facts) -> list[R
 # Facts that are more than a draw, a formula or a template.
 
 
-def _count(_: Rng, facts: Facts) -> None:
-    errors = {facts[f"service{number}"]: facts[f"errors{number}"] for number in range(4)}
-    service = facts[f"service{facts['asked']}"]
-    lines = [f"{facts['folder']}/{name}.log:{count}\n" for name, count in errors.items()]
-    facts |= {
-        "service": service,
-        "errors": errors[service],
-        "total": sum(errors.values()),
-        "listing": "".join(sorted(lines)),
-        "others": [
-            {"other_service": name, "other_errors": count}
-            for name, count in errors.items()
-            if name != service
-        ],
-    }
-
-
-def _definition(_: Rng, facts: Facts) -> None:
-    facts["half"] = facts["line"] // 2
-    facts["listing"] = "\n".join(sorted(row.format(**facts) for row in facts["rows"]))
-    marked = f"\x1b[01;31m{facts['function']}\x1b[m"
-    facts["coloured"] = facts["listing"].replace(facts["function"], marked)
-
-
-def _largest(_: Rng, facts: Facts) -> None:
-    rows = ["{file0} {size0:.1f}M", "{file1} {size1}K", "{file2} {size2}K", "{file3} {size3:.1f}K"]
-    files = sorted(row.format(**facts).split() for row in rows)
-    facts["listing"] = "".join(
-        f"{size}\t{facts['folder']}/{name}.parquet\n" for name, size in files
-    )
-
-
 def _column(rng: Rng, facts: Facts) -> None:
     products = [facts[f"product{number}"] for number in range(facts["size"])]
     sold = [rng.between(3, 60) for _ in products]
@@ -184,28 +152,12 @@ def _trains(rng: Rng, facts: Facts) -> None:
     }
 
 
-def _weather(_: Rng, facts: Facts) -> None:
-    degrees = [(facts["here"], facts["warm"]), (facts["there"], facts["cold"])]
-    if facts["first"]:
-        degrees.reverse()
-    for number, (city, celsius) in enumerate(degrees):
-        facts[f"city{number}"] = city
-        facts[f"json{number}"] = json.dumps(city)
-        facts[f"celsius{number}"] = celsius
-
-
 def _money(_: Rng, facts: Facts) -> None:
-    facts["tenth"] = facts["amount"] // 10
-    facts["lost"] = facts["tenth"] * facts["rate"]
     facts["quotient"] = round(facts["amount"] / facts["rate"], 2)
 
 
 _FACTS: Final[Mapping[str, Callable[[Rng, Facts], None]]] = {
-    "count": _count,
-    "definition": _definition,
-    "largest": _largest,
     "column": _column,
     "trains": _trains,
-    "weather": _weather,
     "money": _money,
 }

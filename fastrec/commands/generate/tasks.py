@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
-from operator import add, mul, sub, truediv
+from operator import add, floordiv, mul, sub, truediv
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Reply
@@ -50,12 +50,16 @@ def draw(rng: Rng, specs: Texts, facts: Facts) -> None:
     """Add facts by name, as the tables in `data/` describe them.
 
     A number is drawn from `[low, high]` or `[low, high, step]`, and a text from a list or the name
-    of a list; several names get the first items in random order. A table is a further list of
-    facts. Other texts are formulas that begin with `=`, or templates.
+    of a list; several names get the first items in random order. A table in a list is a further
+    list of facts. Other texts are formulas that begin with `=`, or templates. `lines` are a
+    listing, sorted by what follows a tab.
     """
     for names, given in specs.items():
         spec = facts.get(given, given) if isinstance(given, str) else given
-        if not isinstance(spec, list):
+        if isinstance(spec, dict):
+            lines = [line.format(**facts) for line in spec["lines"]]
+            facts[names] = "\n".join(sorted(lines, key=lambda line: line.rpartition("\t")[2]))
+        elif not isinstance(spec, list):
             facts[names] = _computed(spec, facts) if isinstance(spec, str) else spec
         elif " " in names:
             items = range(spec[0], spec[1] + 1) if isinstance(spec[0], int) else spec
@@ -216,6 +220,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {
     "−": sub,
     "×": mul,
     "÷": truediv,
+    "//": floordiv,
 }
 _CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
 """The operation that a model takes by mistake."""
