@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, NORMALIZERS, VALIDATE, VALIDATORS
-from bench.corpora import OUT, available, corpus
+from bench.corpora import OUT, Corpus, available, corpus
 from bench.figures import FIGURES, trial_values, trials_of
 from bench.history import commit, machine
 from bench.measure import Measured
@@ -59,15 +59,6 @@ class Row(msgspec.Struct, frozen=True):
     """The text that it processed: less than the whole corpus if it got only some shards."""
 
 
-class CorpusSize(msgspec.Struct, frozen=True):
-    """How large a corpus is."""
-
-    lines: int
-    shards: int
-    text_bytes: int
-    file_bytes: int
-
-
 class Sheet(msgspec.Struct, frozen=True):
     """Everything that the tables show."""
 
@@ -76,7 +67,7 @@ class Sheet(msgspec.Struct, frozen=True):
     python: str
     commit: str
     rows: list[Row]
-    corpora: dict[str, CorpusSize]
+    corpora: dict[str, Corpus]
 
 
 def _trials() -> list[Trial]:
@@ -110,17 +101,13 @@ def _measure(rounds: int) -> Sheet:
         for value in trial_values(figures, results, 1.0)
     ]
     print(f"\n{aligned(rows)}\n")
-    sources = [corpus(name) for name in dict.fromkeys(trial.corpus for trial in trials)]
     return Sheet(
         datetime.now(UTC).date().isoformat(),
         str(machine()),
         platform.python_version(),
         commit(),
         [Row(trial, results[trial], _text_bytes(trial)) for trial in trials],
-        {
-            it.name: CorpusSize(it.lines, len(it.shards), it.text_bytes, it.file_bytes)
-            for it in sources
-        },
+        {trial.corpus: corpus(trial.corpus) for trial in trials},
     )
 
 
@@ -175,7 +162,7 @@ def _heading(sheet: Sheet, rows: Sequence[Row], title: str) -> str:
     name = rows[0].trial.corpus
     size = sheet.corpora[name]
     text = f"{size.text_bytes / 1e6:,.0f} MB of text"
-    files = f"{size.shards:,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)"
+    files = f"{len(size.shards):,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)"
     return f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {text} in {files}."
 
 

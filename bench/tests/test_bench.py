@@ -19,7 +19,7 @@ from bench.core_seconds import by_category, parse_report, profile_table
 from bench.figures import FIGURES, Stage, Value, better_stage, stage_values, trial_values
 from bench.history import HistoryLine, Machine, append, compare, line_of, machine, read, worse
 from bench.measure import Job, Measured, measure
-from bench.peer_tables import CorpusSize, Row, Sheet, full_tables, put_block, short_table
+from bench.peer_tables import Row, Sheet, full_tables, put_block, short_table
 from bench.plots import Point, plot
 from bench.real import shard_lines
 from bench.report import page
@@ -373,13 +373,6 @@ def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(
     assert found.value == pytest.approx(20 / (300 / 15))
 
 
-def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
-    assert (
-        len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")})
-        == 4
-    )
-
-
 def test_the_pages_say_how_peers_were_measured() -> None:
     """The pages say which models are real, and which tools had a memory limit."""
     sheet = Sheet("", "", "", "", [], {})
@@ -433,7 +426,7 @@ def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
         "3.13.0",
         "abc",
         rows,
-        {"mixed": CorpusSize(10, 2, 100_000_000, 1)},
+        {"mixed": corpora.Corpus("mixed", "", ("a", "b"), 10, 100_000_000, 1)},
     )
     short = short_table(sheet)
     full = full_tables(sheet)
