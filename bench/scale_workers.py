@@ -288,14 +288,14 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
         border = b""
-        if task.options.incremental:  # then these files are compressed
+        if task.is_kept:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [
             FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash())
             for name, size in sizes.items()
         ]
-        if task.options.incremental and (
+        if task.is_kept and (
             borders := self._borders(f"{task.statistics_prefix}-borders", first, last)
         ):
             border, file = borders

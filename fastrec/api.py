@@ -50,7 +50,8 @@ class Verdict(msgspec.Struct, frozen=True):
     unlisted: dict[str, int] = {}
     """By code, the number of errors beyond those in `errors`."""
     version: str | None = None
-    """The schema version of the record, before an upgrade; or the one whose errors these are, if the line has any."""
+    """The schema version of the record, before an upgrade; or the one whose errors these are, if
+    the line has any."""
     notes: tuple[str, ...] = ()
     """Codes of what an upgrade lost or may confuse."""
 
@@ -103,9 +104,11 @@ def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) ->
     unknown keys.
 
     >>> line = (
-    ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "model_id": "org/m", "run": 3,'
+    ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "run": 3,'
+    ...     ' "model_id": "org/m",'
     ...     ' "evaluation_name": "sums", "sample_id": 1, "interaction_type": "single_turn",'
-    ...     ' "input": {"raw": "6 x 7?", "reference": "42"}, "output": {"raw": "42"}, "answer_attribution": [],'
+    ...     ' "input": {"raw": "6 x 7?", "reference": "42"}, "output": {"raw": "42"},'
+    ...     ' "answer_attribution": [],'
     ...     ' "evaluation": {"score": 1.0, "is_correct": true}}'
     ... )
     >>> record = decode(line)
@@ -157,7 +160,7 @@ def read(
     upgrade: bool = False,
     **filters: Unpack[FilterArguments],
 ) -> Iterator[AnyRecord]:
-    """Read the records of shards or of a corpus in order: all, or only those that match every filter.
+    """Read the records of shards or of a corpus in order, if they match every filter.
 
     Args:
         paths: Files, directories and globs.
@@ -198,7 +201,9 @@ def _read(
 
 
 def schema(version: str | None = None) -> str:
-    """Return the JSON Schema of a record: of this version, or of the one that fastrec began with, as published.
+    """Return the JSON Schema of a record, as published.
+
+    Without a version, it is the one that fastrec began with.
 
     >>> '"evaluation_result_id"' in schema("0.3.0"), '"evaluation_result_id"' in schema()
     (True, False)
@@ -288,7 +293,7 @@ def spelled(record: Any) -> bytes:
 
 
 def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
-    """Build a record of a version from its normal form, with fields for its unknown keys and no others."""
+    """Build a record of a version from its normal form, with fields for its unknown keys."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _plain_decoder(schema)(normal)
     judged = judge_slowly(normal, schema)

@@ -1,23 +1,24 @@
 """HTML that is escaped by construction.
 
-`tag` and `fill` escape every value that is not `Html`. `Html` comes only from them and from files
+`html` and `tag` escape every value that is not `Html`. `Html` comes only from them and from files
 of this package. So no text from a record can become markup.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from string import Template
-from typing import Final
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, LiteralString
 from unicodedata import category
 
 _VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
 _KEPT: Final = frozenset("\n\t\u200c\u200d")
 """Line breaks, and the joiners that many languages and emojis need."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that control a terminal, change the direction of text, or cannot be seen."""
+"""Categories of invisible characters: controls, marks of direction, separators."""
 
 
 class Html(str):
@@ -27,47 +28,79 @@ class Html(str):
 
 
 class Exact(str):
-    """The value of an attribute that a form sends back: escaped, but its invisible characters stay as they are."""
+    """The value of an attribute that a form sends back: its invisible characters stay."""
 
     __slots__ = ()
 
 
-Child = Html | str | int | None
+Child = Html | str | float | Iterable[Html | None] | None
+"""What markup is made of: a value, or the parts that stand there one after the other."""
+
+
+def html(template: LiteralString, /, *values: Child, **named: Child) -> Html:
+    """Fill a template: HTML with a field for each value, spelled as for `str.format`.
+
+    Fields within a tag are in double quotes.
+
+    >>> html('<td title="{}">{:,}</td>', 'a "b"', 1234)
+    '<td title="a &quot;b&quot;">1,234</td>'
+    """
+    escaped = {name: _Escaped(value) for name, value in named.items()}
+    return Html(template.format(*map(_Escaped, values), **escaped))
+
+
+def each(template: LiteralString, rows: Iterable[object]) -> Html:
+    """Fill a template once for each row, which is a value or a tuple of values."""
+    tuples: Iterable[tuple[Any, ...]] = (row if isinstance(row, tuple) else (row,) for row in rows)
+    return joined(*(html(template, *values) for values in tuples))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    r"""Make an element.
+    r"""Make an element; attributes that are None or False are left out.
 
     Underscores in attribute names stand for hyphens; a trailing one is dropped.
 
     >>> tag("td", "a < b\x1b", class_="num", data_v=3, hidden=True)
     '<td class="num" data-v="3" hidden>a &lt; b\\x1b</td>'
     """
-    spelled = "".join(
-        f" {key.rstrip('_').replace('_', '-')}"
-        + (
-            ""
-            if value is True
-            else f'="{escape(value) if isinstance(value, Exact) else _escaped(str(value))}"'
-        )
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
+    spelled = ""
+    for key, value in attributes.items():
+        attribute = key.rstrip("_").replace("_", "-")
+        if value is True:
+            spelled += f" {attribute}"
+        elif value is not None and value is not False:
+            spelled += f' {attribute}="{_escape(value)}"'
     if name in _VOID:
         return Html(f"<{name}{spelled}>")
-    inner = "".join(_markup(child) for child in children if child is not None)
-    return Html(f"<{name}{spelled}>{inner}</{name}>")
+    return Html(f"<{name}{spelled}>{joined(*children)}</{name}>")
 
 
-def fill(template: Html, **values: Child) -> Html:
-    """Replace each `$name` in a template; values are escaped like the children of `tag`."""
-    return Html(
-        Template(template).substitute({name: _markup(value) for name, value in values.items()})
-    )
+class _Escaped:
+    """A value of a template."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Child) -> None:
+        self._value = value
+
+    def __format__(self, spec: str) -> str:
+        return _markup(format(self._value, spec) if spec else self._value)
 
 
 def _markup(child: Child) -> str:
-    return child if isinstance(child, Html) else _escaped(str(child))
+    if isinstance(child, Html):
+        return child
+    if isinstance(child, str | float | int):
+        return _escape(child)
+    return "" if child is None else "".join(map(_markup, child))
+
+
+def _escape(value: str | float) -> str:
+    """Escape markup, and characters that are invisible or change the direction of text."""
+    text = str(value)
+    if not isinstance(value, Exact) and not text.isprintable():
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return escape(text)
 
 
 def multiline(text: str) -> Html:
@@ -87,50 +120,49 @@ def multiline(text: str) -> Html:
     return Html("".join(pieces))
 
 
-def _escaped(text: str) -> str:
-    """Escape markup, and characters that are invisible or change the direction of text."""
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return escape(text)
-
-
-def joined(*parts: Html) -> Html:
-    return Html("".join(parts))
+def joined(*parts: Child) -> Html:
+    return Html("".join(map(_markup, parts)))
 
 
 def soft(*children: Child) -> Html:
     """Make a paragraph of less weight, such as a note."""
-    return tag("p", *children, class_="soft")
+    return html('<p class="soft">{}</p>', joined(*children))
 
 
-def num(value: float | None, spec: str = ",", *more: Child) -> Html:
+def num(value: float | None, spec: str = ",") -> Html:
     """Make a cell with a formatted number, which its column is sorted by; None is empty."""
-    return tag(
-        "td", "" if value is None else format(value, spec), *more, class_="num", data_v=value
-    )
+    text = "" if value is None else format(value, spec)
+    return tag("td", text, class_="num", data_v=value)
 
 
 def code(text: str) -> Html:
-    return tag("td", tag("code", text))
+    return html("<td><code>{}</code></td>", text)
 
 
-def row(name: str, *cells: Html | str | int) -> Html:
-    """Make a row from its name and its cells, which are values or cells already."""
-    made = [cell if isinstance(cell, Html) else tag("td", tag("span", cell)) for cell in cells]
-    return tag("tr", tag("th", tag("span", name), scope="row"), *made)
+def row(name: str, *cells: Child) -> Html:
+    """Make a row from its name and its cells: texts, numbers, or cells already."""
+    return html('<tr><th scope="row"><span>{}</span></th>{}</tr>', name, map(_cell, cells))
+
+
+def _cell(value: Child) -> Html:
+    if isinstance(value, Html):
+        return value
+    if value is None or isinstance(value, int | float):
+        return num(value)
+    return html("<td><span>{}</span></td>", value)
 
 
 def short_cell(*children: Child, class_: str = "") -> Html:
     """Make a cell of a large table: without an end tag and quotes, which HTML does not need."""
-    inner = "".join(_markup(child) for child in children if child is not None)
     if class_ and not class_.isalnum():
         raise ValueError(f"not a plain name: {class_!r}")
-    return Html(f"<td class={class_}>{inner}" if class_ else f"<td>{inner}")
+    start = f"<td class={class_}>" if class_ else "<td>"
+    return Html(start + joined(*children))
 
 
-def short_row(name: str, *cells: Html) -> Html:
+def short_row(name: str, cells: Iterable[Html]) -> Html:
     """Make a row of a large table from its name and cells, without end tags."""
-    return Html(f"<tr><th>{tag('span', name)}{joined(*cells)}")
+    return html("<tr><th><span>{}</span>{}", name, cells)
 
 
 def lazy(content: Html) -> Html:
@@ -139,27 +171,60 @@ def lazy(content: Html) -> Html:
     While scripts are enabled, a browser takes the content of `noscript` for text, which costs next
     to nothing. Without scripts it is content like any other.
     """
-    return tag("div", tag("noscript", content), class_="lazy") if content else content
+    if not content:
+        return content
+    return html('<div class="lazy"><noscript>{}</noscript></div>', content)
 
 
-def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: str = "") -> Html:
+def table(caption: str, heads: Iterable[str], rows: Sequence[Html], *, class_: str = "") -> Html:
     """Make a table that scrolls and that the script can sort and search.
 
     Empty if there are no rows.
     """
     if not rows:
         return Html("")
-    cells = (tag("th", tag("button", head, type="button"), scope="col") for head in heads)
-    head = tag("thead", tag("tr", *cells))
-    body = tag("table", head, tag("tbody", *rows), class_=class_ or None, aria_label=caption)
-    scrolling = tag("div", body, class_="wide", role="region", aria_label=caption, tabindex=0)
-    return tag("figure", tag("figcaption", caption), scrolling, class_="frame")
+    buttons = each('<th scope="col"><button type="button">{}</button></th>', heads)
+    return html(
+        '<figure class="frame"><figcaption>{caption}</figcaption>'
+        '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div>'
+        "</figure>",
+        caption=caption,
+        table=plain_table(buttons, rows, class_=class_ or None, aria_label=caption),
+    )
+
+
+def plain_table(heads: Child, rows: Child, **attributes: str | None) -> Html:
+    """Make a table from the cells of its head and its rows."""
+    return tag(
+        "table", html("<thead><tr>{}</tr></thead><tbody>{}</tbody>", heads, rows), **attributes
+    )
+
+
+def field_table(
+    caption: str,
+    columns: Mapping[str, str],
+    items: Iterable[object],
+    formats: Mapping[str, Callable[[Any], Child]] = MappingProxyType({}),
+) -> Html:
+    """Make a table of objects: a column has a head and a field, which a format makes a cell of."""
+    rows = []
+    for item in items:
+        values = {field: attrgetter(field)(item) for field in columns.values()}
+        for field in formats.keys() & values:
+            values[field] = formats[field](values[field])
+        rows.append(row(*values.values()))
+    return table(caption, columns, rows)
 
 
 def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
-    return table(title, (head, unit), [row(name, num(count)) for name, count in counts.items()])
+    return table(title, (head, unit), [row(*item) for item in counts.items()])
 
 
 def tiles(*numbers: tuple[str, int]) -> Html:
-    tiles = (tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in numbers)
-    return tag("dl", *tiles, class_="tiles")
+    shown = each("<div><dt>{}</dt><dd>{:,}</dd></div>", numbers)
+    return html('<dl class="tiles">{}</dl>', shown)
+
+
+def details(summary: Child, *content: Child, class_: str | None = None) -> Html:
+    """Make content that a click on its summary unfolds."""
+    return tag("details", html("<summary>{}</summary>", summary), *content, class_=class_)

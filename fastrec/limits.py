@@ -7,6 +7,7 @@ gigabytes. A new thread starts with the default ones.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -163,3 +164,8 @@ def use_limits(limits: Limits) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def all_cores() -> int:
+    """The default of `jobs`: the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

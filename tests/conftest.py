@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from fastrec.commands.generate import evaluation as words
 from fastrec.commands.generate import text
+from fastrec.normalize import options
 from tests.sizes import LONG, WAYS, covering, examples, in_sample
 
 try:
@@ -192,6 +193,14 @@ def _no_memory_limit() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastrec.cli.options.limit_memory", lambda _jobs: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_job() -> Iterator[None]:
+    """Run `normalize` in this process unless a test asks for more: injected faults reach it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "all_cores", lambda: 1)
         yield
 
 

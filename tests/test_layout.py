@@ -33,10 +33,10 @@ ROWS = [
     ["harnesses", "sorting", "judge"],
     ["sources"],
     ["engine", "storage"],
-    ["schemas"],
+    ["schemas", "scoring"],
     ["filters"],
     ["where"],
-    ["wording", "notebook", "toml_file"],
+    ["wording", "notebook", "svg", "toml_file"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
 ]
@@ -46,6 +46,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "limits",
         "toml_file",
         "wording",
         "answers",
@@ -102,6 +103,8 @@ EDGES = {
         "notebook",
         "where",
         "statistics",
+        "scoring",
+        "svg",
     },
     "normalize": {
         "_version",
@@ -183,6 +186,7 @@ EDGES = {
         "statistics",
     },
     "statistics": {"errors"},
+    "scoring": {"errors", "filters", "toml_file"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
     "harnesses": {"errors", "schemas", "sources", "storage", "toml_file"},
@@ -196,6 +200,7 @@ EDGES = {
     "csv_writer": set(),
     "errors": set(),
     "html": set(),
+    "svg": {"html"},
     "limits": set(),
     "progress": set(),
     "wording": {"errors"},

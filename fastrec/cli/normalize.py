@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +40,7 @@ from fastrec.errors import RefusedError, arguments, counted, listed, shown
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import
     from fastrec.normalize.dry_run import Plan
+    from fastrec.normalize.options import About
     from fastrec.normalize.run import NormalizeResult
 
 
@@ -86,8 +88,12 @@ _TABLE_OPTIONS = {
 @choice_option("--from from_", _HARNESSES, "Harness whose logs are imported: "
 f"{', '.join(_HARNESSES[1:])}; auto: "
                "recognise it by the content.", metavar="HARNESS")  # fmt: skip
-@click.option("--metric", multiple=True, metavar="PATTERN",
-              help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@click.option(
+    "--metric",
+    multiple=True,
+    metavar="PATTERN",
+    help="Import only metrics that match, like acc* or *:strict-match; may be repeated.",
+)
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
               help="Metadata of samples to keep. Values of more than 4,096 characters are cut, "
 "unless you name "
@@ -111,8 +117,12 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
     "Output format; json prints the account of all logs.",
 )
 @shared("no_progress")
-@click.option("-v", "--verbose", count=True,
-              help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Name all skipped files; with -vv, print a traceback for unexpected errors.",
+)
 def import_logs(
     paths: tuple[str, ...],
     *,
@@ -264,7 +274,7 @@ def _print_fields(result: Import) -> None:
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """Cut the beginning of logs and the end of figures, so that the table fits into the terminal."""
+    """Cut the beginning of logs and the end of figures, so that the table fits."""
     width = terminal_width()
     if width is None:
         return rows
@@ -283,7 +293,83 @@ def _check_max_rejects(number: str) -> None:
     parse_max_rejects(number)
 
 
-@click.command(short_help="Make one clean, sorted corpus from any shards.")
+_MORE: dict[str, dict[str, Any]] = {
+    "sort_by": {
+        "metavar": "FIELDS",
+        "show_default": "evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
+        "evaluation_result_id if records have it",
+    },
+    "map": {"metavar": "FILE", "type": click.Path()},
+    "labels": {"metavar": "FILE", "type": click.Path()},
+    "fixes": {"metavar": "FILE", "type": click.Path()},
+    "max_rejects": {
+        "type": Checked("N|N%", _check_max_rejects),
+        "show_default": "publish in any case; exit 1 if any line is rejected",
+    },
+    "work_dir": {
+        "type": click.Path(),
+        "show_default": "next to the output; TMPDIR for a store, without --scheduler and "
+        "--incremental",
+    },
+    "scheduler": {"metavar": "ADDRESS", "show_default": "a cluster on this machine"},
+    "memory": {"show_default": "512MiB per job"},
+}
+"""What click needs to know of an option, besides what `Options` says of it."""
+_FROM_ENVIRONMENT = ("work_dir", "engine", "scheduler", "memory")
+
+
+class _Normalize(click.Command):
+    """A command that has an option for each field of `Options`.
+
+    Importing them takes long, and `fastrec --help` does not need them. So they are added when the
+    command is first used.
+    """
+
+    _is_complete = False
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        if not self._is_complete:
+            self._is_complete = True
+            self._params[3:3] = _list_options()  # after PATHS, --output and --jobs
+        return self._params
+
+    @params.setter
+    def params(self, params: list[click.Parameter]) -> None:
+        self._params = params
+
+
+def _list_options() -> list[click.Parameter]:
+    """An option for each field of `Options`, but for those that several commands share."""
+    from fastrec.normalize.options import OPTIONS
+
+    def carrier() -> None: ...
+
+    own = (_option_for(name, about) for name, about in OPTIONS.items() if about.help)
+    params: list[click.Parameter] = together(*own)(carrier).__click_params__
+    return params[::-1]
+
+
+def _option_for(name: str, about: About) -> Callable[[Any], Any]:
+    from fastrec.normalize.options import DEFAULTS, spell_size
+
+    more = dict(_MORE.get(name, {}))
+    default = DEFAULTS[name]
+    spelled = f"--{name.replace('_', '-')}"
+    if name in _FROM_ENVIRONMENT:
+        more |= {"envvar": f"FASTREC_{name.upper()}", "show_envvar": True}
+    if default is False:
+        return flag(spelled, about.help)
+    if about.choices:
+        return choice_option(spelled, about.choices, about.help, **more)
+    if about.is_size:
+        more["type"] = Size()
+    if default:
+        more["default"] = spell_size(default) if about.is_size else default
+    return option(spelled, about.help, **more)
+
+
+@click.command(cls=_Normalize, short_help="Make one clean, sorted corpus from any shards.")
 @shared("paths")
 @option(
     "-o --output",
@@ -292,85 +378,7 @@ def _check_max_rejects(number: str) -> None:
     required=True,
 )
 @shared("jobs")
-@choice_option("--engine", ["pool", "dask"], "Where tasks run: local processes, or a Dask cluster.",
-               envvar="FASTREC_ENGINE", show_envvar=True)  # fmt: skip
-@option("--scheduler", "Address of the Dask scheduler.", metavar="ADDRESS", envvar="FASTREC_SCHEDULER",
-        show_envvar=True, show_default="a cluster on this machine")  # fmt: skip
-@option("--memory", "Total memory to use.", type=Size(), envvar="FASTREC_MEMORY", show_envvar=True,
-        show_default="512MiB per job")  # fmt: skip
-@option("--part-size", "Uncompressed text per part; a corpus of less than 8 such parts gets "
-"smaller ones, of at least "
-        "16 MiB.", type=Size(), default="64MiB")  # fmt: skip
-@choice_option("--compression", ["zst", "gz", "none"], "Compression of the parts.")
-@option("--level", "Compression level.", type=int, default=3)
-@option("--sort-by", "Sort by these comma-separated fields first, then by the others.", metavar="FIELDS",
-        show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
-"evaluation_result_id if "
-        "records have it")  # fmt: skip
-@choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 "
-"if all valid records "
-               "are of that version and none names a metric, else 0.3.0.")  # fmt: skip
-@choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash "
-"sha256 and --hash "
-               "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
-@choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's "
-"sample_hash is wrong: replace "
-               "it, keep it (fill), or reject the record (verify).")  # fmt: skip
 @shared("repair")
-@choice_option("--same-run", ["keep", "ignore"], "What to do with records that are equal but for "
-"evaluation_id and "
-               "schema_version: keep all of them, or ignore the run and drop all but the first as "
-               "duplicates.")  # fmt: skip
-@choice_option("--conflicts", ["keep", "first", "reject"], "What to do with contradictions, which "
-"are records of one "
-               "identity with the same output and different verdicts: keep all of them, keep the "
-"first, or reject all "
-               "of them.")  # fmt: skip
-@choice_option("--repeats", ["keep", "first", "reject"], "What to do with repeats, which are "
-"other records of one "
-               "identity, such as epochs: keep all of them, keep the first, or reject all of them.")  # fmt: skip
-@flag(
-    "--track-sources",
-    "Also write the shard and the line of each record, to a small file beside its part.",
-)
-@option("--map", "Rename models, evaluations and metrics: a TOML file with [models], "
-"[evaluations] and [metrics], in "
-        'which each line is "old" = "new"; a * matches anything.', metavar="FILE", type=click.Path())  # fmt: skip
-@flag("--keep-names", "With --map: keep the old names in metadata.original_model_id and the like.")
-@option("--labels", "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` "
-"writes. The verdict "
-        "before stays in metadata.original_score and the like.", metavar="FILE", type=click.Path())  # fmt: skip
-@flag("--strict-labels", "Publish nothing if a label matches no record or several.")
-@option("--fixes", "Replace rejected lines by their corrected versions: the file that `fastrec "
-"rejects --extract` "
-        "wrote, edited.", metavar="FILE", type=click.Path())  # fmt: skip
-@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published "
-"it. Broken lines "
-      "stay.")  # fmt: skip
-@flag(
-    "--judge",
-    "Judge the records of a corpus again, even if you have published it with this fastrec.",
-)
-@option("--max-rejects", "If more lines than this are rejected, do not publish: put the corpus at "
-"OUTPUT.refused, and "
-        "exit 1.", type=Checked("N|N%", _check_max_rejects),
-        show_default="publish in any case; exit 1 if any line is rejected")  # fmt: skip
-@flag("--skip-bad-shards", "Publish without the shards that cannot be read.")
-@flag(
-    "--allow-empty", "Publish a corpus even if no line is valid, or no record matches the filters."
-)
-@flag("--incremental", "Keep work for the next run, and reuse what the last run kept: only new "
-"and changed shards are "
-      "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
-@choice_option("--check", ["stat", "content"], "How --incremental tells whether a file has "
-"changed: by size, "
-               "modification time and inode or ETag (stat), or by reading it (content).")  # fmt: skip
-@flag("--fresh", "Do not reuse the work of earlier runs.")
-@flag("--overwrite", "Replace an existing corpus, but not by one without any records.")
-@option("--work-dir", "Directory or URL for temporary files and kept work.", type=click.Path(),
-        envvar="FASTREC_WORK_DIR", show_envvar=True,
-        show_default="next to the output; TMPDIR for a store, without --scheduler and "
-"--incremental")  # fmt: skip
 @shared("filters", "reading")
 @flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed "
 "shards in a temporary "
@@ -382,9 +390,18 @@ def _check_max_rejects(number: str) -> None:
 "traceback for "
         "unexpected errors.", count=True)  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
-    quiet: bool, no_progress: bool, verbose: int, **given: Any,
-) -> None:  # fmt: skip
+    *,
+    paths: tuple[str, ...],
+    files_from: str | None,
+    output: str,
+    sort_by: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    no_progress: bool,
+    verbose: int,
+    **given: Any,
+) -> None:
     """Turn any number of shards into one clean, sorted corpus.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an
@@ -454,9 +471,8 @@ def normalize(
         print_stderr(_closing_line(result))
         if repairable := result.summary.repairable.lines:
             print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
-    print_warning(
-        skipped_lines(result.skipped)
-    )  # also with --quiet: a nightly job must not lose shards silently
+    # Also with --quiet: a nightly job must not lose shards silently.
+    print_warning(skipped_lines(result.skipped))
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
     if rejected and options.gate is None:

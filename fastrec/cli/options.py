@@ -245,7 +245,9 @@ def together(*options: _Decorator) -> _Decorator:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from fastrec.limits import all_cores
+
+    return all_cores()
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:

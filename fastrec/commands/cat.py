@@ -1,4 +1,4 @@
-r"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
+r"""`cat`: print the lines of a corpus in order, byte for byte: all of them, or those that match.
 
 1. Turn filters into a selection: exact values where possible, because these are found without
    decoding the text. Patterns and excludes of names become the names in the summary that match.
@@ -83,7 +83,7 @@ class Selection(Filters, frozen=True, kw_only=True):
     """What a record must match: outcomes, and exact values instead of patterns."""
 
     rest: Filters = Filters()
-    """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
+    """Patterns that a record must match, too: of ids and hashes, and of unknown names."""
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """The values that match, by field of the head; fields without a filter are left out."""
@@ -94,7 +94,7 @@ class Selection(Filters, frozen=True, kw_only=True):
             "model_id": self.model,
             "sample_id": (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id),
         }
-        return {name: found for name, found in values.items() if found}
+        return {name: allowed for name, allowed in values.items() if allowed}
 
 
 class SortRange:
@@ -192,39 +192,21 @@ class Finder:
 
     def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
         """Yield the matching lines of a buffer, with their newlines."""
-        if not self._needles:
-            yield from self._all_lines(data, end)
-            return
-        for first, beyond in lines_with(data, self._needles, end):
+        candidates = lines_with(data, self._needles, end) if self._needles else _lines_of(data, end)
+        for first, beyond in candidates:
             if self.matches(data, first, beyond):
                 yield bytes(memoryview(data)[first:beyond])
 
-    def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
-        """Do the same without needles: look at every line.
-
-        Matching lines that are adjacent come in one piece.
-        """
-        first = start = 0
-        while start < end:
-            beyond = data.find(b"\n", start, end) + 1
-            if not self.matches(data, start, beyond):
-                if first < start:
-                    yield bytes(memoryview(data)[first:start])
-                first = beyond
-            start = beyond
-        if first < end:
-            yield bytes(memoryview(data)[first:end])
-
     def matches(self, data: bytearray, start: int, end: int) -> bool:
         head = read_head(data, start)
+        rest = self._rest
         return (
             all(getattr(head, field) in texts for field, texts in self._texts)
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
-            and (not self._rest or self._accepts(head))
+            and (not rest or self._accepts(head))
             and (not self._selection.chooses_outcomes or self._accepts_outcome(data, start, end))
             and (
-                not self._rest.where
-                or self._rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0])
+                not rest.where or rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0])
             )
         )
 
@@ -240,9 +222,18 @@ class Finder:
 
     def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
         record = _decode_outcome(memoryview(data)[start:end])
-        correct = record.evaluation.is_correct
-        failed = bool(record.error)
-        return self._selection.accepts_outcome(is_correct=correct, has_error=failed)
+        return self._selection.accepts_outcome(
+            is_correct=record.evaluation.is_correct, has_error=bool(record.error)
+        )
+
+
+def _lines_of(data: bytearray, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where each line of a buffer begins and ends, newline included."""
+    first = 0
+    while first < end:
+        beyond = data.find(b"\n", first, end) + 1
+        yield first, beyond
+        first = beyond
 
 
 def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> list[bytes]:
@@ -250,24 +241,26 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
 
     Of a pattern of ids or hashes, the beginning is searched for, up to the first special character.
     """
-    rest = selection.rest
+    patterns = {"sample_hash": selection.rest.hash, "sample_id": selection.rest.sample_id}
     for field in _RAREST_FIRST:
+        mark = key_mark(field)[1:]
         values = spelled.get(field, ())
-        if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
+        if values and (len(values) <= _MOST_NAMES or field in patterns):
             # Up to the start of the next field. Quotes in a string are escaped, so this rarely
             # occurs elsewhere.
-            return [key_mark(field)[1:] + value + b',"' for value in values]
-        patterns = (
-            rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
-        )
-        starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
-        if patterns and all(len(start) > 1 for start in starts):
-            numbers = [start[1:] for start in starts] if field == "sample_id" else []
-            return [key_mark(field)[1:] + start for start in (*starts, *numbers)]
+            return [mark + value + b',"' for value in values]
+        plain = [_SPECIAL.split(pattern, maxsplit=1)[0] for pattern in patterns.get(field, ())]
+        if plain and all(plain):
+            starts = [_spell(text)[:-1] for text in plain]
+            if field == "sample_id":  # it may be a number, without a quote
+                starts += [start[1:] for start in starts]
+            return [mark + start for start in starts]
+    if selection.right and selection.wrong:
+        return []
     needles = [_ERROR] if selection.errors else []
-    if selection.right != selection.wrong:
+    if selection.right or selection.wrong:
         needles.append(_CORRECT + (b"true" if selection.right else b"false"))
-    return [] if selection.right and selection.wrong else needles
+    return needles
 
 
 def _spell(value: int | str) -> bytes:
@@ -282,30 +275,28 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
 
     Without a summary, names stay patterns.
     """
-    outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
-    exact: dict[str, Any] = {} if all(outcomes.values()) else outcomes
-    rest: dict[str, Any] = {}
+    exact: dict[str, Any] = {}
+    rest: dict[str, Any] = {"where": filters.where}
+    if not (filters.right and filters.wrong and filters.errors):
+        exact = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
     for kind in _KINDS:
         if not _is_open(filters, kind):
             exact[kind] = getattr(filters, kind)
             continue
-        if summary is not None:
-            names = getattr(names_of(summary.evaluations), f"{kind}s")
-            accepts = getattr(filters, f"accepts_{kind}")
-            found = tuple(name for name in names if accepts(name))
-            if not found:
-                return None
-            if len(found) == len(names):
-                continue
-            if None not in found:  # what is not there cannot be searched for
-                exact[kind] = found
-                continue
-        given = msgspec.structs.asdict(filters)
-        rest |= {name: given[name] for name in given if name.removeprefix("exclude_") == kind}
+        names = getattr(names_of(summary.evaluations), f"{kind}s") if summary else ()
+        matching = tuple(filter(getattr(filters, f"accepts_{kind}"), names))
+        if summary and not matching:
+            return None
+        if summary and None not in matching:  # what is not there cannot be searched for
+            exact[kind] = matching if len(matching) < len(names) else ()
+        elif len(matching) < len(names) or not summary:
+            given = msgspec.structs.asdict(filters)
+            rest |= {name: given[name] for name in given if name.removeprefix("exclude_") == kind}
     for kind in ("sample_id", "hash"):
         patterns = getattr(filters, kind)
-        (rest if any(map(_SPECIAL.search, patterns)) else exact)[kind] = patterns
-    return Selection(**exact, rest=Filters(**rest, where=filters.where))
+        target = rest if any(map(_SPECIAL.search, patterns)) else exact
+        target[kind] = patterns
+    return Selection(**exact, rest=Filters(**rest))
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
@@ -350,7 +341,9 @@ def cat(
     jobs: int = 1,
     **filters: Unpack[FilterArguments],
 ) -> Iterator[bytes]:
-    """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
+    """Yield the lines of a corpus in order, without newlines.
+
+    All records, or only those that match every filter.
 
     Args:
         corpus: A directory that `normalize` published.
@@ -390,9 +383,8 @@ def cat_blocks(
         need_sources(reader.path, manifest)
     summary = None
     if any(_is_open(filters, kind) for kind in _KINDS):
-        with contextlib.suppress(
-            FastrecError, OSError
-        ):  # without a summary, every line is looked at
+        # Without a summary, every line is looked at.
+        with contextlib.suppress(FastrecError, OSError):
             summary = reader.summary
     selection = _resolve(filters, summary)
     if selection is None:
@@ -465,7 +457,10 @@ def _search_part(task: _SearchTask) -> _SearchTask:
 
 
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
-    """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
+    """Yield the matching lines of one part, until no match can follow.
+
+    Where every line of a buffer matches, yield the whole buffer.
+    """
     wanted = SortRange(task.selection, task.sort_fields)
     finder = Finder(task.selection)
     sources = source_lines(task.sources) if task.sources else None
@@ -475,13 +470,11 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
         try:
             # Two heads of each buffer, because decoding all of them would take longer than copying
             # the text.
+            last_head = read_head(data, last)
             order.check(read_head(data))
-            order.check(read_head(data, last))
-            if (
-                wanted.is_contiguous
-                and finder.matches(data, 0, end)
-                and finder.matches(data, last, end)
-            ):
+            order.check(last_head)
+            ends = (0, last) if wanted.is_contiguous else ()
+            if ends and all(finder.matches(data, start, end) for start in ends):
                 text = bytes(memoryview(data)[:end])
             else:
                 text = b"".join(finder.lines(data, end))
@@ -489,9 +482,7 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
                 text = _label(task.sources, sources, data, end, text)
             if text:
                 yield text
-            if wanted.can_end_early and not wanted.may_follow(
-                read_head(data, last), task.part.entry
-            ):
+            if wanted.can_end_early and not wanted.may_follow(last_head, task.part.entry):
                 return
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"

@@ -1,7 +1,9 @@
-"""`clean`: remove what runs of `normalize` left for the next one: kept work, and unpublished files of interrupted runs.
+"""`clean`: remove kept work, and unpublished files of interrupted runs of `normalize`.
 
-    on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work below --work-dir
-    in a store          the work beside OUT, in the temporary directory and below --work-dir; unpublished files in OUT
+    on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work
+                        below --work-dir
+    in a store          the work beside OUT, in the temporary directory and below --work-dir;
+                        unpublished files in OUT
 
 All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and
 OUT.refused stay. In a store, files of a run that may still be about to publish stay, too.
@@ -55,7 +57,7 @@ class Cleaned(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each directory that was removed, and for unpublished files."""
-        return [flat(one, {}) for one in self.removed]
+        return [flat(work, {}) for work in self.removed]
 
 
 def clean(
@@ -76,17 +78,17 @@ def clean(
         LockedError: A run is writing it.
     """
     target = without_file_protocol(os.fspath(output))
-    work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
+    directory = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []
     if is_url(target):
-        found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run)
+        found, left = _clean_store(target.rstrip("/"), directory, dry_run=dry_run)
     else:
-        found = _clean_local(target, work, dry_run=dry_run)
+        found = _clean_local(target, directory, dry_run=dry_run)
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
-        removed=[RemovedWork(utf8(one.path), one.files, one.bytes) for one in found],
-        bytes=sum(one.bytes for one in found),
+        removed=[RemovedWork(utf8(work.path), work.files, work.bytes) for work in found],
+        bytes=sum(work.bytes for work in found),
         left=list(map(utf8, left)),
     )
 
@@ -105,19 +107,23 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
     work = work_root_of(output, work_dir)
 
     def leftovers() -> list[str]:
-        return list(dict.fromkeys([*beside.leftovers(), *_existing(work)]))
+        found = beside.leftovers()
+        if _exists(work) and work not in found:
+            found.append(work)
+        return found
 
     if not leftovers():
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
             raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
         return []
-    shared = locked_work(target, work) if _existing(work) else contextlib.nullcontext()
+    shared = locked_work(target, work) if _exists(work) else contextlib.nullcontext()
     with locked(target), shared:
         if not dry_run:
             beside.recover()
         found = _measured(leftovers())
-        for one in () if dry_run else found:
-            _remove(one.path)
+        if not dry_run:
+            for removed in found:
+                _remove(removed.path)
         return found
 
 
@@ -131,66 +137,66 @@ def _clean_store(
     directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))
 
-    made = StoreOutput(output, CORPUS, works[0], lease)
-    made.refuse_existing(overwrite=True)
-    if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
+    opened = StoreOutput(output, CORPUS, works[0], lease)
+    opened.refuse_existing(overwrite=True)
+    if not (opened.has_leftovers() or any(map(_exists, works)) or lease.exists()):
         return [], []
     with lease.held():
-        made = StoreOutput(
-            output, CORPUS, works[0], lease
-        )  # again: another run may have published since
+        # Again: another run may have published since.
+        opened = StoreOutput(output, CORPUS, works[0], lease)
         try:
-            made.refuse_existing(overwrite=True)
-            unpublished, others = made.leftovers()
-            found = _measured([work for some in map(_existing, works) for work in some])
-            if unpublished:
-                sizes = {
-                    one.path: one.size for one in OBJECT_STORE.find(output)
-                }  # one request for all of them
-                freed = sum(sizes.get(path, 0) for path in unpublished)
-                found.append(RemovedWork(output, len(unpublished), freed))
+            opened.refuse_existing(overwrite=True)
+            unpublished, others = opened.leftovers()
+            found = _measured(list(filter(_exists, works)))
+            sizes = {}
+            if unpublished:  # one request for all of them
+                sizes = {file.path: file.size for file in OBJECT_STORE.find(output)}
             if not dry_run:
                 lease.renew()
-                for one in found:
-                    if one.path != output:
-                        _remove(one.path)
+                for work in found:
+                    _remove(work.path)
                 OBJECT_STORE.remove(*unpublished)
+            if unpublished:
+                freed = sum(sizes.get(path, 0) for path in unpublished)
+                found.append(RemovedWork(output, len(unpublished), freed))
             return found, others
         finally:
-            lease.stays = made.has_leftovers()
+            lease.stays = opened.has_leftovers()
 
 
-def _existing(directory: str) -> list[str]:
-    """A directory in a list, or an empty list if there is none.
-
-    In a store, if there are no files in it.
-    """
+def _exists(directory: str) -> bool:
+    """Whether there is a directory; in a store, whether there are files in it."""
     storage = storage_of(directory)
     return (
-        [directory]
-        if (storage.files_in if is_url(directory) else storage.is_directory)(directory)
-        else []
+        bool(storage.files_in(directory)) if is_url(directory) else storage.is_directory(directory)
     )
 
 
 def _measured(directories: Sequence[str]) -> list[RemovedWork]:
-    """Count files, and the bytes that removing all directories frees: not those of files with a name elsewhere."""
+    """Count files, and the bytes that removing all directories frees.
+
+    Files that have a name elsewhere free nothing.
+    """
     statuses = {path: _statuses(path) for path in directories if not is_url(path)}
-    names = Counter((one.st_dev, one.st_ino) for some in statuses.values() for one in some)
-    found = []
+    names = Counter(_inode(status) for found in statuses.values() for status in found)
+    measured = []
     for path in directories:
         if is_url(path):
             from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
 
-            sizes = [one.size for one in OBJECT_STORE.find(path)]
-            found.append(RemovedWork(path, len(sizes), sum(sizes)))
-            continue
-        freed = 0
-        for one in statuses[path]:
-            if names.pop((one.st_dev, one.st_ino), 0) >= one.st_nlink:
-                freed += one.st_size
-        found.append(RemovedWork(path, len(statuses[path]), freed))
-    return found
+            sizes = [file.size for file in OBJECT_STORE.find(path)]
+        else:
+            # A file counts once, if all of its names are removed.
+            sizes = [
+                status.st_size if names.pop(_inode(status), 0) >= status.st_nlink else 0
+                for status in statuses[path]
+            ]
+        measured.append(RemovedWork(path, len(sizes), sum(sizes)))
+    return measured
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _statuses(directory: str) -> list[os.stat_result]:

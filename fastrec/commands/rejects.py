@@ -31,7 +31,7 @@ from fastrec.storage import file_in, join
 
 
 class RejectGroup(FindingGroup):
-    """Rejected lines whose first errors have the same code, path and version, whatever the indices in the path."""
+    """Rejected lines whose first errors have the same code, path but for indices, and version."""
 
     repairable: int = 0
     """How many of them `--repair all` would keep."""
@@ -52,13 +52,13 @@ class Rejects(Tabular, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[RejectGroup]
-    """Lines whose first errors have the same code, path and version together, the most frequent first."""
+    """Lines by the code, path and version of their first errors, the most frequent first."""
     repairable: int
     """How many of the lines `--repair all` would keep."""
     repairable_by_code: dict[str, int]
     """These lines by the code of a repair; a line may need several repairs."""
     truncated: list[Location]
-    """With `extract`, lines that were not written because they were too long to be kept; only the shard has them."""
+    """With `extract`, lines that are not written because they are too long: see their shard."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each group."""
@@ -91,53 +91,60 @@ def rejects(
     found = FindingGroups()
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
-    by_group: dict[
-        int, tuple[FindingGroups, Counter[str]]
-    ] = {}  # by the id of a group: its further errors, and counts
-    kept = 0
+    repairable = 0
+    others: dict[int, _Others] = {}  # by the id of the group of the first error
     with _opened(extract) as (file, places):
         for line in _rejected_lines(corpus, as_tuple("code", code)):
             location = Location(line.source, line.line)
-            group = found.add(
-                Finding(line.code, line.path, line.message), location, line.version or None
-            )
-            if line.repairs:
-                kept += 1
-                repairs.update(line.repairs)
+            first = Finding(line.code, line.path, line.message)
+            group = found.add(first, location, line.version or None)
+            repairable += bool(line.repairs)
+            repairs.update(line.repairs or ())
             if group:
-                further, counts = by_group.setdefault(
-                    id(group), (FindingGroups(_MOST_FURTHER), Counter())
-                )
-                counts["repairable"] += bool(line.repairs)
-                counts["unlisted"] += sum((line.unlisted or {}).values())
-                for finding in (line.errors or ())[1:]:
-                    further.add(finding, location, line.version or None)
+                others.setdefault(id(group), _Others()).add(line)
             if file is None:
                 continue
             if line.truncated is True:
                 truncated.append(location)
-            else:
-                raw = line.exact_bytes()
-                file.write(raw + b"\n")
-                if places:
-                    place = Place(line.source, line.line, line.offset, sha256(raw).hexdigest())
-                    places.write(msgspec.json.encode(place) + b"\n")
+                continue
+            raw = line.exact_bytes()
+            file.write(raw + b"\n")
+            if places:
+                place = Place(line.source, line.line, line.offset, sha256(raw).hexdigest())
+                places.write(msgspec.json.encode(place) + b"\n")
     return Rejects(
         lines=found.codes.total(),
         codes=dict(sorted(found.codes.items())),
-        groups=[_reject_group(group, *by_group[id(group)]) for group in found.in_order()],
-        repairable=kept,
+        groups=[others[id(group)].reject_group(group) for group in found.in_order()],
+        repairable=repairable,
         repairable_by_code=dict(sorted(repairs.items())),
         truncated=truncated,
     )
 
 
-def _reject_group(group: FindingGroup, errors: FindingGroups, counts: Counter[str]) -> RejectGroup:
-    further = errors.in_order()
-    unlisted = counts["unlisted"] + errors.codes.total() - sum(one.count for one in further)
-    return RejectGroup(
-        **asdict(group), repairable=counts["repairable"], further=further, unlisted=unlisted
-    )
+class _Others:
+    """What is said about the lines of a group besides their first errors."""
+
+    def __init__(self) -> None:
+        self._further = FindingGroups(_MOST_FURTHER)
+        self._repairable = 0
+        self._unlisted = 0
+
+    def add(self, line: RejectedLine) -> None:
+        self._repairable += bool(line.repairs)
+        self._unlisted += sum((line.unlisted or {}).values())
+        for finding in (line.errors or ())[1:]:
+            self._further.add(finding, Location(line.source, line.line), line.version or None)
+
+    def reject_group(self, group: FindingGroup) -> RejectGroup:
+        further = self._further.in_order()
+        not_grouped = self._further.codes.total() - sum(group.count for group in further)
+        return RejectGroup(
+            **asdict(group),
+            repairable=self._repairable,
+            further=further,
+            unlisted=self._unlisted + not_grouped,
+        )
 
 
 @contextlib.contextmanager
@@ -168,10 +175,8 @@ def _new(path: Path) -> Iterator[BinaryIO]:
             yield file
     except BaseException as exc:
         path.unlink()
-        if isinstance(exc, OSError) and exc.filename in (
-            None,
-            str(path),
-        ):  # else it is a file of the corpus
+        # Another file name is that of a file of the corpus.
+        if isinstance(exc, OSError) and exc.filename in (None, str(path)):
             raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
         raise
 

@@ -31,10 +31,10 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
-from fastrec.engine import jobs_for
+from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch
 from fastrec.judge.findings import (
     CODES,
     NOTES,
@@ -85,7 +85,7 @@ class UpgradeReport(msgspec.Struct):
 
 
 def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
-    """Yield the lossy and ambiguous steps of the records of a chunk, each with the number of its line."""
+    """Yield the lossy and ambiguous steps of the records of a chunk, with their line numbers."""
     batch = judged.batch
     start = 0
     for record, line, end in zip(batch.records, batch.numbers, batch.ends, strict=True):
@@ -93,16 +93,16 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
         if schema is not NEWEST_SCHEMA:
             # A record of the slow path lacks its unknown keys, but its normal form has them.
             upgraded = None if batch.slow else upgrade_record(record, schema)
-            _, codes = upgraded or upgrade_value(
-                parse(bytes(judged.normal[start : end - 1]))[0], schema
-            )
-            for code in codes:
+            if upgraded is None:
+                value, *_ = parse(bytes(judged.normal[start : end - 1]))
+                upgraded = upgrade_value(value, schema)
+            for code in upgraded[1]:
                 yield line, Finding(code, "$", CODES[code].meaning)
         start = end
 
 
 class Validation(Tabular):
-    """The result of a validation: line counts, groups of findings, and shards that could not be read."""
+    """The result of a validation: line counts, groups of findings, and unreadable shards."""
 
     lines: int = 0
     """Lines read, blank ones included."""
@@ -133,8 +133,8 @@ class Validation(Tabular):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Findings with the same code, path and version together, errors first, then the most frequent; at most 1,000
-    groups."""
+    """Findings by code, path and version: at most 1,000 groups, errors first, then the most
+    frequent."""
     upgrade: UpgradeReport | None = None
     """With `upgrade_report`, what an upgrade to the newest version would change."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
@@ -177,7 +177,7 @@ class _JudgedSlice(SliceFindings):
 
 
 _LocatedFinding = tuple[int, Finding, str | None]
-"""The number of a line, a finding in it, and the version that the line was judged by if it is not valid."""
+"""A line number, a finding, and, if the line is invalid, the version that it was judged by."""
 
 
 class LoggedFinding(msgspec.Struct):
@@ -196,31 +196,17 @@ class LoggedFinding(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | None
-    """The schema version whose error it is; null for warnings and notes, and for lines without a value."""
+    """The schema version whose error it is; null for warnings, notes, and lines without a value."""
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LoggedFinding).decode
 
 
-def _log_findings(
-    path: str, source: str, findings: Iterable[_LocatedFinding], unlisted: Iterable[InvalidLine]
-) -> None:
-    """Append findings to the log of a slice.
-
-    After those of a line, the numbers of those that it does not list.
-    """
-    more = (
-        (
-            invalid.line,
-            Finding(code, "$", f"{count:,} more errors of this kind are not listed"),
-            invalid.version,
-        )
-        for invalid in unlisted
-        for code, count in invalid.unlisted.items()
-    )
+def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding]) -> None:
+    """Append findings to the log of a slice."""
     with Path(path).open("ab") as file:
-        for line, finding, version in sorted((*findings, *more), key=itemgetter(0)):
+        for line, finding, version in findings:
             logged = LoggedFinding(
                 source, line, finding.severity, finding.code, finding.path, finding.message, version
             )
@@ -249,7 +235,7 @@ class _FindingLog:
             self._file.close()
 
     def add(self, found: _JudgedSlice) -> None:
-        """Append the findings of a shard, with corrected line numbers, and remove the files of its slices."""
+        """Append the findings of a shard with corrected line numbers; remove its slices' files."""
         for path, line_base in found.logs:
             if not found.error:
                 with Path(path).open("rb") as lines, self._writing():
@@ -274,13 +260,13 @@ def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
 
 
 class Reporter:
-    """Reports the progress: of slices that this process reads, and of slices that workers have read."""
+    """Reports the progress of slices that this process reads, or that workers have read."""
 
     def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
         self._text = TextEstimate(shards)
         self._progress = progress
         self._reported = (0, 0, 0, 0)
-        """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
+        """Of the current slice: its estimated text, text, lines and invalid lines."""
         progress.start("judge", self._text.total)
 
     def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
@@ -353,8 +339,7 @@ def validate(
         FastrecError: The log cannot be written.
     """
     started = time.perf_counter()
-    if jobs < 1:
-        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    check_jobs(jobs)
     if max_errors is not None and max_errors < 1:
         raise UsageError(f"max_errors must be at least 1, not {max_errors}")
     check_choice("hash", hash, HASHES)
@@ -371,80 +356,94 @@ def validate(
     shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
     total = _JudgedSlice()
+    progress = progress or Progress()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
-        log = (
-            stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards)))
-            if json_log
-            else None
-        )
+        log = None
+        if json_log:
+            log = stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards)))
         task = _SliceTask(
-            (), max_line_bytes, max_window, max_errors, None, settings, upgrade_report
+            slices=(),
+            max_line_bytes=max_line_bytes,
+            max_window=max_window,
+            max_errors=max_errors,
+            log=f"{scratch}/" if log else None,
+            settings=settings,
+            upgrade_report=upgrade_report,
         )
-        tasks = [
-            replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
-            for number, slices in enumerate(tasks_of(shards, current_limits().task_bytes))
-        ]
-        # Only this process can read a stream.
-        text_bytes = total_text(shards)
-        jobs = (
-            1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs)
-        )
-        progress = progress or Progress()
-        reporter = Reporter(shards, progress)
-        # One process reports while it reads; several report when a task has finished.
-        run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
-        done = run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)
-        results = stack.enter_context(
-            closing(_in_order(tasks, done, max_errors, reporter if jobs > 1 else None))
-        )
+        results = stack.enter_context(closing(_judge_slices(shards, task, jobs, progress)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
             found = _JudgedSlice()
             for _, piece in pieces:
                 found += piece
             if log:
                 log.add(found)
-            if found.error:
-                validation.bad_shards.append(found.error)
-                continue
-            if found.bom:
-                validation.notices.append(
-                    f"{shown(shard.path)} begins with a byte order mark, which was skipped"
-                )
-            for name, count in found.counts.items():
-                setattr(validation, name, getattr(validation, name) + count)
-            found.counts.clear()  # so that line numbers stay those of each shard
-            total += found
+            _add_shard(validation, total, shard, found)
         progress.finish()
     validation.repairable_by_code = dict(sorted(total.repairable.items()))
-    validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
+    validation.codes = dict(total.groups.codes)
+    validation.groups = total.groups.in_order()
     validation.versions = {name: total.versions[name] for name in SCHEMAS if total.versions[name]}
     if upgrade_report:
-        groups = total.upgrades.in_order()
-        steps = [UpgradeStep(one.code, one.message, one.count, one.locations) for one in groups]
-        earlier = sum(validation.versions.values()) - validation.versions.get(NEWEST_SCHEMA.name, 0)
-        validation.upgrade = UpgradeReport(NEWEST_SCHEMA.name, earlier, steps)
+        validation.upgrade = _upgrade_report(validation, total)
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
 
 
-def _in_order(
-    tasks: list[_SliceTask],
-    done: Generator[list[_JudgedSlice]],
-    max_errors: int | None,
-    reporter: Reporter | None,
+def _add_shard(
+    validation: Validation, total: _JudgedSlice, shard: Shard, found: _JudgedSlice
+) -> None:
+    """Add what was found in a shard; only its error if it could not be read completely."""
+    if found.error:
+        validation.bad_shards.append(found.error)
+        return
+    if found.bom:
+        notice = f"{shown(shard.path)} begins with a byte order mark, which was skipped"
+        validation.notices.append(notice)
+    for name, count in found.counts.items():
+        setattr(validation, name, getattr(validation, name) + count)
+    found.counts.clear()  # so that line numbers stay those of each shard
+    total += found
+
+
+def _upgrade_report(validation: Validation, total: _JudgedSlice) -> UpgradeReport:
+    newest = NEWEST_SCHEMA.name
+    earlier = sum(count for name, count in validation.versions.items() if name != newest)
+    steps = [
+        UpgradeStep(group.code, group.message, group.count, group.locations)
+        for group in total.upgrades.in_order()
+    ]
+    return UpgradeReport(newest, earlier, steps)
+
+
+def _judge_slices(
+    shards: Sequence[Shard], task: _SliceTask, jobs: int, progress: Progress
 ) -> Generator[tuple[Slice, _JudgedSlice], None, None]:
-    """Yield the findings of each slice, in the order of the inputs, until max_errors is reached."""
+    """Judge all slices as `task` says, and yield their findings in the order of the inputs.
+
+    Stop when `max_errors` is reached.
+    """
+    tasks = [
+        replace(task, slices=slices, log=task.log and f"{task.log}{number}")
+        for number, slices in enumerate(tasks_of(shards, current_limits().task_bytes))
+    ]
+    text_bytes = total_text(shards)
+    jobs = jobs_for(text_bytes, len(tasks), jobs)
+    if any(shard.stream for shard in shards):  # only this process can read a stream
+        jobs = 1
+    reporter = Reporter(shards, progress)
+    # One process reports while it reads; several report when a task has finished.
+    run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
     invalid = 0
-    with closing(done):
-        for task, results in zip(tasks, done, strict=True):
-            for piece, found in zip(task.slices, results, strict=True):
-                if reporter:
+    with closing(run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)) as done:
+        for finished, results in zip(tasks, done, strict=True):
+            for piece, found in zip(finished.slices, results, strict=True):
+                if jobs > 1:
                     reporter.report(piece, found)
                 yield piece, found
                 invalid += found.counts["invalid"]
-                if max_errors is not None and invalid >= max_errors:
+                if task.max_errors is not None and invalid >= task.max_errors:
                     return
 
 
@@ -489,30 +488,44 @@ def _validate_slice(
                     found.upgrades.add(step, Location(source, line))
             if reporter:
                 reporter.report(piece, found, stats)
-            for invalid in batch.rejected:
-                found.repairable.update(invalid.repairs)
             findings = _findings_in(batch)
             for line, finding, version in findings:
                 found.groups.add(finding, Location(source, line), version)
-            unlisted = [invalid for invalid in batch.rejected if invalid.unlisted]
-            for invalid in unlisted:
+            for invalid in batch.rejected:
+                found.repairable.update(invalid.repairs)
                 found.groups.codes.update(invalid.unlisted)
             if log and findings:
                 found.logs = [(log, 0)]
-                _log_findings(log, source, findings, unlisted)
+                _log_findings(log, source, sorted(findings + _unlisted_in(batch), key=_by_line))
             if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
                 break
     except ShardError as exc:
         # A shard counts as a whole or not at all, so the findings so far are dropped.
         return _JudgedSlice(error=str(exc), logs=found.logs)
-    found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
+    found.counts["text_bytes"] = stats.text_bytes
+    found.bom = stats.bom
     return found
+
+
+_by_line = itemgetter(0)
 
 
 def _findings_in(batch: Batch) -> list[_LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found: list[_LocatedFinding]
-    found = [(one.line, finding, one.version) for one in batch.rejected for finding in one.findings]
+    found: list[_LocatedFinding] = []
+    for invalid in batch.rejected:
+        found += [(invalid.line, finding, invalid.version) for finding in invalid.findings]
     found += [(line, finding, None) for line, finding in batch.warnings]
-    found += [(one.line, finding, None) for one in batch.repaired for finding in one.findings]
-    return sorted(found, key=itemgetter(0))
+    for repaired in batch.repaired:
+        found += [(repaired.line, finding, None) for finding in repaired.findings]
+    return sorted(found, key=_by_line)
+
+
+def _unlisted_in(batch: Batch) -> list[_LocatedFinding]:
+    """Say how many errors of invalid lines are not listed, by code."""
+    found: list[_LocatedFinding] = []
+    for invalid in batch.rejected:
+        for code, count in invalid.unlisted.items():
+            more = Finding(code, "$", f"{count:,} more errors of this kind are not listed")
+            found.append((invalid.line, more, invalid.version))
+    return found

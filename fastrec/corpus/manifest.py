@@ -68,7 +68,8 @@ class PartEntry(msgspec.Struct, kw_only=True):
     columns: SideFileEntry
     """The values of its records that questions need, one array per field."""
     sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
-    """The shard and the line that each of its records comes from, in their order; absent without `--track-sources`."""
+    """The shard and the line that each of its records comes from, in their order; absent without
+    `--track-sources`."""
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
@@ -126,7 +127,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     options: dict[str, object]
     """Options that influence the content of the corpus."""
     sort_fields: tuple[str, ...]
-    """Fields that records are sorted by; records that agree in all of them are sorted by their bytes."""
+    """Fields that records are sorted by; records that agree in all of them are sorted by their
+    bytes."""
     records: int
     """Records in all parts."""
     text_bytes: int
@@ -138,7 +140,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     rejects: RejectsEntry | None
     """Null if no line was rejected."""
     summary_file: str = "summary.json"
-    """Name of the summary. It differs only in an object store, if the corpus has replaced another one."""
+    """Name of the summary. It differs only in an object store, if the corpus has replaced another
+    one."""
     summary_sha256: str
     """SHA-256 of the summary."""
     inputs: list[InputEntry]
@@ -148,9 +151,11 @@ class Manifest(msgspec.Struct, kw_only=True):
     skipped: list[str]
     """Shards that were left out because they could not be read."""
     trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Corpora whose records were taken as they are, because of `--trust`; absent if there are none."""
+    """Corpora whose records were taken as they are, because of `--trust`; absent if there are
+    none."""
     refused: str | None = None
-    """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused` instead of `OUT`."""
+    """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused`
+    instead of `OUT`."""
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
@@ -237,7 +242,11 @@ _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORP
 
 
 def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
-    """UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an unknown format."""
+    """Read the manifest of a corpus.
+
+    UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an
+    unknown format.
+    """
     corpus = os.fspath(corpus)
     path = join(corpus, MANIFEST)
     storage = storage_of(corpus)

@@ -7,8 +7,8 @@ A directory is made beside its place, and one rename publishes it.
     .OUT.fastrec-lock    held by the run that writes OUT
     .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
     .OUT.fastrec-new     the output, until one rename makes it OUT
-    .OUT.fastrec-old     with --overwrite: the old output between two renames, where one cannot do it
-    OUT.refused          the output of the last run, if it was refused; replaced in the same way as OUT
+    .OUT.fastrec-old     with --overwrite: the old output between two renames, if one is not enough
+    OUT.refused          the output of the last run, if it was refused; replaced in the same way
 
 All of them are on the file system of OUT. If a run fails or is killed, its finished work stays, and
 the next run resumes from it. One system call exchanges the old and the new output. Where a file
@@ -43,7 +43,7 @@ from fastrec.storage.local import LOCAL
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
 _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
-"""The system or the file system cannot exchange names; two renames either work or raise the real error."""
+"""The system cannot exchange names; two renames either work or raise the real error."""
 
 _BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
 """Files that systems put into directories by themselves."""
@@ -124,7 +124,10 @@ class LocalOutput(Output):
                         place.discard_old()
 
     def leftovers(self) -> list[str]:
-        """List the directories that earlier runs left: work, an output that was not published, a replaced output."""
+        """List the directories that earlier runs left.
+
+        These are work, an output that was not published, and a replaced output.
+        """
         old = self._place.old
         directories = [self.work, str(self.staging)]
         if (
@@ -228,7 +231,10 @@ class _Place:
         self.recover()
 
     def discard_old(self) -> None:
-        """Remove the old output, its marker first: a part of it must not be mistaken for the whole and restored."""
+        """Remove the old output, its marker first.
+
+        So a part of it is not mistaken for the whole and restored.
+        """
         with contextlib.suppress(OSError):
             (self.old / self.marker.name).unlink()
         LOCAL.remove_all(str(self.old))
@@ -253,7 +259,10 @@ def open_local_output(
 
 
 def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
-    """Lock a work directory that several machines may share: each of them may have an output of the same name."""
+    """Lock a work directory that several machines may share.
+
+    Each of them may have an output of the same name.
+    """
     if is_url(work) or work == work_root_of(str(target), None):
         return contextlib.nullcontext()
     Path(work).parent.mkdir(parents=True, exist_ok=True)
@@ -364,7 +373,10 @@ def _canonical(path: str) -> str:
 def _canonical_inputs(
     names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the inputs as they are given, and their shards, each with its canonical path: URLs or other paths."""
+    """Yield the inputs as they are given, and their shards, each with its canonical path.
+
+    They are URLs, or other paths.
+    """
     directories: dict[str, str] = {}  # most shards share one, whose canonical path is found once
     yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
     for path in (
@@ -380,7 +392,7 @@ def _canonical_inputs(
 
 
 def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Shard]) -> str | None:
-    """Return a warning if the disk is probably too small for a corpus of these shards, and for runs of some of them.
+    """Return a warning if the disk is probably too small for a corpus of these shards and its runs.
 
     Streams do not count, because their size is unknown.
     """

@@ -1,4 +1,4 @@
-"""Which corpora are trusted: the lines of a trusted corpus are valid and in normal form, so they are not judged again.
+"""Which corpora are trusted: their lines are known to be valid and in normal form.
 
 Pass 1 takes their records from columns. So a corpus is also judged if columns cannot tell what the
 judge would find in its lines: turns of two versions, or metrics in a version without metrics.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -40,7 +40,10 @@ _Range = tuple[Position, Position, str]  # the first and the last position of a 
 _LIST: Final = "published"
 _MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
 _MOST_OVERLAPS: Final = 3
-"""Parts that a part may overlap to be read like a run. It is decompressed for about as many new parts."""
+"""Parts that a part may overlap to be read like a run.
+
+It is decompressed for about as many new parts.
+"""
 
 
 def remember(document: bytes, *, is_guess: bool = True) -> None:
@@ -74,11 +77,10 @@ def trusted_shards(
     shards: Sequence[Shard],
     target: Schema,
     *,
-    algorithm: str,
     sort_fields: tuple[str, ...],
     is_guess: bool,
     trust: bool,
-    judge: bool,
+    why_judged_again: Callable[[Mapping[str, object]], str],
     notice: Callable[[str], None] = lambda _: None,
 ) -> list[Shard]:
     """Mark the shards that are parts of trusted corpora.
@@ -86,10 +88,8 @@ def trusted_shards(
     `notice` receives why the other corpora are judged.
 
     `sort_fields` is the order of the new corpus. If its version `is_guess`, it follows from the
-    records.
+    records. `why_judged_again` tells why recorded options do not suit the new corpus.
     """
-    if judge:
-        return list(shards)
     marked: dict[str, Shard] = {}
     ranges: list[_Range] = []
     position_of = position_maker(sort_fields)
@@ -99,7 +99,8 @@ def trusted_shards(
         document = storage_of(corpus).read_all(join(corpus, MANIFEST))
         try:
             manifest = msgspec.json.decode(document, type=Manifest)
-            reason = _why_other(manifest, target, algorithm) or _why_not_ours(
+            reason = _why_other(manifest, target) or why_judged_again(manifest.options)
+            reason = reason or _why_not_ours(
                 document,
                 manifest,
                 published,
@@ -155,21 +156,10 @@ def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
     return found
 
 
-def _why_other(manifest: Manifest, target: Schema, algorithm: str) -> str:
-    """Why the lines of a corpus are not as those of the corpus that is made from it.
-
-    Empty if they are.
-    """
-    options = manifest.options
+def _why_other(manifest: Manifest, target: Schema) -> str:
+    """Why a corpus has not the lines that a corpus of the target would have; empty if it has."""
     if manifest.schema != target.label:
         return f"they have schema {manifest.schema}, and the new corpus has {target.label}"
-    if options.get("hash") != algorithm:
-        return (
-            f"their sample_hash is by {options.get('hash')}, and that of the new corpus by "
-            f"{algorithm}"
-        )
-    if options.get("sample_hash") == "fill":
-        return "it was made with --sample-hash fill, so a sample_hash may be wrong"
     return "it was refused" if manifest.refused else ""
 
 
@@ -231,7 +221,10 @@ def _list_path() -> Path:
 
 
 def state_directory() -> Path:
-    """The directory of what fastrec keeps about this user: published corpora, and the history of queries."""
+    """The directory of what fastrec keeps about this user.
+
+    It has the list of published corpora, and the history of queries.
+    """
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named)
     return user_directory("XDG_STATE_HOME", "~/.local/state")

@@ -1,4 +1,4 @@
-"""Shared context of a run, or of one attempt if it starts again: settings, output, engine, journal, progress."""
+"""Shared context of an attempt to run: options, output, engine, journal, progress."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     target: Schema
     output: Output
     engine: Engine
-    workers: int  # processes besides the driver; 0 if it does all the work itself
     journal: Journal
     progress: Progress
     notice: Callable[[str], None]
     streams: Streams
     started_at: int  # when the run began to read shards, in nanoseconds since 1970
     is_first: bool  # whether this is the first attempt
-    # whether an earlier attempt has read everything, so that the target is no guess any more
     is_settled: bool
+    """Whether an earlier attempt has read everything, so that the target is no guess any more."""
+
+    @property
+    def workers(self) -> int:
+        """Processes besides the driver; 0 if it does all the work itself."""
+        jobs = self.options.jobs
+        return 0 if jobs == 1 and self.options.engine == "pool" else jobs
 
     @property
     def sort_fields(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""What people correct: names of models, evaluations and metrics; labels, which change verdicts; and fixes.
+"""What people correct: names, verdicts (labels), and rejected lines (fixes).
 
 `--map` is a TOML file with other names:
 
     [models]
     "OpenAI/gsm8k-6B" = "openai/gsm8k-6b"     a name
-    "org_*" = "org/*"                         a pattern: each * stands for what that of the old name matched
+    "org_*" = "org/*"                         a pattern: each * stands for what the old one matched
 
 Names are changed behind the judge, so verdicts, filters and examples in the summary are about the
 names of the input. Of several rules for a name, an exact one decides, else the first one that
@@ -36,6 +36,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_64_hexdigest
 
 from fastrec.errors import DamagedFileError, UsageError, counted, listed, shown
@@ -96,9 +97,8 @@ def _read(paths: tuple[str, ...]) -> list[bytes]:
 
 
 def _digest_of(texts: list[bytes]) -> str:
-    return sha256(
-        b"\0".join(texts)
-    ).hexdigest()  # the second one, of places, is JSON text: it has no NUL
+    # The second one, of places, is JSON text: it has no NUL.
+    return sha256(b"\0".join(texts)).hexdigest()
 
 
 class Editor(Protocol):
@@ -212,9 +212,8 @@ class Renamer:
     def _new_name(self, field: str, name: Any) -> tuple[str, NameRule] | None:
         if rule := self._exact.get((field, name)):
             return rule.new, rule
-        for of, pattern, rule in (
-            self._patterns if isinstance(name, str) else ()
-        ):  # a metric may be absent
+        patterns = self._patterns if isinstance(name, str) else ()  # a metric may be absent
+        for of, pattern, rule in patterns:
             if of == field and (match := pattern.fullmatch(name)):
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once
@@ -241,7 +240,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     metric: str | None = None
     """The `evaluation_result_id`, if the answer has records of several metrics."""
     trial: dict[str, str] = {}
-    """What tells the record from others of the answer's model and question: `evaluation_id`, `epoch`, `trial`, …"""
+    """What tells the record from others of the answer's model and question: `evaluation_id`,
+    `epoch`, `trial`, …"""
     is_correct: bool | None = None
     """The new verdict; this or `score` is needed."""
     score: float | None = None
@@ -289,7 +289,8 @@ class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
     counts: Counter[str]
-    """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
+    """Lines by the number of a label, whether it changed the record (+) or not (=), and the
+    record's digest."""
 
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
@@ -450,7 +451,7 @@ def fix_lines(
     fixes: dict[tuple[int, str], _Fix],
     counts: Counter[str],
 ) -> None:
-    """Judge the corrected versions of rejected lines, and add those that are valid to the records of the chunk.
+    """Judge the corrected versions of rejected lines, and add the valid ones to the records.
 
     The others stay rejected, with the errors of the corrected version.
     """
@@ -468,12 +469,8 @@ def fix_lines(
         judged.lines = 0
         for corrected in judged.rejected:  # at most one
             first, *others = corrected.findings
-            told = msgspec.structs.replace(
-                first, message=f"in line {number} of the fixes: {first.message}"
-            )
-            judged.rejected = [
-                msgspec.structs.replace(corrected, findings=(told, *others), raw=line.raw)
-            ]
+            told = replace(first, message=f"in line {number} of the fixes: {first.message}")
+            judged.rejected = [replace(corrected, findings=(told, *others), raw=line.raw)]
         counts["rejected" if judged.rejected else "fixed"] += 1
         batch += judged
 

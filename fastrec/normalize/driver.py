@@ -1,4 +1,4 @@
-"""The driver: runs the steps of `normalize` one after the other, each on the result of the one before.
+"""The driver: runs the steps of `normalize` one after the other.
 
     pass 1 ──▶ plan ──▶ pass 2 ──▶ line counts ──▶ summary ──▶ rejected lines ──▶ gate ──▶ manifest
     ──▶ kept work
@@ -28,7 +28,6 @@ from fastrec.corpus.manifest import (
     key_entry,
     tree_hash,
 )
-from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
@@ -46,14 +45,13 @@ from fastrec.normalize.kept import (
     signatures_of,
     write_kept,
 )
-from fastrec.normalize.options import MaxRejects
+from fastrec.normalize.options import MaxRejects, Options
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.results import (
     LineStatistics,
     Part,
-    PartSources,
     PieceCounts,
     SideFile,
     SortResult,
@@ -70,7 +68,8 @@ from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, ad
 from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
 
 _RECENT: Final = 2 * 10**9
-"""Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks are coarse."""
+"""Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks
+are coarse."""
 
 
 class Corpus(msgspec.Struct, frozen=True):
@@ -92,13 +91,12 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
     unchanged = {part.fingerprint for part in base.parts}
     is_same = has_same_input and all(part.fingerprint in unchanged for part in parts)
-    counts = PartCounts()
-    if not is_same:
-        positions = {number: position for position, number in enumerate(order)}
-        path = context.output.working("order")
-        prefixes = [part.statistics_prefix for part in parts]
-        counts = add_part_counts(prefixes, positions, path, context.engine)
-    lines = base.lines if is_same and base.lines else counts.lines
+    if is_same and base.lines:
+        lines = base.lines
+        counts = PartCounts()
+    else:
+        counts = _count_parts(context, parts, order)
+        lines = counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     _check_line_counts(inputs, parts)
     names = LineCounts.__struct_fields__
@@ -112,23 +110,16 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context, line_counts, lines_read, counts, census)
-    labels = summary.labels
-    if context.options.strict_labels and labels and (labels.unmatched or labels.ambiguous):
-        raise FastrecError(
-            f"--strict-labels: {counted(labels.unmatched, 'label')} without a record and "
-            f"{labels.ambiguous:,} with "
-            f"several records; nothing was published. Correct {context.options.labels}"
-        )
-    left_out = (
-        [f"{part.statistics_prefix}-left-out" for part in parts]
-        if context.options.leaves_out
-        else []
-    )
+    _check_labels(context.options, summary)
+    left_out: list[str] = []
+    if context.options.leaves_out:
+        left_out = [f"{part.statistics_prefix}-left-out" for part in parts]
     rejects = _write_rejects(
         context, shards, sorted_shards, left_out, base, count=line_counts.rejected
     )
     numbered = number_parts(context, parts)
     skipped = sorted_shards.skipped
+    old_marker = context.output.old_marker()
     manifest = _write_documents(
         context,
         numbered,
@@ -137,24 +128,33 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
         trusted=taken_on_trust(shards),
-        refused=_why_refused(
-            summary.line_counts, context.options.gate, context.output.old_marker()
-        ),
+        refused=_why_refused(summary.line_counts, context.options.gate, old_marker),
     )
     kept = frozenset[str]()
     if context.options.incremental:
         kept = _keep_work(
-            context,
-            shards,
-            sorted_shards,
-            parts,
-            numbered=numbered,
-            lines=lines,
-            summary=summary,
-            rejects=rejects,
-        )
+            context, shards, sorted_shards, parts,
+            numbered=numbered, lines=lines, summary=summary, rejects=rejects,
+        )  # fmt: skip
     written = sum(part.fingerprint not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
+
+
+def _count_parts(context: RunContext, parts: Sequence[Part], order: Sequence[int]) -> PartCounts:
+    """Add up the counts of all parts, given the numbers of pieces in the order of the input."""
+    positions = {number: position for position, number in enumerate(order)}
+    prefixes = [part.statistics_prefix for part in parts]
+    return add_part_counts(prefixes, positions, context.output.working("order"), context.engine)
+
+
+def _check_labels(options: Options, summary: Summary) -> None:
+    labels = summary.labels
+    if options.strict_labels and labels and (labels.unmatched or labels.ambiguous):
+        raise FastrecError(
+            f"--strict-labels: {counted(labels.unmatched, 'label')} without a record and "
+            f"{labels.ambiguous:,} with several records; nothing was published. Correct "
+            f"{options.labels}"
+        )
 
 
 def input_entries(
@@ -388,23 +388,9 @@ def _keep_work(
     Return the paths of all files to keep.
     """
     output = context.output
-    compression = context.options.compression
-    in_place = {part.fingerprint: part for part in numbered}
-    kept_parts: list[Part] = []
-    for part in parts:
-        if part.records:
-            placed = in_place[part.fingerprint]
-            name = f"part-{part.fingerprint}{SUFFIXES[compression]}"
-            path = output.keep(placed.path, name, linked=compression != "none")
-            columns = _kept_columns(output, placed)
-            kept_parts.append(
-                replace(part, path=path, columns=columns, sources=_kept_sources(output, placed))
-            )
-        elif part.excluded:
-            kept_parts.append(replace(part, sources=None))
-    summary_path = output.working(
-        f"summary-{secrets.token_hex(8)}"
-    )  # the old one stays until this work is kept
+    kept_parts = _keep_parts(context, parts, numbered)
+    # The old one stays until this work is kept.
+    summary_path = output.working(f"summary-{secrets.token_hex(8)}")
     written = FileDigest(
         summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True)
     )
@@ -449,26 +435,34 @@ def _keep_work(
     return frozenset(file.path for file in document.files)
 
 
-def _kept_columns(output: Output, part: Part) -> SideFile:
-    assert part.columns
-    return replace(part.columns, path=output.keep(part.columns.path, f"columns-{part.fingerprint}"))
-
-
-def _kept_sources(output: Output, part: Part) -> PartSources | None:
-    """Keep the sources of a part.
-
-    They may change while the part stays, so their name has their own fingerprint.
-    """
-    if part.sources is None:
-        return None
-    name = xxh3_128_hexdigest(f"{part.fingerprint} {part.sources.names}".encode())
-    return replace(part.sources, path=output.keep(part.sources.path, f"sources-{name}.zst"))
+def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[Part]) -> list[Part]:
+    """Keep the files of all parts, given where they are now."""
+    keep = context.output.keep
+    compression = context.options.compression
+    in_place = {part.fingerprint: part for part in numbered}
+    kept: list[Part] = []
+    for part in parts:
+        if part.records:
+            placed = in_place[part.fingerprint]
+            assert placed.columns
+            name = f"part-{part.fingerprint}{SUFFIXES[compression]}"
+            path = keep(placed.path, name, linked=compression != "none")
+            columns = keep(placed.columns.path, f"columns-{part.fingerprint}")
+            sources = ""
+            if placed.sources:
+                # Sources may change while the part stays, so their name has their fingerprint, too.
+                named = xxh3_128_hexdigest(f"{part.fingerprint} {placed.sources.names}".encode())
+                sources = keep(placed.sources.path, f"sources-{named}.zst")
+            kept.append(part.at(path, columns, sources))
+        elif part.excluded:
+            kept.append(replace(part, sources=None))
+    return kept
 
 
 def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
     pieces = (
-        replace(one, piece=replace(one.piece, shard=positions[one.piece.shard]))
-        for one in result.pieces
+        replace(counts, piece=replace(counts.piece, shard=positions[counts.piece.shard]))
+        for counts in result.pieces
     )
     return replace(result, pieces=tuple(pieces), runs=())
 
@@ -476,10 +470,12 @@ def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
 def _kept_shards(
     shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, read_at: int
 ) -> list[KeptShard]:
-    """Describe shards, given with their numbers, so that the next run can tell whether they changed."""
+    """Describe shards, given with their numbers: the next run tells whether they changed."""
     read = list(sorted_shards.decompressed.items())
     read += [
-        (one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary
+        (counts.piece.shard, counts.read)
+        for counts in sorted_shards.pieces()
+        if not counts.piece.temporary
     ]
     ranges: dict[int, list[tuple[int, int, str]]] = {}
     for number, stats in read:

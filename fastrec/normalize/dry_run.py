@@ -7,14 +7,13 @@ these are judged, in a temporary directory. Neither the output nor the kept work
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from fastrec.corpus.output import CORPUS, KEPT, work_root_of
-from fastrec.corpus.publish import LocalOutput, check_output
+from fastrec.corpus.output import KEPT, work_root_of
+from fastrec.corpus.publish import check_output
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
@@ -25,6 +24,7 @@ from fastrec.normalize.pass1 import choose_target
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.run import run_attempts
+from fastrec.normalize.scratch import scratch_output
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.shard import Shard, gather_tasks, total_text
@@ -86,7 +86,7 @@ def plan(
     if not options.skip_bad_shards:
         check_formats(shards)
     text = total_text(shards)
-    schema = choose_target(shards, options)
+    schema = choose_target(shards, options.line_settings(options.target))
     slices = [piece for shard in shards for piece in shard.slices(options.slice_bytes)]
     planned = Plan(
         shards=len(shards),
@@ -109,10 +109,8 @@ def _plan_reuse(
     shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan
 ) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
-    options = msgspec.structs.replace(options, engine="pool", scheduler=None)
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
-        output.prepare(fresh=True)
+    options = replace(options, engine="pool", scheduler=None)
+    with scratch_output() as output:
         return run_attempts(
             _reuse,
             shards,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +24,7 @@ from fastrec.errors import (
     listed,
     shown,
 )
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import LineSettings
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
@@ -37,16 +37,10 @@ _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
 _MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
-_OWN: Final = (
-    "manifest.json",
-    "summary.json",
-    "import.json",
-)  # telling the others takes 70 ms to import harnesses
-_MARKS: Final = (
-    b'"doc_id"',
-    b'"spec"',
-    b'"question_id"',
-)  # of harnesses that write JSON lines: one is in each line
+# Telling the others takes 70 ms to import harnesses.
+_OWN: Final = ("manifest.json", "summary.json", "import.json")
+# Keys of harnesses that write JSON lines: each line has one of them.
+_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')
 
 
 def find_records(
@@ -90,14 +84,11 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
 
     directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
-    files = (join(folder, name) for path in directories for folder, names in walk(path, []) for name in names
-             if name not in _OWN)  # fmt: skip
+    folders = chain.from_iterable(walk(path, []) for path in directories)
+    files = (join(folder, name) for folder, names in folders for name in names if name not in _OWN)
     others = (file for file in files if ".jsonl" not in file and file not in known)
-    return [
-        file
-        for file in islice(others, _MOST_BESIDE)
-        if os.path.isfile(file) and harness_of(file)  # noqa: PTH113
-    ]
+    first = islice(others, _MOST_BESIDE)
+    return [file for file in first if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
 def check_fields(
@@ -108,7 +99,11 @@ def check_fields(
     A field may be rare, so one that is not found at once is an error only if nothing matches. A
     negated condition would match everything, so it is refused at once.
     """
-    paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
+    paths = [
+        condition.path
+        for condition in map(parse_condition, conditions)
+        if condition.negated or nothing_matches
+    ]
     known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
     if unknown_field(paths, known) is None:
         return
@@ -117,15 +112,20 @@ def check_fields(
         raise (NoMatchError if nothing_matches else UsageError)(mistake)
 
 
-def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
-    """Decode the first lines of some shards, spread over all of them."""
+def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
+    """A few shards, spread over all of them, without streams."""
     files = [shard for shard in shards if not shard.stream]
-    count = min(len(files), _PEEKED_SHARDS)
-    for number in range(count):
+    count = min(len(files), most)
+    return [files[number * len(files) // count] for number in range(count)]
+
+
+def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
+    """Decode the first lines of a few shards."""
+    for shard in spread(shards, _PEEKED_SHARDS):
         with contextlib.suppress(
             ShardError, OSError, MemoryError
         ):  # what cannot be read is reported in pass 1
-            chunk = next(files[number * len(files) // count].read(chunk_bytes=_PEEKED_TEXT), None)
+            chunk = next(shard.read(chunk_bytes=_PEEKED_TEXT), None)
             for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     yield msgspec.json.decode(line)
@@ -154,7 +154,10 @@ def _harness_of(shard: Shard) -> str | None:
 
 
 def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
-    """The harness whose logs are there instead of shards; else a sentence about a file of another format."""
+    """The harness whose logs are there instead of shards.
+
+    Else a sentence about a file of another format.
+    """
     from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
 
     foreign = (0, "")  # the largest file says most about a directory
@@ -189,28 +192,16 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-def read_chunks(
-    shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats
-) -> Iterator[Chunk | LongLine]:
-    return shard.read(
-        chunk_bytes=chunk_bytes,
-        max_line_bytes=options.max_line_bytes,
-        max_window=options.max_window,
-        stats=stats,
-    )
-
-
 class _Stream(msgspec.Struct):
     rest: Iterator[Chunk | LongLine]
     stats: ReadStats
-    read: list[
-        tuple[str, int, int] | LongLine
-    ] = []  # a chunk is the path of its file, its offset and line
+    # A chunk is the path of its file, its offset and line.
+    read: list[tuple[str, int, int] | LongLine] = []
     error: ShardError | None = None
 
 
 class Streams:
-    """Standard input and pipes, which can be read only once, although pass 1 may have to start again.
+    """Standard input and pipes, which can be read only once; pass 1 may have to start again.
 
     While the target may change, the driver keeps their chunks in files. A second reading takes the
     chunks from these files, and continues with the rest of the stream.
@@ -220,15 +211,14 @@ class Streams:
         """With `kept`, streams can be read again until `release` is called."""
         self.kept = kept
         self._streams: dict[int, _Stream] = {}
-        self._finished: dict[
-            str, bool
-        ] = {}  # files of chunks, and whether their tasks are finished
+        # Files of chunks, and whether their tasks are finished.
+        self._finished: dict[str, bool] = {}
 
-    def open(self, number: int, shard: Shard, options: Options, chunk_bytes: int) -> ReadStats:
+    def open(self, number: int, shard: Shard, lines: LineSettings, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
             stats = ReadStats()
-            self._streams[number] = _Stream(read_chunks(shard, options, chunk_bytes, stats), stats)
+            self._streams[number] = _Stream(lines.read(shard, chunk_bytes, stats), stats)
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
@@ -238,13 +228,15 @@ class Streams:
         """
         stream = self._streams[number]
         self._finished.update(
-            dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False)
+            dict.fromkeys(
+                (item[0] for item in stream.read if not isinstance(item, LongLine)), False
+            )
         )
-        for one in tuple(stream.read):
-            if isinstance(one, LongLine):
-                yield one
+        for item in tuple(stream.read):
+            if isinstance(item, LongLine):
+                yield item
             else:  # the first byte of the file is not part of the chunk
-                path, offset, line = one
+                path, offset, line = item
                 yield Chunk(storage_of(path).read_all(path)[1:], offset, line)
         try:
             for chunk in stream.rest:

@@ -1,7 +1,7 @@
-"""Kept work: what a run with `--incremental` leaves in the work directory, and what the next one builds on.
+"""Kept work: what a run with `--incremental` leaves for the next one.
 
-    parts        the parts of the corpus, which the next run reads like runs; each with its borders and counts, and an
-                 index that says what its columns lack: the origins of its records
+    parts        the parts of the corpus, which the next run reads like runs; each with its borders
+                 and counts, and an index with what its columns lack: the origins of its records
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
@@ -53,7 +53,7 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     # whether it was last modified so long before it was read that a later change has another time
     certain: bool
     ranges: tuple[tuple[int, int, str], ...] = ()
-    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read, which may be one."""
+    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read."""
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -69,12 +69,11 @@ class KeptRejects(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    settings: dict[str, Any]
+    settings: dict[str, str]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
-    decompressed: dict[
-        int, ReadStats
-    ]  # by position in `shards`: those that the driver decompressed
+    # by position in `shards`: those that the driver decompressed
+    decompressed: dict[int, ReadStats]
     parts: list[Part]
     lines: list[Any]  # what became of the records of each piece, packed
     order: list[int]  # the numbers of all pieces, in the order of the input
@@ -103,7 +102,10 @@ def read_kept(path: str) -> Kept | str | None:
 
 
 def recover_kept(path: str, next_path: str) -> Kept | str | None:
-    """Read the document that counts, as `read_kept` does: the next one if all its files are in place, and it stays."""
+    """Read the document that counts, as `read_kept` does.
+
+    If all files of the next one are in place, that one counts, and replaces the other.
+    """
     newer = None if next_path == path else read_kept(next_path)
     if newer is None:
         return read_kept(path)
@@ -148,7 +150,9 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
     if len(paths) <= _FILES:
         return _signatures(paths)
     groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
-    return [signature for _, some in sorted(engine.run(_signatures, groups)) for signature in some]
+    return [
+        signature for _, group in sorted(engine.run(_signatures, groups)) for signature in group
+    ]
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
@@ -172,7 +176,8 @@ def _has_hash(file: KeptFile) -> bool:
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
-_Hashed = tuple[tuple[int, int, str], ...]
+_Layout = tuple[tuple[int, int], ...]  # ranges of a file: start and size
+_Hashed = tuple[tuple[int, int, str], ...]  # the same, with their hashes
 _Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed ranges, or both
 
 
@@ -182,16 +187,13 @@ class Changes(msgspec.Struct):
     All lists are in ascending order.
     """
 
-    unchanged: dict[
-        int, int
-    ]  # numbers of shards, with the position of the kept shard that has the same content
+    # Numbers of shards, with the position of the kept shard that has the same content.
+    unchanged: dict[int, int]
     new: list[int]  # numbers of shards that have no kept shard of the same content or path
-    changed: list[
-        int
-    ]  # numbers of shards that have another content than the kept shard of the same path
-    gone: list[
-        int
-    ]  # positions of the kept shards that no shard matches; also those of shards that changed
+    # Numbers of shards that have another content than the kept shard of the same path.
+    changed: list[int]
+    # Positions of the kept shards that no shard matches; also those of shards that changed.
+    gone: list[int]
 
 
 def match_shards(
@@ -203,7 +205,7 @@ def match_shards(
     was renamed or moved. What has to be equal:
 
         by signature    size, modification time and inode, or ETag; no file is read
-        by content      hashes of all bytes; every shard that has the size of a kept one is read, in parallel
+        by content      hashes of all bytes; every shard that has the size of a kept one is read
 
     A signature proves nothing if the file was modified just before it was read: a later write may
     have the same time. Nor does it if the store tells no version. Then the hashes have to be equal,
@@ -216,7 +218,7 @@ def match_shards(
     lines. So a shard is hashed in the ranges of the kept shards that it may be equal to.
     """
     ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
-    paths = [shard.path for shard in shards], [one.path for one in kept]
+    paths = [shard.path for shard in shards], [old.path for old in kept]
     unchanged: dict[int, int] = {}
     for with_path in (True, False):
         matched = set(unchanged.values())
@@ -225,7 +227,7 @@ def match_shards(
         for key in sorted(left.keys() & kept_left.keys()):
             numbers = [number for number in left[key] if number not in unchanged]
             unchanged.update(zip(numbers, kept_left[key], strict=False))
-    known = {one.path for one in kept if one.signature}
+    known = {old.path for old in kept if old.signature}
     others = [number for number in range(len(shards)) if number not in unchanged]
     changed = [
         number for number in others if not shards[number].stream and shards[number].path in known
@@ -261,49 +263,40 @@ def _grouped(
 def _proofs(
     shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
 ) -> tuple[dict[int, list[_Proof]], dict[int, list[_Proof]]]:
-    """What has to be equal for a shard to be the same as a kept one: of each shard, and of each kept one.
+    """What has to be equal for a shard to be the same as a kept one: of all shards of both kinds.
 
     A shard has several proofs if it may be equal to kept shards that were read in different ranges.
     """
-    doubtful = {one.signature for one in kept if not one.certain}
+    doubtful = {old.signature for old in kept if not old.certain}
     doubtful.update(shard.signature for shard in shards if not shard.version)
 
     def likeness(signature: str) -> str:
         """What has to be equal before content is compared."""
         return _size_in(signature) if by_content else signature
 
-    ours: dict[int, list[_Proof]] = {
-        number: [(shard.signature, ())] for number, shard in enumerate(shards) if shard.signature
-    }
     theirs: dict[int, list[_Proof]] = {}
-    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(
-        set
-    )  # ranges of kept shards
-    for position, one in enumerate(kept):
-        if not by_content and one.signature not in doubtful:
-            theirs[position] = [(one.signature, ())]
-        elif hashed := _hashed(one):
-            theirs[position] = [(likeness(one.signature), hashed)]
-            layouts[likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
-    unsure = [number for number in ours if by_content or shards[number].signature in doubtful]
-    possible = {number: sorted(layouts[likeness(shards[number].signature)]) for number in unsure}
-    wanted = list(
-        dict.fromkeys(
-            (shards[number].path, *range_)
-            for number in unsure
-            for one in possible[number]
-            for range_ in one
-        )
-    )
-    hashes = {wanted[at]: found for at, found in engine.run(_hash_of_range, wanted)}
-    for number in unsure:
-        path = shards[number].path
-        like = likeness(shards[number].signature)
-        found = [
-            tuple((start, size, hashes[path, start, size]) for start, size in one)
-            for one in possible[number]
-        ]
-        ours[number] = [(like, one) for one in found if all(content for _, _, content in one)]
+    layouts: defaultdict[str, set[_Layout]] = defaultdict(set)
+    for position, old in enumerate(kept):
+        if not by_content and old.signature not in doubtful:
+            theirs[position] = [(old.signature, ())]
+        elif hashed := _hashed(old):
+            like = likeness(old.signature)
+            theirs[position] = [(like, hashed)]
+            layouts[like].add(tuple((start, size) for start, size, _ in hashed))
+    ours: dict[int, list[_Proof]] = {}
+    unsure: list[tuple[int, str, _Layout]] = []
+    for number, shard in enumerate(shards):
+        if by_content or shard.signature in doubtful:
+            ours[number] = []
+            like = likeness(shard.signature)
+            unsure += [(number, like, layout) for layout in layouts[like]]
+        elif shard.signature:
+            ours[number] = [(shard.signature, ())]
+    tasks = [(shards[number].path, layout) for number, _, layout in unsure]
+    for at, hashed in engine.run(_hash_ranges, tasks):
+        number, like, _ = unsure[at]
+        if hashed:
+            ours[number].append((like, hashed))
     return ours, theirs
 
 
@@ -324,17 +317,22 @@ def _size_in(signature: str) -> str:
     return signature.partition("-")[0]
 
 
-def _hash_of_range(argument: tuple[str, int, int]) -> str:
-    """Hash a range of a file; empty if it cannot be read, which pass 1 will report.
+def _hash_ranges(task: tuple[str, _Layout]) -> _Hashed | None:
+    """Hash ranges of a file; None if it cannot be read, which pass 1 will report.
 
     Runs in a worker.
     """
-    path, start, size = argument
-    try:
-        count, content = hash_of_file(path, start, size)
-    except OSError:
-        return ""
-    return content if count == size else ""
+    path, layout = task
+    hashed: list[tuple[int, int, str]] = []
+    for start, size in layout:
+        try:
+            count, content = hash_of_file(path, start, size)
+        except OSError:
+            return None
+        if count != size:
+            return None
+        hashed.append((start, size, content))
+    return tuple(hashed)
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -344,24 +342,20 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """
 
     changes: Changes
-    paths_gone: tuple[
-        str, ...
-    ] = ()  # of shards of the last run that are not there any more, under no other name
-    tasks: tuple[
-        SortResult, ...
-    ] = ()  # of unchanged shards; their pieces have the shards of this run
+    # of shards of the last run that are not there any more, under no other name
+    paths_gone: tuple[str, ...] = ()
+    # of unchanged shards; their pieces have the shards of this run
+    tasks: tuple[SortResult, ...] = ()
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
-    decompressed: dict[
-        int, ReadStats
-    ] = {}  # unchanged shards that the driver of an earlier run decompressed
+    # Unchanged shards that the driver of an earlier run decompressed.
+    decompressed: dict[int, ReadStats] = {}
     parts: tuple[Part, ...] = ()
     lines: LinesByPiece | None = None
     order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
-    files: frozenset[str] = (
-        frozenset()
-    )  # all kept files, which must stay until this run is complete
+    # All kept files, which must stay until this run is complete.
+    files: frozenset[str] = frozenset()
     next_task: int = 0
     next_piece: int = 0
 
@@ -392,7 +386,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return (low is None or low <= part.first) and (high is None or part.last < high)
 
     def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
-        """Where the gaps between parts begin and end in which a range of keys may have new evaluations."""
+        """Where the gaps between parts are in which a range of keys may have new evaluations."""
         gaps: list[bytes] = []
         for number, part in enumerate(self.parts):
             begin, end = self.range_of(number)
@@ -412,7 +406,10 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
-        """For each block of parts, the pieces that are gone and may have records in it, with their range of parts."""
+        """For each block of parts, the pieces that are gone and may have records in it.
+
+        Each is given with its range of parts.
+        """
         blocks: list[list[tuple[int, int, int]]] = [
             [] for _ in range(-(-len(self.parts) // _BLOCK))
         ]
@@ -430,7 +427,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def find_base(
     kept: Kept | str | None,
     shards: Sequence[Shard],
-    settings: dict[str, Any],
+    settings: dict[str, str],
     engine: Engine,
     check: str | None,
 ) -> tuple[Base, str]:

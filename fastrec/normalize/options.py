@@ -1,22 +1,34 @@
-"""The options of a run, and what follows from them: the settings of judge and corpus, and the sizes of buffers."""
+"""The options of a run: one list, from which everything else about options follows.
+
+A field of `Options` says what it decides, in its annotation (`About`). From that follow
+
+    settings     what kept work and interrupted work are compared by (`Options.settings_of`)
+    trust        which corpora have lines as this run would make them (`Options.why_judged_again`)
+    manifest     what it records (`Options.recorded`)
+    commands     the options of `fastrec normalize`, with their help (`cli.normalize`)
+
+The sizes of buffers follow from options, too.
+"""
 
 from __future__ import annotations
 
+import enum
 import os
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError, check_choice
-from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
+from fastrec.filters import FilterArguments, Filters, Strings, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
-from fastrec.limits import current_limits
+from fastrec.limits import all_cores, current_limits
 from fastrec.normalize.corrections import (
     PLACES,
     GivenFile,
@@ -30,13 +42,13 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.lines import MAX_LINE_BYTES
+from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
+from fastrec.sources.shard import Shard
 from fastrec.summary.document import LineCounts
 
 MEMORY_PER_JOB: Final = 512 << 20
-_BESIDES_A_RUN: Final = (
-    160 << 20
-)  # memory of a worker that is not the text and the bookkeeping of a run
+_BESIDES_A_RUN: Final = 160 << 20
+"""Memory of a worker that is not the text and the bookkeeping of a run."""
 FEW_FENCES: Final = 32  # of a run that will be merged: a sample of its keys
 
 AUTO: Final = "auto"  # the `schema` that follows from the content
@@ -44,34 +56,54 @@ AUTO: Final = "auto"  # the `schema` that follows from the content
 Choice = Literal["keep", "first", "reject"]
 """Which of several records to keep: all, the first in the sort order, or none."""
 
-RECORDED: Final = (
-    "hash",
-    "sample_hash",
-    "repair",
-    "same_run",
-    "conflicts",
-    "repeats",
-    "part_size",
-    "compression",
-    "level",
-    "max_line_bytes",
-)
-"""Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
-RECORDED_IF_SET: Final = ("filters", "track_sources", "map", "keep_names", "labels", "fixes")
-"""Options that it records if they are given."""
-_FIELDS: Final = {"hash": "hash_algorithm"}  # recorded options that have another name in `Options`
 
-_ALLOWED: Final = {
-    "engine": ("pool", "dask"),
-    "schema": (*TARGETS, AUTO),
-    "hash_algorithm": tuple(HASHES),
-    "sample_hash": ("replace", "fill", "verify"),
-    "same_run": ("keep", "ignore"),
-    "conflicts": ("keep", "first", "reject"),
-    "repeats": ("keep", "first", "reject"),
-    "compression": COMPRESSIONS,
-    "check": ("stat", "content"),
-}
+class Decides(enum.Enum):
+    """What an option decides."""
+
+    LINES = "how lines are judged, and so the bytes of the corpus"
+    BYTES = "the bytes of the corpus, but not how lines are judged"
+    NEITHER = "how, where and whether a corpus is made, but not its bytes"
+
+
+Trusted = Literal["always", "if the same", "unless it was fill", "unless given", "unless smaller"]
+"""When the lines of a corpus need not be judged again: whatever the option was and is; if it is as
+the corpus was made; unless the corpus was made with `fill`; unless it is given now; unless it is
+smaller now than its default."""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What an option means, besides its type and its default."""
+
+    decides: Decides
+    help: str = ""
+    """A sentence for the command line; empty if several commands share it (`cli.options`)."""
+    choices: tuple[str, ...] = ()
+    """Its values, the default first. A `Literal` has them as its type."""
+    is_size: bool = False
+    """Whether it is a number of bytes."""
+    recorded: Literal["always", "if given", "elsewhere"] = "if given"
+    """How the manifest records it, if it decides the bytes of the corpus: among the options, also
+    if it has its default; only if it differs from that; or in another field."""
+    trusted: Trusted | None = None
+    """If it decides how lines are judged: when the lines of a corpus need not be judged again."""
+    is_updated: bool = False
+    """Whether finished work is brought up to date with a new value, instead of being discarded."""
+
+
+def _lines(help: str, trusted: Trusted, **more: Any) -> About:  # noqa: A002 - as in click
+    return About(decides=Decides.LINES, help=help, trusted=trusted, **more)
+
+
+def _bytes(help: str, **more: Any) -> About:  # noqa: A002
+    return About(decides=Decides.BYTES, help=help, **more)
+
+
+def _neither(help: str, **more: Any) -> About:  # noqa: A002
+    return About(decides=Decides.NEITHER, help=help, **more)
+
+
+def _default_jobs() -> int:
+    return all_cores()
 
 
 class MaxRejects(NamedTuple):
@@ -81,9 +113,8 @@ class MaxRejects(NamedTuple):
     def allows(self, counts: LineCounts) -> bool:
         from fractions import Fraction  # noqa: PLC0415 - takes a millisecond, and is rarely needed
 
-        limit = Fraction(
-            str(self.number)
-        )  # exact: with doubles, 0.7 % of 1,000 lines are less than 7
+        # Exact: with doubles, 0.7 % of 1,000 lines are less than 7.
+        limit = Fraction(str(self.number))
         return counts.rejected <= (limit * counts.lines / 100 if self.is_share else limit)
 
     def __str__(self) -> str:
@@ -108,70 +139,223 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
     return MaxRejects(number, text.endswith("%"))
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to normalize. Only the first group of options influences the corpus."""
+class LineSettings(msgspec.Struct, frozen=True):
+    """What pass 1 needs of the options to turn lines into records with keys."""
 
-    schema: str = AUTO
-    hash_algorithm: str = "sha256"
-    sample_hash: SampleHashMode = "replace"
-    repair: tuple[str, ...] = ()
-    sort_by: tuple[str, ...] = ()
-    same_run: Literal["keep", "ignore"] = "keep"
-    conflicts: Choice = "keep"
-    repeats: Choice = "keep"
-    part_size: int = 64 << 20
-    compression: str = "zst"
-    level: int = 3
-    max_line_bytes: int = MAX_LINE_BYTES
-    max_window: int = MAX_WINDOW
-    filters: Filters = Filters()
-    """Only records that match these; all other lines are treated as ever."""
-    map: tuple[NameRule, ...] = ()
-    """Other names for models, evaluations and metrics."""
-    keep_names: bool = False  # keep the name before in `metadata`
-    labels: GivenFile | None = None  # corrected verdicts
-    fixes: GivenFile | None = None  # corrected versions of rejected lines
-    track_sources: bool = (
-        False  # write the shard and the line of each record to a file beside its part
-    )
+    judge: JudgeSettings
+    sort_fields: tuple[str, ...]
+    max_line_bytes: int
+    max_window: int
+    judges_all_lines: bool
+    map: tuple[NameRule, ...]
+    keep_names: bool
+    labels: GivenFile | None
+    fixes: GivenFile | None
 
-    jobs: int = 1
-    engine: Literal["pool", "dask"] = "pool"
-    scheduler: str | None = (
-        None  # address of a Dask scheduler; None starts a cluster on this machine
+    @property
+    def target(self) -> Schema:
+        assert self.judge.target
+        return TARGETS[self.judge.target]
+
+    def read(
+        self, shard: Shard, chunk_bytes: int, stats: ReadStats | None = None, **more: int
+    ) -> Iterator[Chunk | LongLine]:
+        """Read the chunks of a shard, within the limits of lines and windows."""
+        limits = {"max_line_bytes": self.max_line_bytes, "max_window": self.max_window}
+        return shard.read(chunk_bytes=chunk_bytes, stats=stats, **limits | more)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm": "hash"}):
+    """How to normalize. Each field says what it decides.
+
+    The names of fields in a manifest are those of the encoded form: `hash` is the algorithm.
+    """
+
+    schema: Annotated[
+        str,
+        _lines(
+            "Schema version of the corpus; auto: 0.2.0 if all valid records are of that version "
+            "and none names a metric, else 0.3.0.",
+            "if the same",
+            choices=(AUTO, *TARGETS),
+            recorded="elsewhere",
+        ),
+    ] = AUTO
+    hash_algorithm: Annotated[
+        str,
+        _lines(
+            "Algorithm of sample_hash.", "if the same", choices=tuple(HASHES), recorded="always"
+        ),
+    ] = "sha256"
+    sample_hash: Annotated[
+        SampleHashMode,
+        _lines(
+            "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject "
+            "the record (verify).",
+            "unless it was fill",
+            recorded="always",
+        ),
+    ] = "replace"
+    repair: Annotated[tuple[str, ...], _lines("", "always", recorded="always")] = ()
+    sort_by: Annotated[
+        tuple[str, ...],
+        _bytes(
+            "Sort by these comma-separated fields first, then by the others.", recorded="elsewhere"
+        ),
+    ] = ()
+    same_run: Annotated[
+        Literal["keep", "ignore"],
+        _bytes(
+            "What to do with records that are equal but for evaluation_id and schema_version: keep "
+            "all of them, or ignore the run and drop all but the first as duplicates.",
+            recorded="always",
+        ),
+    ] = "keep"
+    conflicts: Annotated[
+        Choice,
+        _bytes(
+            "What to do with contradictions, which are records of one identity with the same "
+            "output and different verdicts: keep all of them, keep the first, or reject all of "
+            "them.",
+            recorded="always",
+        ),
+    ] = "keep"
+    repeats: Annotated[
+        Choice,
+        _bytes(
+            "What to do with repeats, which are other records of one identity, such as epochs: "
+            "keep all of them, keep the first, or reject all of them.",
+            recorded="always",
+        ),
+    ] = "keep"
+    part_size: Annotated[
+        int,
+        _bytes(
+            "Uncompressed text per part; a corpus of less than 8 such parts gets smaller ones, of "
+            "at least 16 MiB.",
+            is_size=True,
+            recorded="always",
+        ),
+    ] = 64 << 20
+    compression: Annotated[
+        str, _bytes("Compression of the parts.", choices=COMPRESSIONS, recorded="always")
+    ] = "zst"
+    level: Annotated[int, _bytes("Compression level.", recorded="always")] = 3
+    max_line_bytes: Annotated[int, _lines("", "always", is_size=True, recorded="always")] = (
+        MAX_LINE_BYTES
     )
-    memory: int | None = (
-        None  # memory limit in bytes for all jobs together; None is 512 MiB per job
-    )
-    skip_bad_shards: bool = False
-    max_rejects: int | float | str | None = (
-        None  # a number of lines or a percentage; None publishes in any case
-    )
-    fresh: bool = False  # do not resume an interrupted run
-    overwrite: bool = False
-    incremental: bool = False  # keep work for the next run, and reuse what the last one kept
-    check: Literal["stat", "content"] = (
-        "stat"  # how to tell whether a file changed since the last incremental run
-    )
-    work_dir: str | None = None
-    trust: bool = False  # take the records of corpora as they are, whoever has published them
-    judge: bool = (
-        False  # judge the records of all corpora, also of those that this user has published
-    )
-    strict_labels: bool = False  # publish nothing if a label matches no record or several
-    allow_empty: bool = (
-        False  # make a corpus even if no line is valid, or no record matches the filters
-    )
+    max_window: Annotated[int, _lines("", "unless smaller", is_size=True)] = MAX_WINDOW
+    filters: Annotated[Filters, _lines("", "always")] = Filters()
+    track_sources: Annotated[
+        bool,
+        _bytes(
+            "Also write the shard and the line of each record, to a small file beside its part.",
+            is_updated=True,
+        ),
+    ] = False
+    map: Annotated[
+        tuple[NameRule, ...],
+        _lines(
+            "Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and "
+            '[metrics], in which each line is "old" = "new"; a * matches anything.',
+            "unless given",
+        ),
+    ] = ()
+    keep_names: Annotated[
+        bool,
+        _lines(
+            "With --map: keep the old names in metadata.original_model_id and the like.",
+            "unless given",
+        ),
+    ] = False
+    labels: Annotated[
+        GivenFile | None,
+        _lines(
+            "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The "
+            "verdict before stays in metadata.original_score and the like.",
+            "unless given",
+        ),
+    ] = None
+    fixes: Annotated[
+        GivenFile | None,
+        _lines(
+            "Replace rejected lines by their corrected versions: the file that `fastrec rejects "
+            "--extract` wrote, edited.",
+            "always",
+        ),
+    ] = None
+    trust: Annotated[
+        bool,
+        _lines(
+            "Do not judge the records of a corpus again, even if somebody else has published it. "
+            "Broken lines stay.",
+            "always",
+            recorded="elsewhere",
+        ),
+    ] = False
+
+    judge: Annotated[
+        bool,
+        _neither(
+            "Judge the records of a corpus again, even if you have published it with this fastrec."
+        ),
+    ] = False
+    strict_labels: Annotated[
+        bool, _neither("Publish nothing if a label matches no record or several.")
+    ] = False
+    max_rejects: Annotated[
+        int | float | str | None,
+        _neither(
+            "If more lines than this are rejected, do not publish: put the corpus at "
+            "OUTPUT.refused, and exit 1."
+        ),
+    ] = None
+    skip_bad_shards: Annotated[
+        bool, _neither("Publish without the shards that cannot be read.")
+    ] = False
+    allow_empty: Annotated[
+        bool,
+        _neither("Publish a corpus even if no line is valid, or no record matches the filters."),
+    ] = False
+    overwrite: Annotated[
+        bool, _neither("Replace an existing corpus, but not by one without any records.")
+    ] = False
+    incremental: Annotated[
+        bool,
+        _neither(
+            "Keep work for the next run, and reuse what the last run kept: only new and changed "
+            "shards are read, and only parts that change are written. `fastrec clean` removes kept "
+            "work."
+        ),
+    ] = False
+    check: Annotated[
+        Literal["stat", "content"],
+        _neither(
+            "How --incremental tells whether a file has changed: by size, modification time and "
+            "inode or ETag (stat), or by reading it (content)."
+        ),
+    ] = "stat"
+    fresh: Annotated[bool, _neither("Do not reuse the work of earlier runs.")] = False
+    work_dir: Annotated[
+        str | None, _neither("Directory or URL for temporary files and kept work.")
+    ] = None
+    jobs: Annotated[int, _neither("")] = msgspec.field(default_factory=_default_jobs)
+    engine: Annotated[
+        Literal["pool", "dask"],
+        _neither("Where tasks run: local processes, or a Dask cluster."),
+    ] = "pool"
+    scheduler: Annotated[str | None, _neither("Address of the Dask scheduler.")] = None
+    memory: Annotated[int | None, _neither("Total memory to use.", is_size=True)] = None
 
     def __post_init__(self) -> None:
-        for name in ("part_size", "level", "max_line_bytes", "max_window", "jobs", "memory"):
+        for name, about in OPTIONS.items():
             value = getattr(self, name)
-            if not isinstance(value, int) and (name, value) != ("memory", None):
+            if about.choices:
+                check_choice(name, value, about.choices)
+            elif name in _INTEGERS and not isinstance(value, int) and value != DEFAULTS[name]:
                 raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
         if self.jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
-        for name, allowed in _ALLOWED.items():
-            check_choice(name, getattr(self, name), allowed)
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
         if self.keep_names and not self.map:
@@ -182,23 +366,82 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("--trust and --judge contradict each other: give one of them")
         if self.check == "content" and not self.incremental:
             raise UsageError("check content needs an incremental run: give --incremental, too")
+        if self.part_size < 1 << 10:
+            raise UsageError("part_size must be at least 1 KiB")
+        if self.memory is not None and self.memory < 1 << 20:
+            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
+        if self.max_rejects is not None:
+            parse_max_rejects(self.max_rejects)
         for code in self.repair:
             check_choice("repair", code, tuple(REPAIRS))
         for field in self.sort_by:
             check_choice("sort_by", field, METRIC_FIELDS)
             if self.schema != AUTO and field not in self.target.sort_fields:
                 raise UsageError(f"sort_by: records of schema {self.schema} have no {field}")
-        if self.part_size < 1 << 10:
-            raise UsageError("part_size must be at least 1 KiB")
-        if self.memory is not None and self.memory < 1 << 20:
-            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
-        _ = self.gate
         levels = {"zst": range(-7, 23), "gz": range(10)}.get(self.compression)
         if levels and self.level not in levels:
             raise UsageError(
                 f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not "
                 f"{self.level}"
             )
+
+    # What follows from the list of options
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """The options that the manifest records."""
+        recorded: dict[str, object] = {}
+        for name, key in RECORDED.items():
+            value = getattr(self, name)
+            if OPTIONS[name].recorded == "if given" and value == DEFAULTS[name]:
+                continue
+            if isinstance(value, Filters):
+                given = msgspec.structs.asdict(value).items()
+                value = {field: patterns for field, patterns in given if patterns}
+            elif isinstance(value, GivenFile):
+                value = {"sha256": value.sha256}
+            recorded[key] = value
+        return recorded
+
+    def settings_of(self, target: Schema) -> dict[str, str]:
+        """Everything besides the records that decides the bytes of a corpus of this target.
+
+        Values are as users write them. Finished work of other settings is not reused.
+        """
+        limits = current_limits()
+        settings = identity() | {
+            "cuts": f"{limits.most_borders} {limits.most_parts} {limits.fewest_parts} "
+            f"{limits.least_part}"
+        }
+        for name, about in OPTIONS.items():
+            if about.decides is not Decides.NEITHER and not about.is_updated:
+                settings[name] = _spelled(getattr(self, name), about)
+        settings["schema"] = f"auto ({target.name})" if self.schema == AUTO else target.name
+        settings["sort_by"] = ",".join(self.sort_fields_of(target))
+        if self.repair == tuple(REPAIRS):
+            settings["repair"] = "all"
+        return settings
+
+    def why_judged_again(self, recorded: Mapping[str, object]) -> str:
+        """Why the lines of a corpus with these recorded options are judged again.
+
+        Empty if they need not be. The schema version is compared elsewhere.
+        """
+        for name, key in RECORDED.items():
+            value = recorded.get(key)
+            given = f"it was made with --{name.replace('_', '-')} {value}"
+            rule = OPTIONS[name].trusted
+            if rule == "if the same" and value != getattr(self, name):
+                return f"{given}, and the new corpus is made with {getattr(self, name)}"
+            if rule == "unless it was fill" and value == "fill":
+                return f"{given}, so a sample_hash may be wrong"
+        return ""
+
+    @property
+    def judges_all_lines(self) -> bool:
+        """Whether lines of trusted corpora are judged, too: they change, or may be refused."""
+        given = [name for name, about in OPTIONS.items() if about.trusted == "unless given"]
+        return any(getattr(self, name) for name in given) or self.max_window < MAX_WINDOW
 
     @property
     def target(self) -> Schema:
@@ -215,52 +458,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return sort_order((field for field in self.sort_by if field in fields), fields)
 
     @property
-    def recorded(self) -> dict[str, object]:
-        given = [name for name in RECORDED_IF_SET if getattr(self, name)]
-        recorded = {name: getattr(self, _FIELDS.get(name, name)) for name in (*RECORDED, *given)}
-        if self.filters:
-            filters = msgspec.structs.asdict(self.filters)
-            recorded["filters"] = {name: value for name, value in filters.items() if value}
-        for name in ("labels", "fixes"):
-            if file := getattr(self, name):
-                recorded[name] = {"sha256": file.sha256}
-        return recorded
-
-    def settings_of(self, target: Schema) -> dict[str, Any]:
-        """Everything besides the records that determines the bytes of a corpus of this target.
-
-        Records that were taken on trust may be broken, so a run that judges them does not reuse
-        them.
-        """
-        limits = current_limits()
-        recorded = self.recorded
-        return {
-            "build": identity(),
-            "cuts": (
-                limits.most_borders,
-                limits.most_parts,
-                limits.fewest_parts,
-                limits.least_part,
-            ),
-            "schema": f"auto ({target.name})" if self.schema == AUTO else target.name,
-            **{name: recorded[name] for name in RECORDED},
-            "max_window": self.max_window,
-            "sort_fields": self.sort_fields_of(target),
-            "filters": str(self.filters) or "none",
-            "map": [*self.map, self.keep_names] if self.map else "none",
-            "labels": self.labels.sha256 if self.labels else "none",
-            "fixes": self.fixes.sha256 if self.fixes else "none",
-            "trust": "yes" if self.trust else "no",
-        }
-
-    @property
     def leaves_out(self) -> bool:
         return (self.conflicts, self.repeats) != ("keep", "keep")
-
-    @property
-    def changes_lines(self) -> bool:
-        """Whether pass 1 changes lines in normal form."""
-        return bool(self.map or self.labels)
 
     @property
     def gate(self) -> MaxRejects | None:
@@ -270,18 +469,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def memory_per_job(self) -> int:
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
-    def for_judge(self, target: Schema) -> JudgeSettings:
-        return JudgeSettings(
+    def line_settings(self, target: Schema) -> LineSettings:
+        judge = JudgeSettings(
             target=target.name,
             target_is_guess=self.schema == AUTO,
             algorithm=self.hash_algorithm,
             sample_hash=self.sample_hash,
             repairs=frozenset(self.repair),
             filters=self.filters,
-            known_input_bytes=min(
-                self.memory_per_job // 40, KNOWN_INPUT_BYTES
-            ),  # occupied while a worker sorts, too
+            # The memory stays occupied while a worker sorts.
+            known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
         )
+        same = {name: getattr(self, name) for name in LineSettings.__struct_fields__[2:]}
+        return LineSettings(judge, self.sort_fields_of(target), **same)
 
     # Sizes of buffers, which follow from the memory of a process
 
@@ -290,7 +490,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return min(max(self.memory_per_job // 5, 1 << 20), current_limits().run_bytes)
 
     def run_bytes(self, text: int) -> int:
-        """What a worker collects before it spills, text and bookkeeping; sorting needs some more memory.
+        """Text and bookkeeping that a worker collects before it spills; sorting needs some more.
 
         If there is much text, runs are larger: each part is gathered from all runs.
         """
@@ -320,26 +520,79 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return max(current_limits().most_fences * self.run_bytes(text) // max(text, 1), FEW_FENCES)
 
     def window_for(self, runs: int) -> int:
-        """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
-        return max(
-            self._window_bytes, min(runs * current_limits().read_bytes, self.memory_per_job // 8)
-        )
+        """Bytes merged at a time from this many runs.
 
-    @property
-    def _window_bytes(self) -> int:
-        return min(max(self.memory_per_job // 32, 1 << 20), current_limits().window_bytes)
+        They are more for many runs, so that reads do not become too small.
+        """
+        limits = current_limits()
+        window_bytes = min(max(self.memory_per_job // 32, 1 << 20), limits.window_bytes)
+        return max(window_bytes, min(runs * limits.read_bytes, self.memory_per_job // 8))
 
     @property
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
         limits = current_limits()
-        return min(
-            max(self.memory_per_job // 4 // (limits.read_bytes // 4), 2), limits.merge_fan_in
+        most = self.memory_per_job // 4 // (limits.read_bytes // 4)
+        return min(max(most, 2), limits.merge_fan_in)
+
+
+def _about(annotation: Any) -> About:
+    """What an annotation of `Options` says, with the choices of its type."""
+    type_, about = get_args(annotation)
+    assert isinstance(about, About)
+    choices = about.choices or tuple(value for value in get_args(type_) if isinstance(value, str))
+    return replace(about, choices=choices)
+
+
+_ANNOTATIONS: Final = get_type_hints(Options, include_extras=True)
+_INTEGERS: Final = {
+    name for name, hint in _ANNOTATIONS.items() if get_args(hint)[0] in (int, int | None)
+}
+OPTIONS: Final = {name: _about(annotation) for name, annotation in _ANNOTATIONS.items()}
+"""What each option means: one list for the command line, the manifest, reuse and trust."""
+RECORDED: Final = {
+    name: key
+    for name, key in zip(Options.__struct_fields__, Options.__struct_encode_fields__, strict=True)
+    if OPTIONS[name].decides is not Decides.NEITHER and OPTIONS[name].recorded != "elsewhere"
+}
+"""The options that a manifest may record, with their names in it."""
+DEFAULTS: Final[dict[str, Any]] = {
+    field.name: field.default for field in msgspec.structs.fields(Options)
+}
+
+
+def _spelled(value: Any, about: About) -> str:
+    """A value as users write it. Values that differ are spelled differently."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, GivenFile):
+        return value.sha256
+    if about.is_size:
+        return spell_size(value)
+    if isinstance(value, tuple):
+        value = ",".join(
+            each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in value
         )
+    return str(value or "none")
+
+
+def spell_size(size: int) -> str:
+    """Spell a number of bytes with its largest unit.
+
+    >>> spell_size(64 << 20), spell_size(1000)
+    ('64MiB', '1000')
+    """
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
 
 
 class NormalizeArguments(FilterArguments, total=False):
-    """The options of `normalize` as arguments of a Python function: the fields of `Options`, and the filters."""
+    """The fields of `Options` and the filters, as arguments of a Python function.
+
+    Type checkers need them spelled out; a test compares them with `Options`.
+    """
 
     schema: str
     hash_algorithm: str
@@ -354,34 +607,30 @@ class NormalizeArguments(FilterArguments, total=False):
     level: int
     max_line_bytes: int
     max_window: int
+    track_sources: bool
     map: str | os.PathLike[str] | None
     keep_names: bool
     labels: str | os.PathLike[str] | None
     fixes: str | os.PathLike[str] | None
+    trust: bool
+    judge: bool
     strict_labels: bool
-    track_sources: bool
+    max_rejects: int | float | str | None
+    skip_bad_shards: bool
+    allow_empty: bool
+    overwrite: bool
+    incremental: bool
+    check: Literal["stat", "content"]
+    fresh: bool
+    work_dir: str | None
     jobs: int
     engine: Literal["pool", "dask"]
     scheduler: str | None
     memory: int | None
-    skip_bad_shards: bool
-    max_rejects: float | str | None
-    fresh: bool
-    overwrite: bool
-    incremental: bool
-    check: Literal["stat", "content"]
-    work_dir: str | None
-    trust: bool
-    judge: bool
-    allow_empty: bool
 
 
 def make_options(**given: Any) -> Options:
-    """Make options from the arguments of `normalize`, which has the filters as arguments of their own.
-
-    `hash` is a filter, unless it is the name of an algorithm: that was its meaning in earlier
-    releases.
-    """
+    """Make options from the arguments of `normalize`, which has the filters as arguments, too."""
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
     path = given.pop("map", None)
@@ -392,13 +641,8 @@ def make_options(**given: Any) -> Options:
     if (path := given.pop("fixes", None)) is not None:
         given["fixes"] = GivenFile.at(os.fspath(path), os.fspath(path) + PLACES)
         read_fixes(given["fixes"])
-    patterns = as_tuple("hash", given.pop("hash", ()))
-    if algorithms := [one for one in patterns if one in HASHES]:
-        given["hash_algorithm"] = algorithms[-1]
-    given["hash"] = [one for one in patterns if one not in HASHES]
-    filters = make_filters(
-        **{name: given.pop(name) for name in FilterArguments.__annotations__ if name in given}
-    )
+    names = given.keys() & FilterArguments.__annotations__.keys()
+    filters = make_filters(**{name: given.pop(name) for name in names})
     return Options(**given, filters=filters)
 
 
@@ -407,6 +651,4 @@ def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
 
     ValidationError or UsageError if a value is wrong.
     """
-    return msgspec.convert(
-        {_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options
-    )
+    return msgspec.convert(dict(recorded) | more, Options)

@@ -98,7 +98,7 @@ def _write_locations(
 def _find_copies(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
 ) -> dict[int, tuple[Shard, str]]:
-    """By number of a part, the part of a trusted corpus that has all of its records, and no others, with its hash.
+    """By number of a part, the part of a trusted corpus with exactly its records, and its hash.
 
     So its file can be copied. It is compressed as this part would be, and no other shard has keys
     in this range.
@@ -111,19 +111,16 @@ def _find_copies(
     copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
         found = [
-            one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)
+            counts
+            for counts in pieces
+            if (not high or counts.first < high) and (not low or counts.last >= low)
         ]
         if len(found) == 1 and not found[0].filtered:
-            [one], shard = (
-                found,
-                shards[found[0].piece.shard],
-            )  # a part of a trusted corpus is one piece
-            if (
-                shard.compression == wanted
-                and (not low or low <= one.first)
-                and (not high or one.last < high)
-            ):
-                copies[number] = shard, one.read.raw_hash
+            [only] = found  # a part of a trusted corpus is one piece
+            shard = shards[only.piece.shard]
+            is_whole = (not low or low <= only.first) and (not high or only.last < high)
+            if shard.compression == wanted and is_whole:
+                copies[number] = shard, only.read.raw_hash
     return copies
 
 
@@ -136,9 +133,8 @@ def _complete_sources(
     """
     if not context.options.track_sources:
         return [replace(part, sources=None) for _, part in sorted(parts.items())]
-    known = {
-        part.fingerprint for part in base
-    }  # parts that this run has made have their sources already
+    # Parts that this run has made have their sources already.
+    known = {part.fingerprint for part in base}
     done = dict(parts)
     stale = [
         number
@@ -159,7 +155,10 @@ def _complete_sources(
 
 
 def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
-    """Number the parts that have records from 0 on, put them in place, and remove all other files of parts."""
+    """Number the parts that have records from 0 on, and put them in place.
+
+    Remove all other files of parts.
+    """
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {
@@ -184,14 +183,10 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     numbered: list[Part] = []
     for number, part in enumerate(parts):
         name = context.part_name(number)
-        columns = part.columns
-        sources = part.sources
         path = put(part.path, name)
-        if columns:
-            columns = replace(columns, path=put(columns.path, columns_path(name)))
-        if sources:
-            sources = replace(sources, path=put(sources.path, sources_path(name)))
-        numbered.append(replace(part, number=number, path=path, columns=columns, sources=sources))
+        columns = put(part.columns.path, columns_path(name)) if part.columns else ""
+        sources = put(part.sources.path, sources_path(name)) if part.sources else ""
+        numbered.append(replace(part.at(path, columns, sources), number=number))
     return numbered
 
 
@@ -208,9 +203,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
-    _copies: dict[
-        int, tuple[Shard, str]
-    ]  # by number of a part, a file that probably has the same text, and its hash
+    # by number of a part, a file that probably has the same text, and its hash
+    _copies: dict[int, tuple[Shard, str]]
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context = self._context
@@ -293,7 +287,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         }, total
 
     def _groups(self, parts: Mapping[int, Part]) -> list[list[int]]:
-        """The numbers of all parts in groups: parts of different groups have no evaluation in common."""
+        """The numbers of all parts in groups which have no evaluation in common."""
         field = self._context.sort_fields[0]
         groups: list[list[int]] = []
         last: bytes | None = None
@@ -323,7 +317,10 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _make(
         self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int
     ) -> dict[int, Part]:
-        """Make the parts that are missing, or leave out other superseded records, as far as their kinds are `known`."""
+        """Make the parts that are missing, or leave out other superseded records than before.
+
+        `known` is how many kinds of superseded records are known by now.
+        """
         context = self._context
         ranges = self._plan.ranges
         hashes = {
@@ -339,44 +336,19 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             if part.superseded[:known] == hashes[number][:known]
         }
         wanted = [number for number in superseded if number not in made]
-        # Fingerprints are needed now only to find parts of an interrupted run. With many runs, they
-        # take long.
-        sought = wanted if context.journal.entries else ()
-        fingerprints = {
-            number: self._fingerprint(number, self._plan.slices(number), hashes[number])
-            for number in sought
-        }
-        found = find_parts(
-            context.journal.entries,
-            {key: context.part_path(number) for number, key in fingerprints.items()},
-            context.engine,
-        )
-        if found:
-            context.notice(
-                f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run"
-            )
-        for number, key in fingerprints.items():
-            if part := found.get(key):
-                self._sync(part)
-                context.journal.add(part)  # another run may have made it
-                made[number] = self._held(replace(part, number=number))
-        text = sum(part.written.text_bytes for part in found.values())
-        count = len(found)
-        if found:
-            context.progress.reuse(text)
-        left = [number for number in wanted if fingerprints.get(number) not in found]
+        reused = self._reuse(wanted, hashes)
+        made |= reused
+        left = [number for number in wanted if number not in reused]
         # The largest parts come first, so that all workers end at about the same time. With many
         # parts, they do anyway, and runs are read from front to back. Those of large inputs are
         # read ahead in that order.
         if len(left) < _MANY * context.engine.jobs and not self._plan.is_large:
-            left.sort(
-                key=lambda number: (
-                    -sum(one.data_end - one.data_start for one in self._plan.slices(number))
-                )
-            )
+            left.sort(key=self._text_of, reverse=True)
         # Tasks are made when workers take them: those of all parts with slices of all runs would
         # take gigabytes.
         tasks = (self._task(number, superseded[number], hashes[number]) for number in left)
+        text = sum(part.written.text_bytes for part in reused.values())
+        count = len(reused)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             self._sync(part)  # meanwhile, workers make other parts
@@ -384,11 +356,40 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             made[part.number] = self._held(part)
             text += part.written.text_bytes
             count += 1
-            context.progress.expect(
-                text * len(wanted) // count
-            )  # runs still have duplicates; parts are alike
+            # Runs still have duplicates; parts are alike.
+            context.progress.expect(text * len(wanted) // count)
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
+
+    def _reuse(
+        self, wanted: Sequence[int], hashes: Mapping[int, tuple[str, str]]
+    ) -> dict[int, Part]:
+        """The parts that an interrupted run has made, by number."""
+        context = self._context
+        if not context.journal.entries:
+            return {}  # fingerprints take long with many runs
+        fingerprints = {
+            self._fingerprint(number, self._plan.slices(number), hashes[number]): number
+            for number in wanted
+        }
+        paths = {key: context.part_path(number) for key, number in fingerprints.items()}
+        found = find_parts(context.journal.entries, paths, context.engine)
+        reused: dict[int, Part] = {}
+        for key, part in found.items():
+            number = fingerprints[key]
+            self._sync(part)
+            context.journal.add(part)  # another run may have made it
+            reused[number] = self._held(replace(part, number=number))
+        if reused:
+            context.notice(
+                f"{len(reused):,} of {len(wanted):,} parts are reused from an interrupted run"
+            )
+            context.progress.reuse(sum(part.written.text_bytes for part in reused.values()))
+        return reused
+
+    def _text_of(self, number: int) -> int:
+        """Text of all slices that a part is made from."""
+        return sum(piece.data_end - piece.data_start for piece in self._plan.slices(number))
 
     def _sync(self, part: Part) -> None:
         for path in (part.path, *(file.path for file in part.side_files)):
@@ -410,7 +411,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         try:
             return xxh3_128_hexdigest(_encode((content, slices)))
         except UnicodeEncodeError:
-            named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
+            named = [
+                replace(piece, path=utf8(piece.path), index=utf8(piece.index)) for piece in slices
+            ]
             return xxh3_128_hexdigest(_encode((content, named)))
 
     def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
@@ -431,7 +434,12 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,
             schema_label=context.target.label,
-            options=options,
+            compression=options.compression,
+            level=options.level,
+            ignores_runs=options.same_run == "ignore",
+            conflicts=options.conflicts,
+            repeats=options.repeats,
+            is_kept=options.incremental,
             locations=self._locations_path,
             superseded_runs=superseded[0],
             superseded=superseded[1],
@@ -449,8 +457,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 def _hash_of_superseded(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
     """A fingerprint of the superseded records of a part; empty if there are none."""
     digest = xxh3_128()
-    for one in superseded_in(slices, low, high):
-        digest.update(_encode(one))
+    for record in superseded_in(slices, low, high):
+        digest.update(_encode(record))
     return digest.hexdigest() if slices else ""
 
 

@@ -29,6 +29,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.columns import PartColumns, listed_columns
 from fastrec.corpus.part_records import PartIndex, PartRecords
@@ -47,7 +48,8 @@ from fastrec.normalize.corrections import (
     fix_lines,
     read_fixes,
 )
-from fastrec.normalize.options import Options
+from fastrec.normalize.inputs import spread
+from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import (
     LineStatistics,
     Piece,
@@ -55,7 +57,7 @@ from fastrec.normalize.results import (
     SortResult,
 )
 from fastrec.normalize.trusted import choose_records, count_records, trusted_columns
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import PartTexts
@@ -100,7 +102,7 @@ _judge_of = lru_cache(maxsize=4)(Judge)
 
 
 def _has_later(batch: Batch) -> bool:
-    """Whether a chunk has a record that decides for the newest version, whichever target it is judged for.
+    """Whether a chunk has a record that decides for the newest version, whatever the target is.
 
     It is of a later version than the default one, or names a metric. It counts even if its
     `sample_hash` is the reason to reject it.
@@ -112,41 +114,35 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
-    """The given target, or one guessed from the first lines of some shards, spread over all of them.
+def choose_target(shards: Sequence[Shard], lines: LineSettings) -> Schema:
+    """The given target, or one guessed from the first lines of a few shards.
 
     Also make the judge of this process, which learns from these lines.
     """
-    files = [shard for shard in shards if not shard.stream]
-    target = options.target
-    judge = options.for_judge(options.target)
+    peeked = spread(shards, _PEEKED_SHARDS)
+    target = lines.target
+    judge = lines.judge
     if judge.target_is_guess:
-        count = min(len(files), _PEEKED_SHARDS)
         # Without filters: what matches is rarely among the first lines, and mostly of the same
         # version as other ones.
-        peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
-        spread = [files[number * len(files) // count] for number in range(count)]
-        is_later = any(_begins_with_later(shard, peeking, options) for shard in spread)
+        peeking = replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
+        is_later = any(_begins_with_later(shard, peeking, lines) for shard in peeked)
         target = NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA
-        judge = msgspec.structs.replace(judge, target=target.name)
+        judge = replace(judge, target=target.name)
         if judge == peeking:
             return target
     _judge_of(judge)
-    if files:
-        _begins_with_later(files[0], judge, options)
+    if peeked:
+        _begins_with_later(peeked[0], judge, lines)
     return target
 
 
-def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> bool:
+def _begins_with_later(shard: Shard, judge: JudgeSettings, lines: LineSettings) -> bool:
     """Whether the first lines of a shard have a record that decides for the newest version."""
     # An unreadable shard is reported when it is read completely.
     with suppress(ShardError, OSError, MemoryError):
-        chunks = shard.read(
-            chunk_bytes=_PEEKED_BYTES,
-            max_line_bytes=min(options.max_line_bytes, _PEEKED_LINE),
-            max_window=options.max_window,
-            text_bytes=_PEEKED_TEXT,
-        )
+        most = min(lines.max_line_bytes, _PEEKED_LINE)
+        chunks = lines.read(shard, _PEEKED_BYTES, max_line_bytes=most, text_bytes=_PEEKED_TEXT)
         first = next(chunks, None)
         del chunks  # closes the file
         return isinstance(first, Chunk) and _has_later(
@@ -162,8 +158,7 @@ class SortTask(msgspec.Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str
-    options: Options
-    target: str  # name of the schema version
+    lines: LineSettings
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
     indexes_parts: bool = False  # whether trusted parts are read like runs if they can be
@@ -231,20 +226,17 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
-        options = task.options
-        target = TARGETS[task.target]
+        lines = task.lines
+        target = lines.target
         self._target = target
-        self._sort_fields = options.sort_fields_of(target)
-        self._key_of: Callable[[Any], bytes] = key_maker(self._sort_fields)
+        self._key_of: Callable[[Any], bytes] = key_maker(lines.sort_fields)
         self._row_of = row_maker(target)
-        self._judging = options.for_judge(target)
-        self._shape = target.shape
-        self._fixes = read_fixes(options.fixes) if options.fixes else {}
+        self._fixes = read_fixes(lines.fixes) if lines.fixes else {}
         self._editors: list[Editor] = []
-        if options.map:
-            self._editors.append(Renamer(options.map, target, keep_names=options.keep_names))
-        if options.labels:  # they have the new names
-            self._editors.append(Labeller(options.labels))
+        if lines.map:
+            self._editors.append(Renamer(lines.map, target, keep_names=lines.keep_names))
+        if lines.labels:  # they have the new names
+            self._editors.append(Labeller(lines.labels))
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
@@ -274,9 +266,7 @@ class _Sorter:
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         shard = piece.slice.shard
         try:
-            columns = (
-                trusted_columns(shard, self._task.options, self._target) if shard.trusted else None
-            )
+            columns = trusted_columns(shard, self._task.lines) if shard.trusted else None
             counts, statistics = (
                 self._take(piece, columns) if columns else self._read(piece, rejects)
             )
@@ -285,18 +275,18 @@ class _Sorter:
             counts = PieceCounts(piece=piece, error=error)
             statistics = LineStatistics()
         self._statistics.append((piece.number, statistics))
-        return msgspec.structs.replace(counts, rejects=rejects.end_range())
+        return replace(counts, rejects=rejects.end_range())
 
     def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
         """Take the records of a trusted part from its columns."""
         part = piece.slice.shard
-        filters = self._task.options.filters
+        filters = self._task.lines.judge.filters
         read = part.check()
         chosen = choose_records(columns, part, filters, self._target)
         batch, statistics = count_records(columns, chosen, filters, self._target)
         index = PartIndex(
             text_hash=columns.text_hash,
-            sort_fields=self._sort_fields,
+            sort_fields=self._task.lines.sort_fields,
             schema_label=self._target.label,
             pieces=array("I", [piece.number]).tobytes(),
             chosen=chosen,
@@ -321,7 +311,10 @@ class _Sorter:
         return counts, statistics
 
     def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords, last: bytes) -> Run:
-        """Make a run of a part that is sorted as the corpus will be: pass 2 reads the part itself, and its columns."""
+        """Make a run of a part that is sorted as the corpus will be.
+
+        Pass 2 reads the part itself, and its columns.
+        """
         part = piece.slice.shard
         path = f"{self._task.directory}/run-{self._name}-of-{piece.number}"
         offsets = list(accumulate(records.sizes, initial=0))
@@ -352,10 +345,10 @@ class _Sorter:
         for first in range(0, len(records), BLOCK_ROWS):
             end = min(first + BLOCK_ROWS, len(records))
             sizes = records.sizes[first:end]
-            some = texts.take(sizes)
-            if list(map(fingerprint, some)) != records.fingerprints[first:end].tolist():
+            read = texts.take(sizes)
+            if list(map(fingerprint, read)) != records.fingerprints[first:end].tolist():
                 raise DamagedFileError(part.path, "a record does not match its fingerprint")
-            normal = bytearray().join(some)
+            normal = bytearray().join(read)
             keys = records.keys(first, end)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
@@ -365,20 +358,21 @@ class _Sorter:
         return lowest, highest
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
-        options = self._task.options
+        """Read, judge and buffer the lines of a piece, in one loop over chunks: it is hot."""
+        lines = self._task.lines
         buffer = self._buffer
         source = utf8(piece.source)
         key_of = self._key_of
         row_of = self._row_of
         number = piece.number
-        invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
+        invalid = [invalid_line(line, lines.max_line_bytes) for line in piece.long_lines]
         stats = ReadStats()
         blank = 0
         rejected = 0
         filtered = 0
         is_newer_version = False
         statistics = LineStatistics()
-        judge = _judge_of(self._judging)
+        judge = _judge_of(lines.judge)
         fixes = self._fixes.get(source)
         editors = self._editors
         for editor in editors:
@@ -391,8 +385,8 @@ class _Sorter:
         for batch, normal, _, _ in judge_slice(
             judge,
             piece.slice,
-            max_line_bytes=options.max_line_bytes,
-            max_window=options.max_window,
+            max_line_bytes=lines.max_line_bytes,
+            max_window=lines.max_window,
             line=piece.line,
             offset=piece.offset,
             stats=stats,
@@ -401,7 +395,7 @@ class _Sorter:
             if fixes and batch.rejected:
                 fix_lines(batch, normal, judge, fixes, statistics.fixed)
             if editors:
-                normal = edit_records(batch, normal, editors, self._shape)
+                normal = edit_records(batch, normal, editors, self._target.shape)
             keys = [key_of(record) for record in batch.records]
             rows = [
                 row_of(record, number, line)
@@ -413,7 +407,7 @@ class _Sorter:
             if keys:
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
-            statistics.add(batch, options.filters, filtered_out)
+            statistics.add(batch, lines.judge.filters, filtered_out)
             is_newer_version = is_newer_version or _has_later(batch)
             filtered += batch.filtered
             blank += batch.blank
@@ -442,7 +436,7 @@ class _Sorter:
 
     def _add_run(self, run: Run) -> None:
         if len(run.fences) > (most := self._task.most_fences):
-            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // most)])
+            run = replace(run, fences=run.fences[:: -(-len(run.fences) // most)])
         self._runs.append(run)
 
 

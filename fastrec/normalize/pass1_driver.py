@@ -17,13 +17,14 @@ from itertools import groupby
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.filters import nothing_matches
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.inputs import Streams, check_fields, read_chunks
+from fastrec.normalize.inputs import Streams, check_fields
 from fastrec.normalize.kept import Base
 from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
@@ -37,11 +38,13 @@ from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
-_SHARE: Final = (
-    16  # a shard that is at most this fraction of the work of a worker is not too large for one
-)
+# A shard that is at most this fraction of the work of a worker is not too large for one.
+_SHARE: Final = 16
 _FEEDS: Final = 3
-"""The driver decompresses as fast as this many workers sort: measured 247 to 286 MB/s and 94 to 95 MB/s of text."""
+"""The driver decompresses as fast as this many workers sort.
+
+Measured: 247 to 286 MB/s, and 94 to 95 MB/s of text.
+"""
 
 
 class SortTasks:
@@ -57,7 +60,7 @@ class SortTasks:
         unchanged: Container[int] = (),
         indexes_parts: bool = False,
     ) -> None:
-        """Plan the tasks of all shards but those that are `unchanged` since the last run, given by number."""
+        """Plan the tasks of all shards but the `unchanged` ones, given by number."""
         self._indexes_parts = indexes_parts
         self._shards = shards
         self._unchanged = unchanged
@@ -65,16 +68,15 @@ class SortTasks:
         self._streams = streams or Streams()
         self._directory = directory
         self._options = options
-        self._target = target.name
+        self._lines = options.line_settings(target)
         self._text = total_text(self._wanted)
         self._at_once = options.slices_per_task(self._text)
         self._chunk_bytes = current_limits().decompressed_chunk_bytes * self._at_once
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
-        self._chunks: dict[
-            int, tuple[int, int]
-        ] = {}  # text of finished chunks by shard: found, and estimated
+        # Text of finished chunks by shard: found, and estimated.
+        self._chunks: dict[int, tuple[int, int]] = {}
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -135,14 +137,16 @@ class SortTasks:
         return self.next_piece - 1
 
     def learn_from(self, result: SortResult) -> None:
-        """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
+        """Correct the estimate of all text by that of a finished task.
+
+        Compressed shards expand more or less than usual.
+        """
         for counts in result.pieces:
             piece = counts.piece
             text = counts.read.text_bytes
             estimated = piece.slice.estimated_text
-            if (
-                piece.temporary
-            ):  # a chunk of a shard: its share follows from what the driver has read so far
+            if piece.temporary:
+                # A chunk of a shard: its share follows from what the driver has read so far.
                 shard = self._shards[piece.shard]
                 read = self.decompressed[piece.shard]
                 before, known = self._chunks.get(piece.shard, (0, 0))
@@ -168,9 +172,9 @@ class SortTasks:
         share = self._text // workers
         least = max(2 * current_limits().task_bytes, share // _SHARE)
         sizes = [
-            (one.estimated_text, number)
-            for number, one in wanted
-            if not one.splittable and not one.trusted
+            (shard.estimated_text, number)
+            for number, shard in wanted
+            if not shard.splittable and not shard.trusted
         ]
         chosen = {number for number, shard in wanted if shard.stream}
         text = 0
@@ -188,18 +192,16 @@ class SortTasks:
         options = self._options
         text = self._text
         sizes = options.run_bytes(text), options.most_fences(text)
-        return SortTask(
-            number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts
-        )
+        return SortTask(number, pieces, self._directory, self._lines, *sizes, self._indexes_parts)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
         if self._shards[shard].stream:
-            stats = self._streams.open(shard, self._shards[shard], self._options, self._chunk_bytes)
+            stats = self._streams.open(shard, self._shards[shard], self._lines, self._chunk_bytes)
             chunks = self._streams.chunks(shard)
         else:
             stats = ReadStats()
-            chunks = read_chunks(self._shards[shard], self._options, self._chunk_bytes, stats)
+            chunks = self._lines.read(self._shards[shard], self._chunk_bytes, stats)
         self.decompressed[shard] = stats
         count = 0
         try:
@@ -248,21 +250,20 @@ class SortTasks:
             self._streams.finish([path])
             self.reused.append(done)
         else:
-            yield self._task((msgspec.structs.replace(piece, number=self._piece_number()),))
+            yield self._task((replace(piece, number=self._piece_number()),))
 
 
 class SortedShards(msgspec.Struct, frozen=True):
     results: tuple[SortResult, ...]
-    """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
-    checksums of their runs, and without fences if there are too many runs to use them."""
+    """All tasks, those of earlier runs included. They lack the pieces of bad shards and of shards
+    that are gone, checksums of their runs, and fences if there are too many runs to use them."""
     durable: frozenset[int]
-    """Tasks that the journal has, and will have as long as the shards are unchanged; without those that have pieces of
-    bad shards, which the next run may be able to read."""
+    """Tasks that the journal has, and will have as long as the shards are unchanged. Tasks with
+    pieces of bad shards are not among them: the next run may be able to read these."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
-    removed: dict[
-        str, tuple[int, ...]
-    ]  # by path of a run, the numbers of pieces whose records do not count
+    # by path of a run, the numbers of pieces whose records do not count
+    removed: dict[str, tuple[int, ...]]
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
     sample: RegionSample  # of the keys of all runs
     next_task: int
@@ -304,9 +305,8 @@ class _Pass1:
             indexes_parts=sum(shard.is_run for shard in shards) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
-        self._is_newer_version = (
-            base.is_newer_version
-        )  # whether there is a later record, as far as is known
+        # Whether there is a later record, as far as is known.
+        self._is_newer_version = base.is_newer_version
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._sample = RegionSample()
@@ -338,7 +338,7 @@ class _Pass1:
         self._durable -= {
             number
             for number, task in self._finished.items()
-            if any(one.piece.shard in bad for one in task.pieces)
+            if any(counts.piece.shard in bad for counts in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
         self._check_records(bad)
@@ -383,13 +383,17 @@ class _Pass1:
         if context.options.allow_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
-        if any(one.lines > one.blank + one.rejected + one.filtered for one in pieces):
+        if any(
+            counts.lines > counts.blank + counts.rejected + counts.filtered for counts in pieces
+        ):
             return
         context.progress.finish()
         if self._shards and len(bad) == len(self._shards):
             raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine)
-        if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
+        if context.options.filters and (
+            not self._shards or any(counts.filtered for counts in pieces)
+        ):
             check_fields(self._shards, context.options.filters.where, nothing_matches=True)
             names = {
                 "evaluations": lines.evaluations,
@@ -397,14 +401,14 @@ class _Pass1:
                 "models": lines.models,
             }
             raise nothing_matches(context.options.filters, names, lines.similar)
-        total = sum(one.lines for one in pieces)
-        rejected = sum(one.rejected for one in pieces)
+        total = sum(counts.lines for counts in pieces)
+        rejected = sum(counts.rejected for counts in pieces)
         raise NothingValidError(
             utf8(self._shards[0].path), total, rejected, lines.codes.most_common()
         )
 
     def _settle_target(self) -> None:
-        """Start again if there is no record of the target's version, but only of the default one."""
+        """Start again if all records are of the default version, and the target is another."""
         context = self._context
         is_newer_version = self._base.is_newer_version or any(
             task.is_newer_version for task in self._finished.values()
@@ -441,11 +445,7 @@ class _Pass1:
             for task in tasks:
                 if self._is_refuted:
                     return  # the run starts again; tasks that run already end first
-                yield (
-                    task
-                    if self._keeps_fences
-                    else msgspec.structs.replace(task, most_fences=FEW_FENCES)
-                )
+                yield (task if self._keeps_fences else replace(task, most_fences=FEW_FENCES))
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
@@ -476,29 +476,22 @@ class _Pass1:
         files = tuple(
             file for file in result.files if file.path in (result.rejects, result.statistics)
         )
-        self._finished[result.task] = msgspec.structs.replace(result, files=files)
+        self._finished[result.task] = replace(result, files=files)
         had_fences = self._keeps_fences
         self._runs += len(result.runs)
         if not self._keeps_fences:
             for number in list(self._finished) if had_fences else [result.task]:
-                runs = tuple(
-                    msgspec.structs.replace(run, fences=[]) for run in self._finished[number].runs
-                )
-                self._finished[number] = msgspec.structs.replace(self._finished[number], runs=runs)
+                runs = tuple(replace(run, fences=[]) for run in self._finished[number].runs)
+                self._finished[number] = replace(self._finished[number], runs=runs)
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
-        text, lines, rejected = map(
-            sum,
-            zip(
-                *((one.read.text_bytes, one.lines, one.rejected) for one in result.pieces),
-                strict=True,
-            ),
-        )
+        text = sum(counts.read.text_bytes for counts in result.pieces)
         if reused:
             progress.reuse(text)
         else:
-            progress.advance(text, lines, rejected)
+            lines = sum(counts.lines for counts in result.pieces)
+            progress.advance(text, lines, sum(counts.rejected for counts in result.pieces))
 
     def _removed(
         self, bad: Container[int], merged: Iterable[MergedRun]
@@ -511,7 +504,7 @@ class _Pass1:
         runs = [
             (run.path, [number]) for number, task in self._finished.items() for run in task.runs
         ]
-        runs += [(one.run.path, one.tasks) for one in merged]
+        runs += [(merge.run.path, merge.tasks) for merge in merged]
         found = (
             (path, tuple(piece for number in tasks for piece in pieces[number]))
             for path, tasks in runs

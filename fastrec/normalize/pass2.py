@@ -24,25 +24,26 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
 from fastrec.corpus.part_records import PartIndex, open_part, read_index
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
-from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
+from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice, Options
+from fastrec.normalize.options import Choice
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.results import Excluded, Part, PartSources, SideFile
 from fastrec.sorting.cuts import BorderSizes, write_borders
@@ -53,6 +54,7 @@ from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import (
+    LinesByPiece,
     PartCounts,
     read_lines_by_piece,
     read_part_counts,
@@ -81,10 +83,11 @@ _line_of: Final = itemgetter(Column.LINE)
 _piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
 
 Locations = Mapping[int, tuple[int, str, int]]
-"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it.
+"""By number of a piece: its position in the order of pieces, its source, and the lines before it.
 
-Tasks know the lines of a record by piece. Its shard may have another name and another place in the order of the input
-than when the piece was sorted. So the driver writes the locations of all pieces to a file once pass 1 is done.
+Tasks know the lines of a record by piece. Its shard may have another name and another place in the
+order of the input than when the piece was sorted. So the driver writes the locations of all pieces
+to a file once pass 1 is done.
 """
 
 
@@ -97,40 +100,45 @@ class PartTask(msgspec.Struct, frozen=True):
     window_bytes: int  # bytes merged at a time
     path: str
     statistics_prefix: str
-    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
-    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records
-    (`-excluded`)."""
+    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left
+    out (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and
+    the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
-    options: Options
+    compression: str
+    level: int
+    ignores_runs: bool  # whether records that are equal but for their run are duplicates
+    conflicts: Choice
+    repeats: Choice
+    is_kept: bool  # whether the next run may build on the part
     locations: str  # path of the locations of all pieces; empty if they are not needed
-    superseded_runs: Sequence[
-        RunSlice
-    ] = ()  # records superseded by others that are equal but for their run
+    superseded_runs: Sequence[RunSlice] = ()
+    """Records superseded by others that are equal but for their run."""
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
     copied: tuple[Shard, str] | None = None
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
-    grown: Part | None = (
-        # part of the base that has all records but those of new pieces: only these are tallied
-        None
-    )
+    grown: Part | None = None
+    """Part of the base that has all records but those of new pieces: only these are tallied."""
     first_new: int = 0  # the lowest number of a new piece
-    turns: int = (
-        0  # workers that take turns at making parts, if the page cache cannot hold all runs; else 0
-    )
+    turns: int = 0
+    """Workers that take turns at making parts, if the page cache cannot hold all runs; else 0."""
+
+    @property
+    def leaves_out(self) -> bool:
+        return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
     def is_copy(self) -> bool:
-        """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
-        options = self.options
+        """Whether the text is surely that of `copied`, and nothing else is made of it.
+
+        Then it need not be read.
+        """
         listed = self.copied[0].listed if self.copied else None
         if not listed or not listed.columns:
             return False
-        if options.incremental or options.leaves_out or options.same_run == "ignore":
-            return False
-        if len(self.slices) != 1:
+        if self.is_kept or self.leaves_out or self.ignores_runs or len(self.slices) != 1:
             return False
         [part] = self.slices
         # Records with equal keys may contradict each other, which their texts tell.
@@ -146,37 +154,22 @@ def make_part(task: PartTask) -> Part:
     try:
         return _make_part(task)
     except NotACopyError:
-        return _make_part(msgspec.structs.replace(task, copied=None))
+        return _make_part(replace(task, copied=None))
     except _NotGrownError:
-        return _make_part(msgspec.structs.replace(task, grown=None))
+        return _make_part(replace(task, grown=None))
 
 
 class _NotGrownError(Exception):
-    """Numbers of pieces do not tell the records of the base from new ones: all have to be tallied."""
+    """Numbers of pieces do not tell the records of the base from new ones.
+
+    So all have to be tallied.
+    """
 
 
 def _make_part(task: PartTask) -> Part:
-    options = task.options
-    split = key_splitter(task.sort_fields)
-    same_run = resolver = None
-    if options.same_run == "ignore":
-        same_run = _SameRunFilter(superseded_in(task.superseded_runs, task.low, task.high))
-    if options.leaves_out:
-        superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
-        resolver = _Resolver(options.conflicts, options.repeats, superseded, task.locations)
-    columns = None if task.is_copy else ColumnsBuilder(task.schema_label)
-    kept = _Records(task.sort_fields, columns=columns, grown=task.grown, first_new=task.first_new)
-    seen = _Records(task.sort_fields, with_counts=False)
-    lines = kept.counts.lines
-    contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
-    first = last = b""
-    keeper = _Keeper(task) if options.incremental else None
-    sources = _SourcesWriter(task.sources, task.locations) if task.sources else None
-    with (
-        keeper.files if keeper else nullcontext(),
-        sources.file if sources else nullcontext(),
-        _writer(task) as writer,
-    ):
+    with ExitStack() as files:
+        sink = _PartWriter(task, files)
+        steps = _steps_of(task, sink, files)
         windows = gather(
             task.slices,
             task.low,
@@ -186,97 +179,165 @@ def _make_part(task: PartTask) -> Part:
             turns=task.turns,
             open_part=open_part,
         )
-        for everything in windows:
-            window = everything
-            left: Sequence[int] = range(len(everything.keys))
-            if same_run:
-                left = same_run.filter(everything)
-                for index in set(range(len(everything.keys))).difference(left):
-                    for number, _, count in _origins_of(everything, index):
-                        lines.duplicates[number] += count
-                window = _select(everything, left)
-            found = find_contradictions(window.keys, window.texts, window.groups)
-            contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
-            if resolver:
-                seen.add(window)
-                stay = resolver.resolve(window, found)
-                left = [left[index] for index in stay]
-                window = _select(window, stay)
-            if keeper:
-                keeper.add(everything, left, window)
-            if window.keys:
-                kept.add(window)
-                lines.kept.update(map(_piece_of, window.rows))
-                for index, origins in window.origins.items():
-                    lines.kept[window.rows[index][Column.SOURCE]] -= 1
-                    lines.shared[tuple((number, count) for number, _, count in origins)] += 1
-                first = first or window.keys[0]
-                last = window.keys[-1]
-                writer.write(window.texts)
-                if sources:
-                    sources.write(window.rows, window.origins)
-        if resolver:
-            lines.left_out = resolver.by_piece
-            lines.duplicates.update(resolver.duplicates)
-        written = writer.finish()
-        tracked = sources.finish(lines.pieces()) if sources else None
-        if keeper:
-            keeper.end()
-    keys = kept.keys()
-    files = write_statistics(
-        task.statistics_prefix,
-        kept.counts,
-        keys,
-        kept.outcomes,
-        contradictions,
-        seen=seen.keys() if resolver else None,
-        compressed=options.incremental,
-    )
-    if same_run:
-        files.append(
-            write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental)
+        for window in windows:
+            records = _Selection(window)
+            for step in steps:
+                step.add(records)
+        for step in steps:
+            step.end()
+    part = sink.part()
+    for step in steps:
+        part = step.complete(part)
+    return part
+
+
+def _steps_of(task: PartTask, sink: _PartWriter, files: ExitStack) -> list[_Step]:
+    """The steps that each window of records goes through, in order."""
+    steps: list[_Step] = []
+    if task.ignores_runs:
+        steps.append(_SameRunFilter(task, sink))
+    steps.append(_ContradictionFinder(task, sink))
+    if task.leaves_out:
+        steps.append(_Resolver(task, sink))
+    if task.is_kept:
+        steps.append(_Keeper(task, files))
+    steps.append(sink)
+    if task.sources:
+        steps.append(_SourcesWriter(task.sources, task.locations, sink.lines, files))
+    return steps
+
+
+class _Selection:
+    """A window on its way through the steps: all its records, and those that are left."""
+
+    def __init__(self, everything: Window) -> None:
+        self.everything = everything
+        self.window = everything  # the records that are left
+        self.positions: Sequence[int] = range(len(everything.keys))  # of these in `everything`
+        self.contradictions: Contradictions = {}
+
+    def keep(self, records: Sequence[int]) -> None:
+        """Leave only these of the records that are left, given by position."""
+        self.positions = [self.positions[index] for index in records]
+        self.window = _select(self.window, records)
+
+    def others(self) -> list[int]:
+        """The positions of the records that are not left."""
+        return sorted(set(range(len(self.everything.keys))).difference(self.positions))
+
+
+class _Step:
+    """A step of making a part. It gets each window, may leave out records, and adds to the part."""
+
+    def add(self, records: _Selection) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """End after the last window, while files are open."""
+
+    def complete(self, part: Part) -> Part:
+        """Add results to the part, after all files were closed."""
+        return part
+
+
+class _PartWriter(_Step):
+    """Writes the records that are left, counts them, and makes the part."""
+
+    def __init__(self, task: PartTask, files: ExitStack) -> None:
+        self._task = task
+        self._columns = None if task.is_copy else ColumnsBuilder(task.schema_label)
+        self._kept = _Records(
+            task.sort_fields, columns=self._columns, grown=task.grown, first_new=task.first_new
         )
-    if resolver:
-        files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
-    part = Part(
-        number=task.number,
-        fingerprint=task.fingerprint,
-        low=task.low,
-        written=written,
-        records=len(kept.outcomes),
-        first=first,
-        last=last,
-        left_out=resolver.by_code if resolver else {},
-        files=tuple(files),
-        path=task.path,
-        statistics_prefix=task.statistics_prefix,
-        superseded=task.superseded_hashes,
-        names=resolver.names_hash(lines.pieces()) if resolver else "",
-        columns=_write_columns(task, columns, written) if kept.outcomes else None,
-        sources=tracked,
-    )
-    return keeper.finish(part) if keeper else part
+        self.lines = self._kept.counts.lines
+        self.contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
+        self.seen: KeyColumns | None = None  # the keys before contradictions were resolved
+        self._first = b""
+        self._last = b""
+        writer: ShardWriter
+        if task.copied:
+            writer = ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
+        else:
+            writer = ShardWriter(task.path, task.compression, task.level, synced=False)
+        self._writer = files.enter_context(writer)
 
+    def add(self, records: _Selection) -> None:
+        window = records.window
+        if not window.keys:
+            return
+        self._kept.add(window)
+        lines = self.lines
+        lines.kept.update(map(_piece_of, window.rows))
+        for index, origins in window.origins.items():
+            lines.kept[window.rows[index][Column.SOURCE]] -= 1
+            lines.shared[tuple((number, count) for number, _, count in origins)] += 1
+        self._first = self._first or window.keys[0]
+        self._last = window.keys[-1]
+        self._writer.write(window.texts)
 
-def _writer(task: PartTask) -> ShardWriter:
-    if task.copied:
-        return ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
-    return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
+    def end(self) -> None:
+        self._written = self._writer.finish()
 
-
-def _write_columns(task: PartTask, columns: ColumnsBuilder | None, written: Written) -> SideFile:
-    """Write the columns of a part; those of a part that is copied unread are copied, too."""
-    path = columns_path(task.path)
-    if columns:
-        return SideFile(path, *columns.write(path, written.text_xxh3_128))
-    assert task.copied
-    original, listed = listed_columns(task.copied[0])
-    storage_of(path).copy(original, path)
-    if sha256_of_file(path) != (listed.bytes, listed.sha256):
-        raise ShardError(
-            original, "is damaged: `fastrec verify` lists everything that is wrong with a corpus"
+    def part(self) -> Part:
+        task = self._task
+        keys = self._kept.keys()
+        outcomes = self._kept.outcomes
+        files = write_statistics(
+            task.statistics_prefix,
+            self._kept.counts,
+            keys,
+            outcomes,
+            self.contradictions,
+            seen=self.seen,
+            compressed=task.is_kept,
         )
-    return SideFile(path, listed.bytes, listed.sha256)
+        return Part(
+            number=task.number,
+            fingerprint=task.fingerprint,
+            low=task.low,
+            written=self._written,
+            records=len(outcomes),
+            first=self._first,
+            last=self._last,
+            files=tuple(files),
+            path=task.path,
+            statistics_prefix=task.statistics_prefix,
+            superseded=task.superseded_hashes,
+            columns=self._write_columns() if outcomes else None,
+        )
+
+    def _write_columns(self) -> SideFile:
+        """Write the columns of a part; those of a part that is copied unread are copied, too."""
+        path = columns_path(self._task.path)
+        if self._columns:
+            return SideFile(path, *self._columns.write(path, self._written.text_xxh3_128))
+        assert self._task.copied
+        original, listed = listed_columns(self._task.copied[0])
+        storage_of(path).copy(original, path)
+        if sha256_of_file(path) != (listed.bytes, listed.sha256):
+            raise ShardError(
+                original,
+                "is damaged: `fastrec verify` lists everything that is wrong with a corpus",
+            )
+        return SideFile(path, listed.bytes, listed.sha256)
+
+
+def _with_file(part: Part, file: FileDigest) -> Part:
+    return replace(part, files=(*part.files, file))
+
+
+class _ContradictionFinder(_Step):
+    """Finds contradictions in each window, and collects them."""
+
+    def __init__(self, task: PartTask, sink: _PartWriter) -> None:
+        self._split = key_splitter(task.sort_fields)
+        self._sink = sink
+
+    def add(self, records: _Selection) -> None:
+        window = records.window
+        records.contradictions = find_contradictions(window.keys, window.texts, window.groups)
+        for key, numbers in records.contradictions.items():
+            self._sink.contradictions[tuple(self._split(key))] = numbers
 
 
 class _Records:
@@ -347,7 +408,7 @@ class _Records:
         self._waiting_fingerprints = []
 
     def _count(self, fields: KeyColumns) -> None:
-        """Add the waiting records to the tally; if a part of the base has grown, only the new ones."""
+        """Add the waiting records to the tally; only new ones if a part of the base has grown."""
         rows = self._waiting_rows
         if self._grown:
             new = [at for at, row in enumerate(rows) if row[Column.SOURCE] >= self._first_new]
@@ -383,72 +444,96 @@ def _origins_of(window: Window, index: int) -> Origins:
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
-class _SameRunFilter:
+class _SameRunFilter(_Step):
     """Drops records of a part that are equal to others but for their run and their label."""
 
-    def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
-        self._superseded = frozenset(superseded)
-        self.bodies: list[tuple[bytes, bytes]] = []  # the digest of each record's body, and its key
+    def __init__(self, task: PartTask, sink: _PartWriter) -> None:
+        self._task = task
+        self._superseded = frozenset(superseded_in(task.superseded_runs, task.low, task.high))
+        self._bodies: list[tuple[bytes, bytes]] = []  # the digest of each body, and its key
+        self._duplicates = sink.lines.duplicates
 
-    def filter(self, window: Window) -> list[int]:
-        """The positions of the records of a window that stay; the others are duplicates."""
+    def add(self, records: _Selection) -> None:
+        window = records.window
         kept: list[int] = []
         last = b""
         seen = set[bytes]()
         for index, (key, text) in enumerate(zip(window.keys, window.texts, strict=True)):
             digest = body_digest(text)
-            self.bodies.append((digest, key))
+            self._bodies.append((digest, key))
             if key != last:
                 last = key
                 seen = set()
             if digest not in seen and (key, digest) not in self._superseded:
                 seen.add(digest)
                 kept.append(index)
-        return kept
+        records.keep(kept)
+        for index in records.others():
+            for number, _, count in _origins_of(window, index):
+                self._duplicates[number] += count
+
+    def complete(self, part: Part) -> Part:
+        prefix = self._task.statistics_prefix
+        return _with_file(part, write_bodies(prefix, self._bodies, compressed=self._task.is_kept))
 
 
-class _Resolver:
+class _Resolver(_Step):
     """Leaves out contradictions and repeats of a part, and collects them."""
 
-    def __init__(
-        self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str
-    ) -> None:
-        self._conflicts = conflicts
-        self._repeats = repeats
-        self._superseded = frozenset(superseded)
-        self._locations_path = locations
+    def __init__(self, task: PartTask, sink: _PartWriter) -> None:
+        superseded = superseded_in(task.superseded, task.low, task.high)
+        self._task = task
+        self._sink = sink
+        self._seen = _Records(task.sort_fields, with_counts=False)
+        self._superseded = frozenset(key for key, _ in superseded)
         self._locations: Locations = {}
         self._left_out: list[RejectedLine] = []
-        self.by_piece: Counter[int] = Counter()  # records left out, by piece
-        self.duplicates: Counter[int] = Counter()  # copies of these records, by piece
+        self._by_piece: Counter[int] = Counter()  # records left out, by piece
+        self._duplicates: Counter[int] = Counter()  # copies of these records, by piece
 
-    @property
-    def by_code(self) -> Counter[str]:
-        return Counter(record.code for record in self._left_out)
-
-    def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:
+    def add(self, records: _Selection) -> None:
+        window = records.window
+        self._seen.add(window)
         keys = window.keys
-        kept: list[int] = []
         if not window.groups and self._superseded.isdisjoint(keys):
-            return list(range(len(keys)))
+            return
+        kept: list[int] = []
+        repeats = self._task.repeats
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
-            records = list(group)
-            if len(records) == 1 and key not in self._superseded:
-                kept += records
+            same_key = list(group)
+            if len(same_key) == 1 and key not in self._superseded:
+                kept += same_key
                 continue
-            numbers = contradictions.get(key) or [None] * len(records)
-            units = self._units(records, numbers, window)
-            if self._repeats == "keep":
+            numbers = records.contradictions.get(key) or [None] * len(same_key)
+            units = self._units(same_key, numbers, window)
+            if repeats == "keep":
                 stay = len(units)
             elif key in self._superseded:
                 stay = 0
             else:
-                stay = int(self._repeats == "first" or len(units) == 1)
-            kept += sorted(index for unit in units[:stay] for index in unit)
-            self._leave_out(
-                "repeat", self._repeats, [index for unit in units[stay:] for index in unit], window
-            )
-        return kept
+                stay = int(repeats == "first" or len(units) == 1)
+            kept += sorted(chain.from_iterable(units[:stay]))
+            self._leave_out("repeat", repeats, chain.from_iterable(units[stay:]), window)
+        records.keep(kept)
+
+    def end(self) -> None:
+        lines = self._sink.lines
+        lines.left_out = self._by_piece
+        lines.duplicates.update(self._duplicates)
+        self._sink.seen = self._seen.keys()
+
+    def complete(self, part: Part) -> Part:
+        self._left_out.sort(key=lambda record: (record.source, record.line))
+        path = f"{self._task.statistics_prefix}-left-out"
+        with RejectsWriter(path) as file:
+            for record in self._left_out:
+                file.write(record.to_json())
+            file.end_range()
+        names = ""
+        if self._left_out:
+            names = names_hash(self._locations, self._sink.lines.pieces())
+        codes = Counter(record.code for record in self._left_out)
+        return replace(_with_file(part, digest_of(path)), left_out=codes, names=names)
 
     def _units(
         self, records: Sequence[int], numbers: Sequence[int | None], window: Window
@@ -461,47 +546,36 @@ class _Resolver:
         units: list[list[int]] = []
         unit_of: dict[int, list[int]] = {}
         left_out = []
+        conflicts = self._task.conflicts
         for index, number in zip(records, numbers, strict=True):
             if number is None:
                 units.append([index])
-            elif number not in unit_of and self._conflicts != "reject":
+            elif number not in unit_of and conflicts != "reject":
                 unit_of[number] = [index]
                 units.append(unit_of[number])
-            elif self._conflicts == "keep":
+            elif conflicts == "keep":
                 unit_of[number].append(index)
             else:
                 left_out.append(index)
-        self._leave_out("conflict", self._conflicts, left_out, window)
+        self._leave_out("conflict", conflicts, left_out, window)
         return units
 
     def _leave_out(self, kind: str, choice: Choice, records: Iterable[int], window: Window) -> None:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
-            self._locations = self._locations or _read_locations(self._locations_path)
+            self._locations = self._locations or _read_locations(self._task.locations)
             sources = _origins_of(window, index)
             for number, _, count in sources:
-                self.duplicates[number] += count
+                self._duplicates[number] += count
             number, line, _ = min(sources, key=lambda source: self._locations[source[0]][0])
-            self.duplicates[number] -= 1
-            self.by_piece[number] += 1
+            self._duplicates[number] -= 1
+            self._by_piece[number] += 1
             _, name, base = self._locations[number]
             raw = bytes(window.texts[index]).removesuffix(b"\n")
             finding = Finding(code, "$", _MESSAGES[kind])
             self._left_out.append(
                 rejected_line(name, InvalidLine(line + base, None, (finding,), raw))
             )
-
-    def names_hash(self, pieces: Iterable[int]) -> str:
-        """A fingerprint of where the pieces of the part are, if records were left out."""
-        return names_hash(self._locations, pieces) if self._left_out else ""
-
-    def write(self, path: str) -> FileDigest:
-        self._left_out.sort(key=lambda record: (record.source, record.line))
-        with RejectsWriter(path) as file:
-            for record in self._left_out:
-                file.write(record.to_json())
-            file.end_range()
-        return digest_of(path)
 
 
 @lru_cache(maxsize=1)
@@ -521,19 +595,23 @@ def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
     return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
 
 
-class _SourcesWriter:
-    """Writes the sources of the records of a part to `file`."""
+class _SourcesWriter(_Step):
+    """Writes the sources of the records of a part that are left."""
 
-    def __init__(self, path: str, locations: str) -> None:
+    def __init__(self, path: str, locations: str, lines: LinesByPiece, files: ExitStack) -> None:
         self._path = path
         self._locations = _read_locations(locations)
-        self._begins: dict[
-            int, tuple[bytes, int]
-        ] = {}  # by piece: how its lines begin, and the lines before it
-        self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
+        self._lines = lines
+        # by piece: how its lines begin, and the lines before it
+        self._begins: dict[int, tuple[bytes, int]] = {}
+        self._file = files.enter_context(ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False))
+
+    def add(self, records: _Selection) -> None:
+        if records.window.keys:
+            self.write(records.window.rows, records.window.origins)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
-        """Append the sources of records, given their rows and the sources of those with several copies."""
+        """Append the sources of records, given their rows and the origins of those with copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
             places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]
@@ -542,14 +620,15 @@ class _SourcesWriter:
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
-        self.file.write([b"".join(lines)])
+        self._file.write([b"".join(lines)])
 
-    def finish(self, pieces: Iterable[int]) -> PartSources:
-        """End the file of a part that has records of these pieces."""
-        written = self.file.finish()
-        return PartSources(
-            self._path, written.bytes, written.sha256, names_hash(self._locations, pieces)
-        )
+    def end(self) -> None:
+        written = self._file.finish()
+        names = names_hash(self._locations, self._lines.pieces())
+        self.sources = PartSources(self._path, written.bytes, written.sha256, names)
+
+    def complete(self, part: Part) -> Part:
+        return replace(part, sources=self.sources)
 
 
 class SourcesTask(msgspec.Struct, frozen=True):
@@ -569,57 +648,64 @@ def update_sources(task: SourcesTask) -> PartSources:
     Runs in a worker.
     """
     part = task.part
-    pieces = read_lines_by_piece(part.statistics_prefix).pieces()
-    if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
+    lines = read_lines_by_piece(part.statistics_prefix)
+    names = names_hash(_read_locations(task.locations), lines.pieces())
+    if part.sources and part.sources.names == names:
         return part.sources
-    writer = _SourcesWriter(task.path, task.locations)
-    with writer.file:
+    with ExitStack() as files:
+        writer = _SourcesWriter(task.path, task.locations, lines, files)
         index = read_index(part.index)
         places = zip(array("I", index.pieces), array("Q", index.lines), strict=True)
         writer.write(list(places), dict(index.origins))
-        return writer.finish(pieces)
+        writer.end()
+    return writer.sources
 
 
-class _Keeper:
-    """Writes what the next run needs to read the part like a run, to `files`: complete once their context is left."""
+class _Keeper(_Step):
+    """Writes what the next run needs to read the part like a run."""
 
-    def __init__(self, task: PartTask) -> None:
+    def __init__(self, task: PartTask, files: ExitStack) -> None:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
-        self.files = ExitStack()
+        self._files = files
         self._pieces = array("I")
         self._lines = array("Q")
         self._origins: list[tuple[int, Origins]] = []
         self._excluded: tuple[ShardWriter, IndexWriter] | None = None
         self._excluded_bytes = 0
 
+    def add(self, records: _Selection) -> None:
+        everything = records.everything
+        kept = records.window
+        self._borders.add(everything.keys, list(map(len, everything.texts)))
+        first = len(self._pieces)
+        self._origins += [
+            (first + position, origins) for position, origins in sorted(kept.origins.items())
+        ]
+        self._pieces.extend(map(_piece_of, kept.rows))
+        self._lines.extend(map(_line_of, kept.rows))
+        if len(kept.keys) < len(everything.keys):
+            self._exclude(_select(everything, records.others()))
+
+    def _exclude(self, excluded: Window) -> None:
+        if self._excluded is None:
+            path = f"{self._task.statistics_prefix}-excluded"
+            self._excluded = (
+                self._files.enter_context(ShardWriter(path, "zst", _EXCLUDED_LEVEL)),
+                self._files.enter_context(
+                    IndexWriter(index_of(path), fenced=False, compressed=True)
+                ),
+            )
+        data, index = self._excluded
+        data.write(excluded.texts)
+        sizes = list(map(len, excluded.texts))
+        index.add(excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins)
+
     def end(self) -> None:
         if self._excluded:
             self._excluded_bytes = self._excluded[0].finish().text_bytes
 
-    def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
-        """Add a window: all records, the positions of those that were kept, and these records."""
-        self._borders.add(window.keys, list(map(len, window.texts)))
-        self._origins += [
-            (len(self._pieces) + position, each) for position, each in sorted(kept.origins.items())
-        ]
-        self._pieces.extend(map(_piece_of, kept.rows))
-        self._lines.extend(map(_line_of, kept.rows))
-        if len(left) < len(window.keys):
-            excluded = _select(window, sorted(set(range(len(window.keys))).difference(left)))
-            if self._excluded is None:
-                path = f"{self._task.statistics_prefix}-excluded"
-                data = ShardWriter(path, "zst", _EXCLUDED_LEVEL)
-                index = IndexWriter(index_of(path), fenced=False, compressed=True)
-                self._excluded = self.files.enter_context(data), self.files.enter_context(index)
-            self._excluded[0].write(excluded.texts)
-            sizes = list(map(len, excluded.texts))
-            self._excluded[1].add(
-                excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins
-            )
-
-    def finish(self, part: Part) -> Part:
-        """The part with all files, which are complete by now."""
+    def complete(self, part: Part) -> Part:
         borders = self._borders.borders
         index = PartIndex(
             text_hash=part.written.text_xxh3_128,
@@ -634,10 +720,10 @@ class _Keeper:
         excluded: Excluded | None = None
         if self._excluded:
             path = f"{part.statistics_prefix}-excluded"
-            (_, others) = self._excluded
+            _, others = self._excluded
             files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
             excluded = Excluded(path, self._excluded_bytes, others.size)
-        return msgspec.structs.replace(
+        return replace(
             part,
             files=tuple(files),
             index_bytes=written.size,

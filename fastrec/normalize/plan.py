@@ -26,6 +26,7 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.part_records import open_part
@@ -70,9 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
     fences: Fences
     ranges: list[Range]
-    unchanged: dict[
-        int, Part
-    ]  # by number of a range, the part of the base that has the same records
+    # by number of a range, the part of the base that has the same records
+    unchanged: dict[int, Part]
     regions: list[bytes]
     removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
     base: Base
@@ -83,13 +83,11 @@ class Plan(msgspec.Struct, frozen=True):
         first, last = _positions(self.regions, low, high)
         found: list[RunSlice] = []
         for run, places in zip(self.runs, self.fences.places(low, high), strict=True):
-            if (
-                piece := slice_merged(run, first, last)
-                if run.bounds
-                else slice_run(run, low, high, places)
-            ):
+            merged = run.bounds
+            piece = slice_merged(run, first, last) if merged else slice_run(run, low, high, places)
+            if piece:
                 removed = self.removed.get(run.path)
-                found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
+                found.append(replace(piece, removed=removed) if removed else piece)
         base = self.base
         first, last = _positions(base.cuts, low, high)
         for part in range(first, last + 1 if base.parts else 0):
@@ -116,7 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
-    """The first and the last of some ranges of keys, given the cuts between them, that overlap another range."""
+    """The first and the last of the ranges between cuts that overlap another range of keys."""
     first = 0 if low is None else bisect_right(cuts, low)
     return first, len(cuts) if high is None else bisect_left(cuts, high)
 
@@ -156,7 +154,10 @@ def _memory() -> int:
 
 
 def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
-    """Where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
+    """Where gaps between parts begin and end.
+
+    New evaluations there do not change the parts beside them.
+    """
     new = [
         counts
         for result in sorted_shards.results
@@ -191,28 +192,28 @@ class _Rounds:
         Return the runs that parts are made from.
         """
         merged = self._merged(regions)
-        covered = {path for one in merged for path in one.covers}
+        covered = {path for merge in merged for path in merge.covers}
         runs = [
             run for result in self._sorted.results for run in result.runs if run.path not in covered
         ]
-        return runs + [one.run for one in merged]
+        return runs + [merge.run for merge in merged]
 
     def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
         """All merged runs, reused ones included; none if there are few runs."""
         limits = current_limits()
         fan_in = self._context.options.fan_in
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
-        ready = [one for one in self._sorted.merged if one.regions == regions_hash]
+        ready = [merge for merge in self._sorted.merged if merge.regions == regions_hash]
         loose = self._loose(regions_hash)
         if (
-            all(one.run.fences for one in loose)
+            all(merge.run.fences for merge in loose)
             and len(loose) + len(ready) <= self._context.unmerged_runs
         ):
             return ready
         groups = max(
             min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1
         )
-        self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
+        self._context.progress.start("round", sum(merge.run.data_bytes for merge in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), None, "")
         path = join(self._context.output.work, f"regions-{regions_hash}")
@@ -225,7 +226,7 @@ class _Rounds:
         """The runs that the last round has not merged yet, those of tasks in the journal first."""
         merged = self._sorted.merged
         durable = self._sorted.durable
-        covered = {path for one in merged for path in one.covers}
+        covered = {path for merge in merged for path in merge.covers}
         results = sorted(
             self._sorted.results, key=lambda result: (result.task not in durable, result.task)
         )
@@ -235,7 +236,7 @@ class _Rounds:
             for run in result.runs
             if run.path not in covered
         ]
-        return [*(one for one in merged if one.regions != regions_hash), *alone]
+        return [*(merge for merge in merged if merge.regions != regions_hash), *alone]
 
     def _round(
         self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str
@@ -250,7 +251,7 @@ class _Rounds:
         tasks = (
             MergeTask(
                 number,
-                [self._whole(one.run) for one in group],
+                [self._whole(merge.run) for merge in group],
                 context.output.work,
                 regions,
                 window_bytes,
@@ -265,20 +266,18 @@ class _Rounds:
         return [merged for _, merged in sorted(done.items())]
 
     def _whole(self, run: Run) -> RunSlice:
-        return msgspec.structs.replace(
-            whole_run(run), removed=self._sorted.removed.get(run.path, ())
-        )
+        return replace(whole_run(run), removed=self._sorted.removed.get(run.path, ()))
 
     def _replace(self, run: Run, group: list[MergedRun], regions_hash: str) -> MergedRun:
         """Write a merged run to the journal, and remove the runs that it replaces."""
         merged = MergedRun(
             run,
-            [path for one in group for path in one.covers],
-            sorted({task for one in group for task in one.tasks}),
+            [path for merge in group for path in merge.covers],
+            sorted({task for merge in group for task in merge.tasks}),
             regions_hash,
         )
         if self._sorted.durable.issuperset(merged.tasks) and self._context.journal.add(merged):
-            paths = [file.path for one in group for file in one.run.files]
+            paths = [file.path for merge in group for file in merge.run.files]
             storage_of(run.path).remove(*paths)
         return merged
 
@@ -288,7 +287,8 @@ class MergeTask(msgspec.Struct, frozen=True):
     slices: list[RunSlice]
     directory: str
     regions: str | None
-    """Path of a file with the first key of each region but the first; None if the run will be merged again."""
+    """Path of a file with the first key of each region but the first; None if the run will be
+    merged again."""
     window_bytes: int  # bytes merged at a time
 
     def __str__(self) -> str:
@@ -322,7 +322,7 @@ def merge_runs(
             regions.add(window)
         bounds = regions.finish()
     run = Run(path, index.records, data.size, index.size, [], data.hash(), index.hash())
-    return run if cuts is None else msgspec.structs.replace(run, bounds=bounds)
+    return run if cuts is None else replace(run, bounds=bounds)
 
 
 class _Regions:
@@ -357,9 +357,9 @@ class _Regions:
                 for position, each in origins.items()
                 if first <= position < last
             }
-        some = slice(first, last)
+        rows = slice(first, last)
         self._index.add(
-            window.keys[some], sizes[some], window.fingerprints[some], window.rows[some], origins
+            window.keys[rows], sizes[rows], window.fingerprints[rows], window.rows[rows], origins
         )
 
     def _end_region(self) -> None:
@@ -386,9 +386,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
         new: base.parts[_part_of(planned, number)]
         for number, new in _unchanged(regions, lasts, cuts)
     }
-    return msgspec.structs.replace(
-        planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged
-    )
+    return replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
 
 
 def _part_of(planned: Plan, number: int) -> int:
@@ -418,7 +416,7 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
 def _unchanged(
     regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the regions that are unchanged parts of the base, each with the new part that has exactly its records.
+    """Yield the regions that are unchanged parts of the base, each with the new part that is equal.
 
     `lasts` are the last borders of the regions that have any.
     """
@@ -451,9 +449,8 @@ class RegionTask(msgspec.Struct, frozen=True):
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    statistics_prefix: (
-        str  # path prefix of the statistics of this part, if the region is all of it; else empty
-    )
+    # Path prefix of the statistics of this part, if the region is all of it; else empty.
+    statistics_prefix: str
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]
@@ -474,7 +471,7 @@ def plan_region(task: RegionTask) -> Region:
     release_buffer()
     if task.statistics_prefix:
         keys = gather_keys(task.slices, task.low, task.high, task.window_bytes, open_part)
-        has_keys = any(some for some, _ in keys)
+        has_keys = any(window for window, _ in keys)
         removed = task.removed
         if not has_keys and (
             not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
@@ -43,9 +43,8 @@ class Piece(msgspec.Struct, frozen=True):
     offset: int = 0  # for a chunk: added to offsets in its file
     line: int = 1  # for a chunk: number of its first line
     long_lines: tuple[LongLine, ...] = ()  # for a chunk: lines before it that were too long
-    temporary: bool = (
-        False  # whether it is a chunk; the driver deletes its file when the task is done
-    )
+    # Whether it is a chunk; the driver deletes its file when the task is done.
+    temporary: bool = False
 
     def __str__(self) -> str:
         if not self.temporary:
@@ -70,16 +69,13 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
-    rejects: tuple[int, int] = (
-        0,
-        0,
-    )  # where its rejected lines begin and end in the file of the task
+    # Where its rejected lines begin and end in the file of the task.
+    rejects: tuple[int, int] = 0, 0
     is_newer_version: bool = False  # whether a line is a record that decides for the newest version
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
-    error: ShardError | None = (
-        None  # why the piece could not be read completely; all counts are 0 then
-    )
+    # Why the piece could not be read completely; all counts are 0 then.
+    error: ShardError | None = None
 
     @property
     def lines(self) -> int:
@@ -89,9 +85,8 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
     task: int
-    pieces: tuple[
-        PieceCounts, ...
-    ]  # its pieces; after pass 1, without those of bad shards and of shards that are gone
+    # Its pieces; after pass 1, without those of bad shards and of shards that are gone.
+    pieces: tuple[PieceCounts, ...]
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
     statistics: str  # path of the statistics of all pieces, each with its number
@@ -107,7 +102,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
 
     def without(self, shards: Container[int]) -> SortResult:
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
-        return msgspec.structs.replace(self, pieces=pieces)
+        return replace(self, pieces=pieces)
 
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
@@ -120,7 +115,7 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """Records that options left out of a part: sorted, in a compressed file, with their index in another one."""
+    """Records that options left out of a part: sorted, in a compressed file, with their index."""
 
     path: str
     text_bytes: int
@@ -149,30 +144,40 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     records: int
     first: bytes  # key of the first record
     last: bytes  # key of the last record
-    left_out: dict[str, int]  # records that options left out, by code
     files: tuple[FileDigest, ...]  # the files of its statistics, and of its index if it is kept
     path: str  # of the part before it is published
     statistics_prefix: str  # path prefix of its statistics
+    left_out: dict[str, int] = {}  # records that options left out, by code
     superseded: tuple[str, str] = ("", "")
-    """Fingerprints of the superseded records that it leaves out because of other runs, and because of other repeats."""
-    names: str = (
-        ""  # fingerprint of the names of the pieces of input that its left-out records come from
-    )
+    """Fingerprints of the superseded records that it leaves out, because of other runs, and because
+    of other repeats."""
+    # Fingerprint of the names of the pieces of input that its left-out records come from.
+    names: str = ""
     index_bytes: int = 0
-    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept for the next run."""
+    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept."""
     excluded: Excluded | None = None
-    """The records of its range that options left out, which the next run may need; None if there are none, or if work
-    is not kept."""
+    """The records of its range that options left out, which the next run may need; None if there
+    are none, or if work is not kept."""
     border: bytes = b""  # the first border of its range, if work is kept
     columns: SideFile | None = None  # None if it has no records
     sources: PartSources | None = None
     census: FileDigest | None = None
-    """If work is kept, for the first part of a group: the census of all parts of the group (`parts._groups`)."""
+    """If work is kept, for the first part of a group: the census of all parts of the group
+    (`parts._groups`)."""
 
     @property
     def side_files(self) -> list[SideFile]:
         """The files beside it, which are published with it."""
         return [file for file in (self.columns, self.sources) if file]
+
+    def at(self, path: str, columns: str, sources: str) -> Part:
+        """The same part with its files at other paths."""
+        return replace(
+            self,
+            path=path,
+            columns=replace(self.columns, path=columns) if self.columns else None,
+            sources=replace(self.sources, path=sources) if self.sources else None,
+        )
 
     @property
     def index(self) -> str:
@@ -188,7 +193,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 _MOST_SEEN: Final = 10_000  # names that were filtered out and are not looked at again
 _HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
 _REPAIR_EXAMPLES: Final = 3
-"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
+"""Examples of each repair: the first ones by names, which do not depend on the order of lines."""
 
 
 class _Repair(msgspec.Struct, frozen=True, order=True):
@@ -226,18 +231,16 @@ class LineStatistics(Sums):
     renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
     labelled: Counter[str] = _counter  # valid lines by label and record
     fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
-    recipes: Counter[tuple[str, str, str]] = (
-        _counter  # valid lines by evaluation, model and recipe of the given hash
-    )
+    # Valid lines by evaluation, model and recipe of the given hash.
+    recipes: Counter[tuple[str, str, str]] = _counter
     wrong_hashes: list[WrongHash] = _list  # examples
     repaired: int = 0
     repaired_by_code: Counter[str] = _counter
     repairs: list[_Repair] = _list  # examples
     repairable: int = 0  # rejected lines that repairs would keep
     repairable_by_code: Counter[str] = _counter
-    evaluations: list[str] = (
-        _list  # of records that are filtered out: the first ones, one more than is listed
-    )
+    # of records that are filtered out: the first ones, one more than is listed
+    evaluations: list[str] = _list
     metrics: list[str] = _list  # the same
     models: list[str] = _list  # the same
     similar: list[str] = _list  # names of them that a filter would match if it ignored case
@@ -254,20 +257,21 @@ class LineStatistics(Sums):
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
                 WrongHash(
-                    one.evaluation_name,
-                    one.model_id,
-                    encode_sample_id(one.sample_id),
-                    one.given,
-                    one.computed,
+                    replaced.evaluation_name,
+                    replaced.model_id,
+                    encode_sample_id(replaced.sample_id),
+                    replaced.given,
+                    replaced.computed,
                 )
-                for one in first
+                for replaced in first
             ]
         for line in batch.repaired:
             self.repaired += 1
             self.repaired_by_code.update(finding.code for finding in line.findings)
             names = line.evaluation_name, line.model_id, encode_sample_id(line.sample_id)
             self.repairs += [
-                _Repair(one.code, *names, one.path, one.message) for one in line.findings
+                _Repair(finding.code, *names, finding.path, finding.message)
+                for finding in line.findings
             ]
         for invalid in batch.rejected:
             if invalid.repairs:
@@ -277,9 +281,9 @@ class LineStatistics(Sums):
             if len(seen) > _MOST_SEEN:
                 seen.clear()
             seen |= new
-            self.evaluations += [one.evaluation_name for one in new]
-            self.metrics += [one.metric for one in new if one.metric]
-            self.models += [one.model_id for one in new]
+            self.evaluations += [names.evaluation_name for names in new]
+            self.metrics += [names.metric for names in new if names.metric]
+            self.models += [names.model_id for names in new]
             self.similar += similar(filters.evaluation, self.evaluations)
             self.similar += similar(filters.metric, self.metrics) + similar(
                 filters.model, self.models

@@ -1,4 +1,4 @@
-"""Resume an interrupted run: its journal, and which of its finished tasks, merged runs and parts are reusable.
+"""Resume an interrupted run: its journal, and what of its finished work is reusable.
 
     settings │ entry │ entry │ …        each: length, fingerprint, msgpack
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ from fastrec.corpus.columns import columns_path
 from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, naming
-from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
@@ -48,18 +47,13 @@ from fastrec.storage.base import Log
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
-_OPTIONS: Final = {
-    "sort_fields": "sort_by",
-    "hash": "hash_algorithm",
-}  # options that users know by another name
-_SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    def __init__(self, path: str, settings: dict[str, Any], earlier: Iterable[str] = ()) -> None:
-        """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
+    def __init__(self, path: str, settings: dict[str, str], earlier: Iterable[str] = ()) -> None:
+        """Open the journal of this run, which may continue one of `earlier` runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
@@ -95,7 +89,10 @@ class Journal:
         return entries, end
 
     def _start(self, earlier: Iterable[str]) -> None:
-        """Start with a copy of the longest journal of the same settings: it includes those that it continued."""
+        """Start with a copy of the longest journal of the same settings.
+
+        It includes those that it continued.
+        """
         longest = ""
         size = 0
         for path in earlier:
@@ -142,7 +139,7 @@ class Journal:
 
 
 def reusable_settings(
-    choices: Mapping[str, dict[str, Any]], journals: Iterable[str], kept: dict[str, Any]
+    choices: Mapping[str, dict[str, str]], journals: Iterable[str], kept: dict[str, str]
 ) -> str | None:
     """The name of the settings that the longest of some journals has, or else the kept work.
 
@@ -164,39 +161,18 @@ def reusable_settings(
     return found or heads.get(_encode(kept))
 
 
-def difference(before: bytes, settings: dict[str, Any]) -> str:
+def difference(before: bytes, settings: dict[str, str]) -> str:
+    """How encoded settings differ from those of this run."""
+    now = dict(settings)
     try:
-        then, now = (
-            _flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings))
-        )
-    except (msgspec.MsgspecError, TypeError, AttributeError):
+        then = msgspec.msgpack.decode(before, type=dict[str, str])
+    except msgspec.MsgspecError:
         return "it cannot be read"
-    if then.get("schema") != now.get(
-        "schema"
-    ):  # which says it all: the fields to sort by follow from the version
+    if then.get("schema") != now["schema"]:
+        # This says it all: the fields to sort by follow from the version.
         then.pop("sort_by", None)
-        now.pop("sort_by", None)
+        now.pop("sort_by")
     return f"it was made with {', '.join(differences(then, now))}"
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings in one level, with the names and values of options as users write them."""
-    flat = {**settings.pop("build", {}), **settings}
-    for name, value in settings.items():
-        if name == "repair" and value == list(REPAIRS):
-            flat[name] = "all"
-        elif isinstance(value, list):
-            flat[name] = ",".join(map(str, value)) or "none"
-        elif name in _SIZES:
-            flat[name] = _spell_size(value)
-    return {_OPTIONS.get(name, name): value for name, value in flat.items()}
-
-
-def _spell_size(size: int) -> str:
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size and size % (1 << shift) == 0:
-            return f"{size >> shift}{unit}"
-    return str(size)
 
 
 def framed(body: bytes) -> bytes:
@@ -231,14 +207,12 @@ Range = tuple[str, int, int | None]  # the path of a shard, and a range of its b
 
 class Reusable(msgspec.Struct):
     tasks: list[SortResult] = msgspec.field(default_factory=list)
-    covered: set[Range] = msgspec.field(
-        default_factory=set
-    )  # the ranges of shards that these tasks have read
-    merged: list[MergedRun] = msgspec.field(
-        default_factory=list
-    )  # runs merged from the runs of these tasks
+    # The ranges of shards that these tasks have read.
+    covered: set[Range] = msgspec.field(default_factory=set)
+    # Runs merged from the runs of these tasks.
+    merged: list[MergedRun] = msgspec.field(default_factory=list)
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
-    """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash of the text."""
+    """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash."""
     next_task: int = 0  # the first task number that no file in the work directory uses
     next_piece: int = 0  # the first number that no piece has
 
@@ -251,7 +225,7 @@ class Reusable(msgspec.Struct):
     def files(self) -> set[str]:
         tasks = [*self.tasks, *self.chunks.values()]
         files = {file.path for task in tasks for file in task.files} - _covered_files(self.merged)
-        return files | {file.path for one in self.merged for file in one.run.files}
+        return files | {file.path for merge in self.merged for file in merge.run.files}
 
 
 def find_reusable(
@@ -288,9 +262,9 @@ def find_reusable(
             ranges = [_range(counts.piece) for counts in task.pieces]
             if reusable.covered.isdisjoint(ranges):
                 reusable.covered.update(ranges)
-                found[task.task] = _attached(task, [slices[one][0] for one in ranges])
+                found[task.task] = _attached(task, [slices[range_][0] for range_ in ranges])
     merged, lost = _without_merged(
-        merged, {task for one in merged for task in one.tasks} - found.keys()
+        merged, {task for merge in merged for task in merge.tasks} - found.keys()
     )
     for number in lost & found.keys():
         reusable.covered.difference_update(
@@ -310,9 +284,9 @@ def _without_merged(
     """
     left = list(merged)
     lost = set(lost)
-    while touched := [one for one in left if not lost.isdisjoint(one.tasks)]:
-        left = [one for one in left if lost.isdisjoint(one.tasks)]
-        lost.update(task for one in touched for task in one.tasks)
+    while touched := [merge for merge in left if not lost.isdisjoint(merge.tasks)]:
+        left = [merge for merge in left if lost.isdisjoint(merge.tasks)]
+        lost.update(task for merge in touched for task in merge.tasks)
     return left, lost
 
 
@@ -320,19 +294,19 @@ def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
     """The merged runs whose files are intact, without those that were merged again."""
     unchanged = [
         result
-        for _, result in sorted(engine.run(_files_unchanged, [one.run.files for one in merged]))
+        for _, result in sorted(engine.run(_files_unchanged, [merge.run.files for merge in merged]))
     ]
     intact: list[MergedRun] = []
     covered: set[str] = set()
-    for one, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
-        if is_intact and covered.isdisjoint(one.covers):
-            covered.update(one.covers)
-            intact.append(one)
+    for merge, is_intact in zip(reversed(merged), reversed(unchanged), strict=True):
+        if is_intact and covered.isdisjoint(merge.covers):
+            covered.update(merge.covers)
+            intact.append(merge)
     return intact[::-1]
 
 
 def _covered_files(merged: Iterable[MergedRun]) -> set[str]:
-    covered = {path for one in merged for path in one.covers}
+    covered = {path for merge in merged for path in merge.covers}
     return covered | set(map(index_of, covered))
 
 
@@ -356,13 +330,7 @@ def find_parts(
 
 
 def _moved(part: Part, path: str) -> Part:
-    """A part at another path, with the files beside it."""
-    return replace(
-        part,
-        path=path,
-        columns=replace(part.columns, path=columns_path(path)) if part.columns else None,
-        sources=replace(part.sources, path=sources_path(path)) if part.sources else None,
-    )
+    return part.at(path, columns_path(path), sources_path(path))
 
 
 def _range(piece: Piece) -> tuple[str, int, int | None]:
@@ -417,7 +385,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
 def _attached(task: SortResult, shards: Sequence[int]) -> SortResult:
     """A finished task whose pieces know the current numbers of their shards."""
     counts = (
-        replace(one, piece=replace(one.piece, shard=shard))
-        for one, shard in zip(task.pieces, shards, strict=True)
+        replace(counts, piece=replace(counts.piece, shard=shard))
+        for counts, shard in zip(task.pieces, shards, strict=True)
     )
     return replace(task, pieces=tuple(counts))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
 from fastrec.corpus.publish import (
@@ -49,6 +50,7 @@ from fastrec.normalize.pass1 import WrongTargetError, choose_target
 from fastrec.normalize.resume import Journal, reusable_settings
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
@@ -75,7 +77,8 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     shards: int
     """Files in the corpus."""
     unchanged: int
-    """With `--incremental`: files that were not read, because they are as the last run read them."""
+    """With `--incremental`: files that were not read, because they are as the last run read them.
+    """
     new: int
     """Files that the last run did not have; without `--incremental`, all of them."""
     changed: int
@@ -158,46 +161,38 @@ def run(
             notice(message)
 
     paths = [without_file_protocol(os.fspath(name)) for name in names]
-    shards, found = find_records(paths, files_from=files_from)
-    for message in found:
+    shards, messages = find_records(paths, files_from=files_from)
+    for message in messages:
         note(message)
     target = without_file_protocol(os.fspath(output))
     check_output(target, paths, shards)
     if not options.skip_bad_shards:
         check_formats(shards)
-    work = work_root_of(target, options.work_dir)
-    if (
-        options.work_dir is None
-        and is_url(target)
-        and not options.scheduler
-        and not options.incremental
-    ):
-        kept = join(work, KEPT)
-        if not storage_of(kept).exists(kept):  # else this run takes its place, and removes it
-            # All workers are on this machine: temporary files can stay local.
-            work = work_root_of(target, scratch_directory())
+    work = _work_root(target, options)
     with (
-        open_output(target, CORPUS, work, overwrite=options.overwrite, fresh=options.fresh) as made,
-        _resumable(made),
+        open_output(
+            target, CORPUS, work, overwrite=options.overwrite, fresh=options.fresh
+        ) as opened,
+        _resumable(opened),
     ):
-        check_inputs_not_in(made.refused, paths, shards)
-        if options.gate or made.old_marker() is not None:
-            made.check_refused()
-        corpus = run_passes(shards, options, made, progress=progress, notice=note)
+        check_inputs_not_in(opened.refused, paths, shards)
+        if options.gate or opened.old_marker() is not None:
+            opened.check_refused()
+        corpus = run_passes(shards, options, opened, progress=progress, notice=note)
         manifest = corpus.manifest
-        changes = corpus.changes
         if manifest.refused:
-            made.refuse()
+            opened.refuse()
         else:
-            made.publish()
+            opened.publish()
             if not manifest.trusted:
                 remember(manifest.to_json(), is_guess=options.schema == AUTO)
-            made.remove_refused()
-        made.kept = _files_to_keep(made, corpus.kept)
+            opened.remove_refused()
+        opened.kept = _files_to_keep(opened, corpus.kept)
     seconds = time.perf_counter() - started
     driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
+    changes = corpus.changes
     return NormalizeResult(
-        output=utf8(made.refused if manifest.refused else target),
+        output=utf8(opened.refused if manifest.refused else target),
         refused=manifest.refused,
         summary=corpus.summary,
         parts=len(manifest.parts),
@@ -219,6 +214,19 @@ def run(
     )
 
 
+def _work_root(output: str, options: Options) -> str:
+    """Where temporary files go: next to the output, unless all workers of a store are here."""
+    work = work_root_of(output, options.work_dir)
+    if options.work_dir is not None or not is_url(output):
+        return work
+    if options.scheduler or options.incremental:
+        return work
+    kept = join(work, KEPT)
+    if storage_of(kept).exists(kept):  # this run takes its place, and removes it
+        return work
+    return work_root_of(output, scratch_directory())
+
+
 def run_passes(
     shards: Sequence[Shard],
     options: Options,
@@ -237,9 +245,7 @@ def run_passes(
             "a cluster cannot read files in the memory of this process: give --engine pool"
         )
     if (small or private) and options.engine == "pool":
-        options = msgspec.structs.replace(
-            options, jobs=1, memory=options.memory_per_job * options.jobs
-        )
+        options = replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     check_fields(shards, options.filters.where)
     engine = make_engine(options.jobs, options.engine, options.scheduler)
     corpus = run_attempts(
@@ -254,7 +260,7 @@ def run_passes(
     )
     # Checks and counts run between all others, and are listed after them.
     phases = sorted(engine.times.values(), key=lambda phase: phase.name == OTHER_PHASE)
-    return msgspec.structs.replace(corpus, phases=tuple(phase for phase in phases if phase.tasks))
+    return replace(corpus, phases=tuple(phase for phase in phases if phase.tasks))
 
 
 def _find_kept(output: Output) -> Kept | str | None:
@@ -282,64 +288,35 @@ def run_attempts(
 
     Start again if the target is wrong, or if kept work turns out to be damaged.
     """
-    started_at = time.time_ns()
     earlier = output.earlier_journals()
-    targets = TARGETS.values() if options.schema == AUTO else [options.target]
+    is_guess = options.schema == AUTO
+    targets = TARGETS.values() if is_guess else [options.target]
     settings = {target.name: options.settings_of(target) for target in targets}
-    kept_settings = kept.settings if isinstance(kept, Kept) and options.incremental else {}
-    found = reusable_settings(settings, [output.working("journal"), *earlier], kept_settings)
-    # Choosing a target also makes its judge, which workers that are forked after this inherit.
-    target = TARGETS[found] if found else choose_target(shards, options)
-    streams = Streams(kept=options.schema == AUTO and any(shard.stream for shard in shards))
-    said: set[str] = set()
+    target = _first_target(shards, options, output, kept, settings)
+    streams = Streams(kept=is_guess and any(shard.stream for shard in shards))
+    started_at = time.time_ns()
+    say = _once(notice)
     is_first = True
     is_settled = False
-
-    def say(message: str) -> None:
-        """Give a notice, once: a further attempt does not repeat it."""
-        if message not in said:
-            said.add(message)
-            notice(message)
-
     with engine:
-        if options.engine == "dask":
-            # A cluster has the size that it has.
-            options = msgspec.structs.replace(options, jobs=engine.jobs)
+        if options.engine == "dask":  # a cluster has the size that it has
+            options = replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
         while True:
+            ours = settings[target.name]
             check = options.check if options.incremental else None
-            base, reason = find_base(kept, shards, settings[target.name], engine, check)
+            base, reason = find_base(kept, shards, ours, engine, check)
             if reason:
                 kept = None
-                if options.incremental:
+                if check:
                     say(f"work kept by the last run is not used, and all shards are read: {reason}")
-            marked = trusted_shards(
-                shards,
-                target,
-                algorithm=options.hash_algorithm,
-                sort_fields=options.sort_fields_of(target),
-                is_guess=options.schema == AUTO,
-                trust=options.trust,
-                judge=options.judge,
-                notice=say,
-            )
-            wanted = [
-                shard for number, shard in enumerate(marked) if number not in base.changes.unchanged
-            ]
-            runs = (
-                wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
-            )
-            if is_first and (scarce := too_little_space(output, wanted, runs)):
-                say(scarce)
-            with Journal(output.working("journal"), settings[target.name], earlier) as journal:
-                if journal.discarded and is_first:
-                    say(f"finished work of an interrupted run is not reused: {journal.discarded}")
+            marked = _mark_trusted(shards, options, target, say)
+            with Journal(output.working("journal"), ours, earlier) as journal:
                 context = RunContext(
                     options=options,
                     target=target,
                     output=output,
                     engine=engine,
-                    workers=0 if options.jobs == 1 and options.engine == "pool" else options.jobs,
                     journal=journal,
                     progress=progress,
                     notice=say,
@@ -348,6 +325,8 @@ def run_attempts(
                     is_first=is_first,
                     is_settled=is_settled,
                 )
+                if is_first:
+                    _warn(marked, context, base)
                 is_first = False
                 try:
                     return make(marked, context, base)
@@ -363,8 +342,69 @@ def run_attempts(
                     kept = str(exc)
 
 
+def _once(notice: Callable[[str], None]) -> Callable[[str], None]:
+    """Give each notice once: a further attempt does not repeat it."""
+    said: set[str] = set()
+
+    def say(message: str) -> None:
+        if message not in said:
+            said.add(message)
+            notice(message)
+
+    return say
+
+
+def _first_target(
+    shards: Sequence[Shard],
+    options: Options,
+    output: Output,
+    kept: Kept | str | None,
+    settings: dict[str, dict[str, str]],
+) -> Schema:
+    """The target of finished work, or else one that is given or guessed."""
+    kept_settings: dict[str, str] = {}
+    if isinstance(kept, Kept) and options.incremental:
+        kept_settings = kept.settings
+    journals = [output.working("journal"), *output.earlier_journals()]
+    if name := reusable_settings(settings, journals, kept_settings):
+        return TARGETS[name]
+    # This also makes the judge of the target, which workers that are forked later inherit.
+    return choose_target(shards, options.line_settings(options.target))
+
+
+def _mark_trusted(
+    shards: Sequence[Shard], options: Options, target: Schema, notice: Callable[[str], None]
+) -> Sequence[Shard]:
+    if options.judge:
+        return shards
+    return trusted_shards(
+        shards,
+        target,
+        sort_fields=options.sort_fields_of(target),
+        is_guess=options.schema == AUTO,
+        trust=options.trust,
+        why_judged_again=options.why_judged_again,
+        notice=notice,
+    )
+
+
+def _warn(shards: Sequence[Shard], context: RunContext, base: Base) -> None:
+    """Give notices about scarce space, and about work that is lost."""
+    unchanged = base.changes.unchanged
+    read = [shard for number, shard in enumerate(shards) if number not in unchanged]
+    judges_all = context.options.judges_all_lines
+    written_as_runs = [shard for shard in read if judges_all or not shard.is_run]
+    if scarce := too_little_space(context.output, read, written_as_runs):
+        context.notice(scarce)
+    if reason := context.journal.discarded:
+        context.notice(f"finished work of an interrupted run is not reused: {reason}")
+
+
 def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
-    """The files that stay for the next run: those of this run, or of the last one if they are not in place."""
+    """The files that stay for the next run.
+
+    They are of this run, or of the last one if those of this run are not in place.
+    """
     if not files or output.next_kept_path == output.kept_path:
         return files
     try:
@@ -376,7 +416,10 @@ def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _resumable(output: Output) -> Iterator[None]:
-    """If the run fails, add a note that it can be resumed; if nothing was finished, remove the work directory."""
+    """If the run fails, add a note that it can be resumed.
+
+    If nothing was finished, remove the work directory.
+    """
     try:
         yield
     except BaseException as exc:

@@ -30,6 +30,15 @@ class ScratchCorpus(NamedTuple):
 
 
 @contextlib.contextmanager
+def scratch_output(directory: str | None = None) -> Iterator[LocalOutput]:
+    """An output inside a directory, by default that of temporary files."""
+    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=directory) as scratch:
+        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
+        output.prepare(fresh=True)
+        yield output
+
+
+@contextlib.contextmanager
 def scratch_corpus(
     shards: Sequence[Shard],
     options: Options,
@@ -42,8 +51,6 @@ def scratch_corpus(
 
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
-        output.prepare(fresh=True)
+    with scratch_output(options.work_dir) as output:
         made = run_passes(shards, options, output, progress=progress, notice=notice)
         yield ScratchCorpus(str(output.staging), made.manifest, made.summary)

@@ -1,4 +1,4 @@
-"""Parts of trusted corpora in pass 1: their columns say what their lines are, so no line is decoded.
+"""Parts of trusted corpora in pass 1: no line is decoded, because columns say what it is.
 
 Filters are applied to columns (`corpus.column_filter`). Only records that pass them are read and
 parsed, if a condition is on a field without a column, or if the column does not tell enough.
@@ -21,7 +21,7 @@ from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut
 from fastrec.judge.findings import label_code
 from fastrec.judge.parse import parse
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import LineSettings
 from fastrec.normalize.results import LineStatistics
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -31,7 +31,7 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import sha256_of_file
 
 
-def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumns | None:
+def trusted_columns(part: Shard, lines: LineSettings) -> PartColumns | None:
     """The columns of a trusted part; None if its lines have to be judged.
 
     Raises:
@@ -46,8 +46,9 @@ def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumn
         raise CorpusError(
             path, "is damaged: it is not the file that the manifest lists. Normalize again"
         )
-    if options.changes_lines or max(sizes, default=0) > options.max_line_bytes:
+    if lines.judges_all_lines or max(sizes, default=0) > lines.max_line_bytes:
         return None
+    target = lines.target
     # Each record of the default version is of that version by its shape, whatever its label says.
     is_sure = target is DEFAULT_SCHEMA or target.sure_labels.issuperset(
         columns.values("schema_version")
@@ -117,8 +118,8 @@ def _refused(
     texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
     sizes = records.sizes
     for first in range(0, len(positions), BLOCK_ROWS):
-        some = slice(first, first + BLOCK_ROWS)
-        for position, text in zip(positions[some], texts.take(sizes[some]), strict=True):
+        block = slice(first, first + BLOCK_ROWS)
+        for position, text in zip(positions[block], texts.take(sizes[block]), strict=True):
             value, _ = parse(bytes(text))
             # A line that was taken on trust may be anything.
             is_record = isinstance(value, dict) and "sample_id" in value

@@ -90,10 +90,10 @@ def paired_t_p_values(questions: Array, evidence: Array) -> Array:
 def t_p_values(t_squared: Array, degrees: Array) -> Array:
     """The two-sided p-values of squares of Student's t."""
     share = np.where(np.isinf(t_squared), 0.0, degrees / (degrees + np.minimum(t_squared, _LARGE)))
-    return _incomplete_beta(share, degrees / 2, np.full_like(degrees, 0.5))
+    return incomplete_beta(share, degrees / 2, np.full_like(degrees, 0.5))
 
 
-def _incomplete_beta(x: Array, a: Array, b: Array) -> Array:
+def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
     """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
     mirrored = x > (a + 1) / (
         a + b + 2

@@ -302,7 +302,8 @@ def test_size_of_a_stream() -> None:
 
 def test_options_are_in_the_manifest() -> None:
     """The manifest has the options of the command line."""
-    options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
+    options = ["--sort-by", "model_id, sample_id", "--hash-algorithm", "xxh3_128"]
+    options += ["--sample-hash", "fill"]
     options += ["--same-run", "ignore", "--conflicts", "first", "--repeats", "reject"]
     options += ["--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
     assert invoke("good.jsonl", "-o", "out", *options).exit_code == 0

@@ -39,6 +39,7 @@ from fastrec.normalize import pass1
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Piece
 from fastrec.normalize.run import normalize
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.files import BlockReader, write_blocks
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Slice, shard_at
@@ -145,10 +146,8 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Judge, "judge_chunk", judge_chunk)
     piece = Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
-    options = Options()
-    task = pass1.SortTask(
-        0, (piece,), str(tmp_path), options, options.target.name, run_bytes=1 << 20, most_fences=32
-    )
+    lines = Options().line_settings(DEFAULT_SCHEMA)
+    task = pass1.SortTask(0, (piece,), str(tmp_path), lines, run_bytes=1 << 20, most_fences=32)
     error = pass1.sort_pieces(task).pieces[0].error
     assert str(error).startswith(
         "original.jsonl.gz: one of its lines needs more memory than there is"

@@ -16,7 +16,7 @@ from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments
 from fastrec.harnesses.table import TableColumns
-from fastrec.normalize.options import NormalizeArguments, Options
+from fastrec.normalize.options import NormalizeArguments
 from tests.docs.reference import ROOT
 from tests.sizes import LONG, covering
 
@@ -87,19 +87,6 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
     assert python_name(name) in fastrec.__all__
     expected = options_of(name).keys() - ABOUT_PRINTING - NOT_IN_PYTHON.get(name, set())
     assert parameters_of(name).keys() - NOT_ON_THE_COMMAND_LINE == expected
-
-
-def test_normalize_takes_every_option() -> None:
-    """The typed arguments of `normalize` are the options and the filters.
-
-    Limits and the like are internal.
-    """
-    internal = {"filters", "group_by"}
-    filters = set(get_type_hints(FilterArguments))
-    assert (
-        set(get_type_hints(NormalizeArguments))
-        == set(Options.__struct_fields__) - internal | filters
-    )
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "schema"])

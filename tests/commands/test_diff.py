@@ -704,7 +704,7 @@ def test_a_sort_order_that_separates_matches_is_refused(tmp_path: Path) -> None:
 
 def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> None:
     """Their sample_hashes never agree. Without sample_hash the corpora can be compared."""
-    other = corpus_of(records_of(), tmp_path / "other", hash="xxh3_128")
+    other = corpus_of(records_of(), tmp_path / "other", hash_algorithm="xxh3_128")
     with pytest.raises(
         UsageError,
         match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash-algorithm sha256",
@@ -712,7 +712,7 @@ def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> Non
         diff(old, other)
     by = ("evaluation_name", "model_id", "sample_id")
     pair = [
-        corpus_of(records_of(), tmp_path / algorithm, hash=algorithm, sort_by=by)
+        corpus_of(records_of(), tmp_path / algorithm, hash_algorithm=algorithm, sort_by=by)
         for algorithm in ("sha256", "xxh3_128")
     ]
     assert [field.path for field in diff(*pair, by=by).fields] == ["$.sample_hash"]

@@ -245,7 +245,7 @@ def test_means_of_scores_are_exact(tmp_path: Path) -> None:
 
 def test_hashes_that_differ(nights: Path, tmp_path: Path) -> None:
     """Questions of corpora with other hashes cannot be matched; a notice says so."""
-    make_corpus(tmp_path / "other", [record("steady", 1, "+")], hash="xxh3_128")
+    make_corpus(tmp_path / "other", [record("steady", 1, "+")], hash_algorithm="xxh3_128")
     found = fastrec.trend([nights / "night-9", tmp_path / "other"])
     assert found.comparisons == 0
     (notice,) = found.notices

@@ -521,7 +521,7 @@ def test_paths_can_be_one_or_many(tmp_path: Path, as_: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"jobs": 0}, "jobs must be at least 1, not 0"),
+        ({"jobs": 0}, "at least one job, not 0"),
         ({"max_errors": 0}, "max_errors must be at least 1, not 0"),
         ({"hash": "md5"}, "sha256, xxh3_128"),
     ],

@@ -40,7 +40,7 @@ from fastrec.commands.view.addresses import (
     state_of,
     state_pairs,
 )
-from fastrec.commands.view.question_page import differences
+from fastrec.commands.view.differences import differences
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
 from fastrec.html import Exact, multiline, tag

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(argument: object) -> str:
         raise AssertionError(f"{argument} was read")
 
-    monkeypatch.setattr(changes, "_hash_of_range", refuse)
+    monkeypatch.setattr(changes, "_hash_ranges", refuse)
 
 
 @pytest.mark.usefixtures("unread")
@@ -215,14 +216,19 @@ class Disk(Engine):
         self.contents = contents
 
     def run(  # type: ignore[override]
-        self, _task: object, arguments: Iterable[tuple[str, int, int]]
-    ) -> Iterator[tuple[int, str]]:
+        self, _task: object, arguments: Iterable[Any]
+    ) -> Iterator[tuple[int, Any]]:
         asked = list(arguments)
         assert len(set(asked)) == len(asked)
-        yield from reversed([(number, self.hash_of(*one)) for number, one in enumerate(asked)])
+        yield from reversed([(number, self.hashed(*task)) for number, task in enumerate(asked)])
 
-    def hash_of(self, path: str, start: int, size: int) -> str:
-        return self.contents[path][start : start + size]
+    def hashed(
+        self, path: str, layout: tuple[tuple[int, int], ...]
+    ) -> tuple[tuple[int, int, str], ...] | None:
+        text = self.contents[path]
+        if any(start + size > len(text) for start, size in layout):
+            return None
+        return tuple((start, size, text[start : start + size]) for start, size in layout)
 
 
 def hashes(data: str, way: str) -> tuple[tuple[int, int, str], ...]:

@@ -18,7 +18,6 @@ import pytest
 from fastrec import build
 from fastrec.commands.generate import Recipe, lines
 from fastrec.errors import BadShardsError
-from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import options as module
@@ -180,36 +179,6 @@ def test_clean_removes_kept_work(scene: Nights) -> None:
 
 # What makes it unusable
 
-OTHER: tuple[dict[str, Any], ...] = (
-    {"part_size": 5 << 10},
-    {"hash_algorithm": "xxh3_128"},
-    {"filters": Filters(exclude_model=("none",))},
-    {"schema": "0.3.0"},
-    {"sort_by": ("model_id",)},
-    {"sample_hash": "fill"},
-    {"repair": ("repair.number_from_text",)},
-    {"same_run": "ignore"},
-    {"conflicts": "reject"},
-    {"repeats": "keep"},
-    {"compression": "gz"},
-    {"level": 7},
-    {"max_line_bytes": 100_000},
-)
-
-
-@pytest.mark.parametrize("other", OTHER, ids=lambda other: next(iter(other)))
-def test_work_for_other_options_is_not_used(other: dict[str, Any], scene: Nights) -> None:
-    """One line says so, and the next night with the same options uses the new work."""
-    scene.content |= other
-    result = scene.run()
-    assert result.unchanged == 0
-    assert len(result.notices) == 1, result.notices
-    said = "work kept by the last run is not used, and all shards are read: it was made with "
-    assert result.notices[0].startswith(said + next(iter(other)))
-    scene.check()
-    again = scene.run()
-    assert (again.unchanged, again.parts_written, again.notices) == (len(scene.pile.paths), 0, [])
-
 
 def test_options_are_said_as_users_write_them(scene: Nights) -> None:
     scene.content |= {
@@ -219,8 +188,8 @@ def test_options_are_said_as_users_write_them(scene: Nights) -> None:
     }
     fields = "evaluation_name,sample_hash,model_id,evaluation_id,sample_id"
     assert scene.run().notices[0].partition("made with ")[2] == (
-        "repair none instead of all, part_size 4KiB instead of 2MiB, "
-        f"sort_by {fields} instead of model_id,{fields.replace('model_id,', '')}"
+        f"repair none instead of all, sort_by {fields} instead of "
+        f"model_id,{fields.replace('model_id,', '')}, part_size 4KiB instead of 2MiB"
     )
 
 

@@ -152,7 +152,7 @@ choices = st.fixed_dictionaries(
         "conflicts": st.sampled_from(["keep", "first", "reject"]),
         "repeats": st.sampled_from(["keep", "first", "reject"]),
         "sample_hash": st.sampled_from(["replace", "fill", "verify"]),
-        "hash": st.sampled_from(["sha256", "xxh3_128"]),
+        "hash_algorithm": st.sampled_from(["sha256", "xxh3_128"]),
         "sort_by": st.sampled_from(
             [(), ("model_id",), ("sample_id", "sample_hash"), tuple(reversed(FIELDS))]
         ),
@@ -184,7 +184,7 @@ def test_every_line_is_accounted_for(
         first: dict[str, Line] = {}
         for line in lines:
             if line.value is not None:
-                normal = normal_of(line.value, options["hash"], options["sample_hash"])
+                normal = normal_of(line.value, options["hash_algorithm"], options["sample_hash"])
                 if normal is None:
                     bad.append(line)
                 else:

@@ -240,7 +240,10 @@ def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
         ).encode()
     )
     corpus = normalized(
-        write(tmp_path / "in.jsonl", records), tmp_path / "out", hash=algorithm, sample_hash=mode
+        write(tmp_path / "in.jsonl", records),
+        tmp_path / "out",
+        hash_algorithm=algorithm,
+        sample_hash=mode,
     )
     found = corpus.summary["sample_hash"]
     assert (found["algorithm"], found["verified"], found["filled"]) == (algorithm, 1, 1)

@@ -220,27 +220,6 @@ def test_fresh_reuses_nothing(shards: Path, tmp_path: Path, sorted_tasks: list[l
     assert report.notices == []
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"hash_algorithm": "xxh3_128"},
-        {"level": 5},
-        {"sort_by": ("model_id",)},
-        {"max_line_bytes": 10_000},
-        {"exclude_model": "none"},
-    ],
-)
-def test_work_for_other_options_is_not_reused(
-    options: dict[str, Any], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
-) -> None:
-    """Work that was done with other options is ignored."""
-    interrupt(shards, tmp_path / "out")
-    sorted_tasks.clear()
-    corpus = normalized(shards, tmp_path / "out", **options)
-    assert sorted(chain(*sorted_tasks)) == list("bcdefg")
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))
-
-
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "msgspec", "jsonschema-rs"])
 def test_work_of_another_build_is_not_reused(
     what: str,

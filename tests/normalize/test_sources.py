@@ -98,7 +98,7 @@ CONTENT: list[dict[str, Any]] = [
     {"compression": "none", "sort_by": ("model_id",)},
     {"conflicts": "first", "repeats": "first"},
     {"conflicts": "reject", "repeats": "reject", "same_run": "ignore"},
-    {"schema": "0.3.0", "hash": "xxh3_128"},
+    {"schema": "0.3.0", "hash_algorithm": "xxh3_128"},
 ]
 
 

@@ -85,7 +85,7 @@ def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(
         module,
         "choose_target",
-        lambda _, given: TARGETS[name] if given.schema == "auto" else given.target,
+        lambda _, lines: TARGETS[name] if lines.judge.target_is_guess else lines.target,
     )
 
 
@@ -95,7 +95,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def note(task: pass1.SortTask) -> SortResult:
-        found.append(task.target)
+        found.append(task.lines.judge.target)
         return pass1.sort_pieces(task)
 
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
@@ -302,7 +302,7 @@ def test_only_text_names_a_metric(
     )
     corpus = normalized(shard, tmp_path / "out")
     assert corpus.same_for_all == normalized(shard, tmp_path / "pinned", schema=OLD).same_for_all
-    judge = Judge(Options().for_judge(DEFAULT_SCHEMA))
+    judge = Judge(Options().line_settings(DEFAULT_SCHEMA).judge)
     judge.judge_chunk(b"\n".join(some[:6]), bytearray())
     assert judge.judge_chunk(b"\n".join(some), bytearray()).slow == 0
 
@@ -510,7 +510,7 @@ def test_the_command_line_and_settings(tmp_path: Path) -> None:
     done = run_command("normalize", "in.jsonl", "-o", "out", "--allow-empty", cwd=tmp_path)
     assert done.returncode == 1
     assert Corpus(tmp_path / "out").summary["rejected_by_code"] == {"version.newer": 1}
-    with pytest.raises(UsageError, match=r"schema must be one of 0.2.0, 0.3.0, auto, not '0.2.1'"):
+    with pytest.raises(UsageError, match=r"schema must be one of auto, 0.2.0, 0.3.0, not '0.2.1'"):
         Options(schema="0.2.1")
 
 

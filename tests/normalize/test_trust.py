@@ -310,7 +310,11 @@ def test_kept_work_that_was_taken_on_trust_is_judged_without_trust(tmp_path: Pat
     ("made", "asked", "reason"),
     [
         ({"sample_hash": "fill"}, {}, "--sample-hash fill"),
-        ({"hash_algorithm": "xxh3_128"}, {}, "by xxh3_128, and that of the new corpus by sha256"),
+        (
+            {"hash_algorithm": "xxh3_128"},
+            {},
+            "--hash-algorithm xxh3_128, and the new corpus is made with sha256",
+        ),
         ({"schema": "0.3.0"}, {"schema": "0.2.0", "allow_empty": True}, "schema 0.3.0"),
     ],
 )

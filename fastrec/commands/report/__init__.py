@@ -55,7 +55,7 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html, fill, joined, soft, tag
+from fastrec.html import Html, html, joined, soft
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
@@ -172,7 +172,12 @@ def report(
     found = ranked(chosen)
     found.others = len(summary.evaluations) - len(chosen)
     if repeats.kind == "mean":
-        add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
+        judged = [
+            evaluation
+            for evaluation in found.evaluations
+            if not (errors_as_wrong and evaluation.errors)
+        ]
+        add_ranks(judged, index)
     notes: list[Html] = []
     if groups:
         group_index = open_index(
@@ -255,14 +260,17 @@ def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
 
 
 def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Html]) -> bytes:
-    numbered = [
-        (title, f"s{number}", body) for number, (title, body) in enumerate(bodies.items()) if body
-    ]
+    links = []
+    sections = []
+    for number, (title, body) in enumerate(bodies.items()):
+        if body:
+            links.append(html('<a href="#s{}">{}</a>', number, title))
+            sections.append(html('<section id="s{}"><h2>{}</h2>{}</section>', number, title, body))
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("html", "css", "js")
     )
-    return fill(
+    return html(
         template,
         policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
         style=style,
@@ -270,24 +278,27 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
         name=name,
         about=about,
         banner=banner,
-        nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in numbered)),
-        sections=joined(
-            *(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in numbered)
-        ),
+        nav=links,
+        sections=sections,
         version=__version__,
     ).encode()
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    models = len(
-        {model.model_id for evaluation in summary.evaluations for model in evaluation.by_model}
-    )
-    evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
-    metrics = len({one.metric for one in summary.evaluations} - {None})
-    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
-    records = sum(one.records for one in summary.evaluations)
+    evaluations = set()
+    metrics = set()
+    models: set[str] = set()
+    records = 0
+    for evaluation in summary.evaluations:
+        evaluations.add(evaluation.evaluation_name)
+        metrics.add(evaluation.metric)
+        models.update(model.model_id for model in evaluation.by_model)
+        records += evaluation.records
+    metrics.discard(None)
+    with_metrics = f" with {counted(len(metrics), 'metric')}" if metrics else ""
     return (
-        f"{records:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
+        f"{records:,} records of {counted(len(models), 'model')} on "
+        f"{counted(len(evaluations), 'evaluation')}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "

@@ -1,79 +1,101 @@
-"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, repaired and rejected lines, inputs."""
+"""Sections about the corpus as a whole: lines, versions, repeats, hashes, repairs, inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from fastrec.commands.report.charts import stacked
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
-from fastrec.html import Html, code, counts_table, joined, num, row, soft, table, tag, tiles
+from fastrec.html import (
+    Html,
+    code,
+    counts_table,
+    details,
+    each,
+    field_table,
+    html,
+    joined,
+    num,
+    row,
+    soft,
+    table,
+    tiles,
+)
 from fastrec.judge.findings import CODES
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
+from fastrec.svg import stacked_bar
 from fastrec.wording import titles
 
+# Columns of tables: their heads and fields, and how some fields become cells.
+_SAMPLE: Final = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id"}
+_FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+    "sample_id": str,
+    "metric": lambda metric: metric or "",
+    "given": code,
+    "computed": code,
+    "sample_hashes": lambda hashes: code(", ".join(hashes)),
+}
 _EXAMPLES: Final = 5  # per code
 _EXCERPT_BYTES: Final = 160
 
 
 def repaired_lines(summary: Summary) -> Html:
     """Show what `--repair` changed, with examples; nothing if it changed nothing."""
-    found = summary.repaired
-    if not found.lines:
+    repaired = summary.repaired
+    if not repaired.lines:
         return Html("")
-    changes = [
-        row(one.code, one.evaluation_name, one.model_id, one.sample_id, one.path, one.message)
-        for one in found.examples
-    ]
+    columns = {
+        "code": "code",
+        **_SAMPLE,
+        "path": "path",
+        "message": "message",
+    }
     return joined(
-        tiles(("repaired lines", found.lines)),
-        _codes("Repairs by code", found.by_code),
-        table(
-            "Examples of repairs",
-            ("code", "evaluation", "model", "sample_id", "path", "message"),
-            changes,
-        ),
+        tiles(("repaired lines", repaired.lines)),
+        _codes("Repairs by code", repaired.by_code),
+        field_table("Examples of repairs", columns, repaired.examples, _FORMATS),
     )
 
 
 def rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
-    examples = _examples(corpus, manifest)
     counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
     if not counts:
-        return tag("p", "No line was rejected.")
+        return Html("<p>No line was rejected.</p>")
     lines = summary.line_counts.lines
-    rows = [row(name, _meaning(name), num(n), num(n / lines, ".1%")) for name, n in counts]
+    rows = [row(name, _meaning(name), n, num(n / lines, ".1%")) for name, n in counts]
+    examples = _examples(corpus, manifest)
     heads = ("location", "path", "message", "beginning of the line")
-    details = [
-        tag(
-            "details",
-            tag("summary", f"{name}: examples"),
-            table(f"Examples of {name}", heads, examples[name]),
-        )
-        for name, _ in counts
-        if name in examples
-    ]
-    by_code = table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows)
-    repairs = []
-    found = summary.repairable
-    if found.lines:
-        kept = (
-            f", normalize would keep {found.lines:,} of "
-            f"{counted(summary.line_counts.rejected, 'rejected line')}."
-        )
-        repairs.append(tag("p", "With ", tag("code", "--repair all"), kept))
-        repairs.append(_codes("Repairs that would keep rejected lines", found.by_code))
-    return joined(by_code, *details, *repairs)
+    return joined(
+        table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows),
+        (
+            details(f"{name}: examples", table(f"Examples of {name}", heads, examples[name]))
+            for name, _ in counts
+            if name in examples
+        ),
+        _repairable(summary),
+    )
+
+
+def _repairable(summary: Summary) -> Html | None:
+    repairable = summary.repairable
+    if not repairable.lines:
+        return None
+    return html(
+        "<p>With <code>--repair all</code>, normalize would keep {:,} of {}.</p>{}",
+        repairable.lines,
+        counted(summary.line_counts.rejected, "rejected line"),
+        _codes("Repairs that would keep rejected lines", repairable.by_code),
+    )
 
 
 def _codes(title: str, counts: Mapping[str, int]) -> Html:
-    rows = [row(name, _meaning(name), num(count)) for name, count in counts.items()]
+    rows = [row(name, _meaning(name), count) for name, count in counts.items()]
     return table(title, ("code", "meaning", "lines"), rows)
 
 
@@ -83,21 +105,21 @@ def _meaning(name: str) -> str:
 
 def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
     """Read the first rejected lines of each code with different messages, as rows of a table."""
-    found: dict[str, dict[tuple[str, str], Html]] = {}
     if manifest.rejects is None:
         return {}
+    by_code: dict[str, dict[tuple[str, str], Html]] = {}
     path = join(corpus, parent_and_name(manifest.rejects.file)[1])
     for number, line in numbered_lines(path):
         rejected = decode_rejected(path, number, line)
-        some = found.setdefault(rejected.code, {})
+        examples = by_code.setdefault(rejected.code, {})
         error = (rejected.path, rejected.message)
-        if error not in some and len(some) < _EXAMPLES:
+        if error not in examples and len(examples) < _EXAMPLES:
             raw = rejected.exact_bytes()
-            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace") + "…" * (
-                len(raw) > _EXCERPT_BYTES
-            )
-            some[error] = row(f"{rejected.source}:{rejected.line}", *error, code(excerpt))
-    return {name: list(some.values()) for name, some in found.items()}
+            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace")
+            if len(raw) > _EXCERPT_BYTES:
+                excerpt += "…"
+            examples[error] = row(f"{rejected.source}:{rejected.line}", *error, code(excerpt))
+    return {name: list(examples.values()) for name, examples in by_code.items()}
 
 
 _MOST_ROWS: Final = 5_000
@@ -106,55 +128,66 @@ _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 
 
 def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
-    """Show at the top what the numbers are about: filters, repeats, skipped shards, models with nothing but errors."""
-    found: list[tuple[str, list[str], str]] = []
+    """Show at the top what the numbers are about, such as filters and skipped shards."""
+    parts = []
     if filters:
         about = "All numbers on this page are those of the matching records."
-        found.append((f"only records that match {filters}", [], about))
+        parts.append(_banner(f"only records that match {filters}", [], about))
     if stats.repeats_as != "mean":
         about = " ".join(repeats_in_words(stats.repeats_as))
-        found.append((f"accuracy and score are {stats.repeats_as}", [], about))
+        parts.append(_banner(f"accuracy and score are {stats.repeats_as}", [], about))
     if skipped := skipped_lines(manifest.skipped):
         shards = [line.strip() for line in skipped[1:]]
-        found.append(
-            (skipped[0], shards, "The numbers on this page are those of the other shards.")
-        )
-    not_judged = {
-        one.title: names
-        for one in stats.evaluations
-        if (names := [m.model_id for m in one.by_model if not m.answers])
-    }
-    if not_judged:
-        first = [
-            f"{title}: {listed(names)}" for title, names in list(not_judged.items())[:_MOST_TITLES]
-        ]
-        if len(not_judged) > _MOST_TITLES:
-            first.append(f"… and on {counted(len(not_judged) - _MOST_TITLES, 'more evaluation')}")
-        models = counted(len({name for names in not_judged.values() for name in names}), "model")
-        about = "All their records have an error, so they have no accuracy and no score there."
-        found.append(
-            (f"not judged: {models}, on {counted(len(not_judged), 'evaluation')}", first, about)
-        )
-    made = []
-    for title, lines, about in found:
-        items = tag("ul", *(tag("li", line) for line in lines)) if lines else None
-        made.append(
-            tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note")
-        )
-    return joined(*made)
+        about = "The numbers on this page are those of the other shards."
+        parts.append(_banner(skipped[0], shards, about))
+    return joined(*parts, _not_judged(stats))
+
+
+def _not_judged(stats: Stats) -> Html | None:
+    """Name the models with nothing but errors."""
+    lines = []
+    models: set[str] = set()
+    for evaluation in stats.evaluations:
+        names = [model.model_id for model in evaluation.by_model if not model.answers]
+        if names:
+            lines.append(f"{evaluation.title}: {listed(names)}")
+            models.update(names)
+    if not lines:
+        return None
+    title = f"not judged: {counted(len(models), 'model')}, on {counted(len(lines), 'evaluation')}"
+    if len(lines) > _MOST_TITLES:
+        more = counted(len(lines) - _MOST_TITLES, "more evaluation")
+        lines[_MOST_TITLES:] = [f"… and on {more}"]
+    about = "All their records have an error, so they have no accuracy and no score there."
+    return _banner(title, lines, about)
+
+
+def _banner(title: str, lines: list[str], about: str) -> Html:
+    return html(
+        '<div class="banner" role="note"><strong>{}</strong>{}<p>{}</p></div>',
+        title,
+        _list(lines) if lines else None,
+        about,
+    )
+
+
+def _list(lines: list[str]) -> Html:
+    return html("<ul>{}</ul>", each("<li>{}</li>", lines))
+
+
+def _side_by_side(*tables: Html) -> Html:
+    return html('<div class="pair">{}</div>', tables)
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     whose = " of the shards that were read" if manifest.skipped else ""
-    types = counts_table(
-        "Kept records by interaction type", "type", "records", summary.interaction_types
-    )
+    title = "Kept records by interaction type"
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
-        stacked(counts),
+        stacked_bar(counts, "Lines"),
         soft(f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank."),
-        tag("div", types, class_="pair"),
+        _side_by_side(counts_table(title, "type", "records", summary.interaction_types)),
     )
 
 
@@ -167,6 +200,7 @@ def versions(summary: Summary) -> Html:
         f"The corpus has schema {summary.schema}. The version of a line is told by its shape; "
         "duplicates count."
     )
+    label = "schema_version"
     return joined(
         tiles(
             ("valid lines", sum(summary.versions.values())),
@@ -174,16 +208,9 @@ def versions(summary: Summary) -> Html:
             ("with a label of another version", summary.notes.get("version.mismatch", 0)),
         ),
         soft(about),
-        tag(
-            "div",
+        _side_by_side(
             counts_table("Valid lines by schema version", "version", "lines", summary.versions),
-            counts_table(
-                "Kept records by schema_version",
-                "schema_version",
-                "records",
-                summary.schema_versions,
-            ),
-            class_="pair",
+            counts_table(f"Kept records by {label}", label, "records", summary.schema_versions),
         ),
         _codes("Notes on valid lines", notes),
     )
@@ -192,141 +219,122 @@ def versions(summary: Summary) -> Html:
 def repeats(summary: Summary) -> Html:
     repeated = summary.repeats
     contradicting = summary.contradictions
-    numbers = tiles(
-        ("duplicates dropped", summary.line_counts.duplicates),
-        ("identities with repeats", repeated.identities),
-        ("their records", repeated.records),
-        ("identities with contradictions", contradicting.identities),
-        ("their records", contradicting.records),
-    )
-    about = soft(
-        "Repeats: an epoch, a trial or the output tells the records of an identity apart. "
-        "Contradictions: the same output has different verdicts."
-    )
-    identities = _identities("Contradictions", contradicting), _identities("Repeats", repeated)
     same = summary.same_run
-    rows = [
-        row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records))
-        for one in same.runs
-    ]
     title = (
         f"{counted(same.records, 'duplicate')} from runs that are equal but for evaluation_id "
         "and schema_version"
     )
-    runs = table(title, ("evaluation", "model", "kept run", "dropped run", "records"), rows)
-    return joined(numbers, about, *identities, runs)
-
-
-def _identities(kind: str, found: Identities) -> Html:
-    has_metrics = any(one.metric is not None for one in found.examples)
-    rows = [
-        row(
-            one.evaluation_name,
-            *[one.metric or ""] * has_metrics,
-            one.model_id,
-            one.evaluation_id,
-            one.sample_id,
-            num(one.records),
-            code(", ".join(one.sample_hashes)),
-        )
-        for one in found.examples
-    ]
-    heads = (
-        "evaluation",
-        *["metric"] * has_metrics,
-        "model",
-        "evaluation_id",
-        "sample_id",
-        "records",
-        "sample_hash",
+    columns = {
+        "evaluation": "evaluation_name",
+        "model": "model_id",
+        "kept run": "kept",
+        "dropped run": "dropped",
+        "records": "records",
+    }
+    return joined(
+        tiles(
+            ("duplicates dropped", summary.line_counts.duplicates),
+            ("identities with repeats", repeated.identities),
+            ("their records", repeated.records),
+            ("identities with contradictions", contradicting.identities),
+            ("their records", contradicting.records),
+        ),
+        soft(
+            "Repeats: an epoch, a trial or the output tells the records of an identity apart. "
+            "Contradictions: the same output has different verdicts."
+        ),
+        _identities("Contradictions", contradicting),
+        _identities("Repeats", repeated),
+        field_table(title, columns, same.runs),
     )
-    return table(f"{kind}: the first {len(rows):,} of {found.identities:,}", heads, rows)
+
+
+def _identities(kind: str, identities: Identities) -> Html:
+    examples = identities.examples
+    columns = {
+        "evaluation": "evaluation_name",
+        "metric": "metric",
+        "model": "model_id",
+        "evaluation_id": "evaluation_id",
+        "sample_id": "sample_id",
+        "records": "records",
+        "sample_hash": "sample_hashes",
+    }
+    if all(example.metric is None for example in examples):
+        del columns["metric"]
+    title = f"{kind}: the first {len(examples):,} of {identities.identities:,}"
+    return field_table(title, columns, examples, _FORMATS)
 
 
 def hashes(summary: Summary) -> Html:
-    found = summary.sample_hash
-    wrong = [
-        row(one.evaluation_name, one.model_id, one.sample_id, code(one.given), code(one.computed))
-        for one in found.examples
-    ]
+    given = summary.sample_hash
+    columns = {**_SAMPLE, "given": "given", "computed": "computed"}
+    title = f"Wrong hashes: the first {len(given.examples):,} of {given.replaced:,}"
+    return joined(
+        tiles(
+            ("verified", given.verified), ("filled in", given.filled), ("replaced", given.replaced)
+        ),
+        soft(
+            f"The corpus has hashes of recipe {given.recipe}, computed with {given.algorithm}. A "
+            "given hash is verified if any known recipe gives it. The numbers count lines, "
+            "duplicates too."
+        ),
+        _recipes(given),
+        field_table(title, columns, given.examples, _FORMATS),
+        _mismatches(summary) or Html("<p>Every id has one hash, and every hash has one id.</p>"),
+    )
+
+
+def _mismatches(summary: Summary) -> Html:
     counts = {
         "questions": "questions",
         "ids_with_many_hashes": "ids with several hashes",
         "hashes_with_many_ids": "hashes with several ids",
     }
-    if any(one.split_hashes for one in summary.evaluations):
+    if any(evaluation.split_hashes for evaluation in summary.evaluations):
         counts["split_hashes"] = "of these in one run"
-    differing = [
-        (title, one)
-        for title, one in zip(titles(summary.evaluations), summary.evaluations, strict=True)
-        if one.ids_with_many_hashes or one.hashes_with_many_ids
-    ]
-    mismatches = [
-        row(title, *(num(getattr(one, name)) for name in counts))
-        for title, one in differing[:_MOST_ROWS]
-    ]
-    cut = (
-        f": the first {_MOST_ROWS:,} of {len(differing):,} evaluations"
-        if len(differing) > _MOST_ROWS
-        else ""
-    )
-    wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
-    return joined(
-        tiles(
-            ("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)
-        ),
-        soft(
-            f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A "
-            "given hash is "
-            "verified if any known recipe gives it. The numbers count lines, duplicates too."
-        ),
-        _recipes(found),
-        table(wrong_title, ("evaluation", "model", "sample_id", "given", "computed"), wrong),
-        table(
-            f"Ids and hashes that do not match one to one{cut}",
-            ("evaluation", *counts.values()),
-            mismatches,
-        )
-        or tag("p", "Every id has one hash, and every hash has one id."),
-    )
-
-
-def _recipes(found: SampleHashes) -> Html:
-    """Show which recipes gave the hashes of each evaluation and model, if there are several."""
-    names = sorted(found.by_recipe, key=lambda name: -found.by_recipe[name])
-    if len(names) < 2:
-        return Html("")
     rows = [
-        row(one.evaluation_name, one.model_id, *(num(one.recipes.get(name)) for name in names))
-        for one in found.by_model[:_MOST_ROWS]
+        row(title, *(getattr(evaluation, name) for name in counts))
+        for title, evaluation in zip(titles(summary.evaluations), summary.evaluations, strict=True)
+        if evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids
+    ]
+    title = "Ids and hashes that do not match one to one"
+    if len(rows) > _MOST_ROWS:
+        title += f": the first {_MOST_ROWS:,} of {len(rows):,} evaluations"
+    return table(title, ("evaluation", *counts.values()), rows[:_MOST_ROWS])
+
+
+def _recipes(hashes: SampleHashes) -> Html | None:
+    """Show which recipes gave the hashes of each evaluation and model, if there are several."""
+    names = sorted(hashes.by_recipe, key=lambda name: -hashes.by_recipe[name])
+    if len(names) < 2:
+        return None
+    rows = [
+        row(model.evaluation_name, model.model_id, *map(model.recipes.get, names))
+        for model in hashes.by_model[:_MOST_ROWS]
     ]
     title = (
         "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
     )
-    about = "by evaluation and model" + f"; the first {len(rows):,}" * (
-        len(rows) < len(found.by_model)
-    )
+    about = "by evaluation and model"
+    if len(rows) < len(hashes.by_model):
+        about += f"; the first {len(rows):,}"
     by_model = table(f"Recipes {about}", ("evaluation", "model", *names), rows)
-    counts = {name: found.by_recipe[name] for name in names}
-    return joined(
-        tag("div", counts_table(title, "recipe", "lines", counts), class_="pair"),
-        tag("details", tag("summary", about), by_model),
-    )
+    counts = {name: hashes.by_recipe[name] for name in names}
+    by_recipe = _side_by_side(counts_table(title, "recipe", "lines", counts))
+    return joined(by_recipe, details(about, by_model))
 
 
 def inputs(manifest: Manifest) -> Html:
-    numbers = ("bytes", "lines", *_COUNTS)
-    rows = [
-        row(entry.path, entry.format, *(num(getattr(entry, name)) for name in numbers))
-        for entry in manifest.inputs[:_MOST_ROWS]
-    ]
+    fields = ("path", "format", "bytes", "lines", *_COUNTS)
+    columns = {"shard" if field == "path" else field: field for field in fields}
     read = len(manifest.inputs)
     about = f"{read:,} of {counted(read + len(manifest.skipped), 'shard')} read, in input order"
-    if len(rows) < read:
-        about += f"; the first {len(rows):,}"
-    shards = table("Shards", ("shard", "format", *numbers), rows)
-    parts = [tag("details", tag("summary", about), shards)] if rows else []
+    if read > _MOST_ROWS:
+        about += f"; the first {_MOST_ROWS:,}"
+    shards = field_table("Shards", columns, manifest.inputs[:_MOST_ROWS])
+    skipped = None
     if manifest.skipped:
-        reasons = tag("ul", *(tag("li", reason) for reason in manifest.skipped))
-        parts += [tag("p", "Skipped, because they could not be read:"), reasons]
-    return joined(*parts)
+        text = "<p>Skipped, because they could not be read:</p>{}"
+        skipped = html(text, _list(manifest.skipped))
+    return joined(details(about, shards) if read else None, skipped)

@@ -50,7 +50,7 @@ from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
-from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
+from fastrec.normalize.options import RECORDED, Options, options_from
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -342,7 +342,7 @@ def _options_of(manifest: Manifest) -> Options | str:
     """The options that a corpus was made with, or what is wrong with them."""
     if manifest.schema not in CORPUS_LABELS:
         return f"schema: expected {' or '.join(CORPUS_LABELS)}, found {manifest.schema}"
-    known = (*RECORDED, *RECORDED_IF_SET)
+    known = RECORDED.values()
     if unknown := sorted(manifest.options.keys() - set(known)):
         return f"expected only {', '.join(known)}, found {', '.join(unknown)}"
     schema = CORPUS_LABELS[manifest.schema].name

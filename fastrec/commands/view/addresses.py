@@ -1,9 +1,9 @@
-r"""The addresses of pages: each has all the state of its page, so it can be shared and survives a reload.
+r"""The addresses of pages: each has all the state of its page, so it survives a reload.
 
     /TOKEN/                                          all evaluations
     /TOKEN/questions?evaluation=E&metric=M&…         a table of questions
     /TOKEN/download?evaluation=E&metric=M&…          the records of these questions
-    /TOKEN/question/HASH?evaluation=E&metric=M&…     a question with its answers, in the order of such a table
+    /TOKEN/question/HASH?evaluation=E&metric=M&…     a question of such a table with its answers
     /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
 
@@ -50,13 +50,9 @@ def _spelled(char: str) -> str:
     if char.isprintable():
         return char.replace("\\", "\\\\")
     code = ord(char)
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def name_of(text: str) -> str:
@@ -73,10 +69,11 @@ def answer_name_text(name: AnswerName) -> str:
 
 def _answer_name_of(text: str) -> AnswerName:
     found = _ORDINAL.search(text)
-    # After an even number of backslashes it is an ordinal; after an odd number, a backslash that
-    # belongs to the name.
-    if found and (found.start() - len(text[: found.start()].rstrip("\\"))) % 2 == 0:
-        return AnswerName(name_of(text[: found.start()]), int(found[1]))
+    if found:
+        name = text[: found.start()]
+        backslashes = len(name) - len(name.rstrip("\\"))
+        if backslashes % 2 == 0:  # else the backslash before the digits belongs to the name
+            return AnswerName(name_of(name), int(found[1]))
     return AnswerName(name_of(text))
 
 
@@ -84,9 +81,22 @@ PAGE_SIZE: Final = 100
 LARGEST_PAGE: Final = 1_000
 # The fields of a query, each with its parameter, in the order of addresses.
 _KEYS: Final = (
-    "evaluation", "metric", "model", "which", "right", "wrong", "outcome", "least", "most", "text", "in", "id", "hash",
-    "where", "sort",
-)  # fmt: skip
+    "evaluation",
+    "metric",
+    "model",
+    "which",
+    "right",
+    "wrong",
+    "outcome",
+    "least",
+    "most",
+    "text",
+    "in",
+    "id",
+    "hash",
+    "where",
+    "sort",
+)
 _PARAMETERS: Final = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
 _TYPED: Final = ("text", "where")  # as the user has typed them; others are names
 _CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
@@ -103,9 +113,7 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     page: int = 1
     size: int = PAGE_SIZE
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
-    differences: bool = (
-        False  # whether the differences between the first two of them are highlighted
-    )
+    differences: bool = False  # whether differences between the first two of them are marked
     whole: bool = False  # whether long texts are shown whole
     plain: bool = False  # whether Markdown is shown as it is
 
@@ -117,10 +125,10 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         if value or key == "metric":
             values.setdefault(key, []).append(value)
 
-    def one(key: str) -> str:
+    def last(key: str) -> str:
         return values.get(key, [""])[-1]
 
-    fields: dict[str, Any] = {"evaluation_name": "", "sort": _ALL.sort}
+    fields: dict[str, Any] = {}
     for key, given in values.items():
         field = _PARAMETERS.get(key, "")
         read = given if key in _TYPED else [name_of(value) for value in given]
@@ -133,11 +141,11 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         elif field and given[-1] in _CHOICES.get(key, given):
             fields[field] = read[-1]
     return PageState(
-        query=Query(**fields),
-        page=_count(one("page"), 1, 10**_MOST_DIGITS),
-        size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
+        query=replace(_ALL, **fields),
+        page=_count(last("page"), 1, 10**_MOST_DIGITS),
+        size=_count(last("size"), PAGE_SIZE, LARGEST_PAGE),
         show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),
-        **{name: one(name) == "1" for name in _SWITCHES},
+        **{name: last(name) == "1" for name in _SWITCHES},
     )
 
 
@@ -180,9 +188,15 @@ def query_pairs(query: Query) -> list[tuple[str, str]]:
     for key, field in _PARAMETERS.items():
         value = getattr(query, field)
         if key == "evaluation" or value != getattr(_ALL, field):
-            spell = number_text if key in ("least", "most") else str if key in _TYPED else name_text
-            pairs += [(key, spell(one)) for one in (value if isinstance(value, tuple) else [value])]
+            several = value if isinstance(value, tuple) else (value,)
+            pairs += [(key, _parameter(key, item)) for item in several]
     return pairs
+
+
+def _parameter(key: str, value: Any) -> str:
+    if key in ("least", "most"):
+        return number_text(value)
+    return str(value) if key in _TYPED else name_text(value)
 
 
 def state_pairs(state: PageState) -> list[tuple[str, str]]:
@@ -191,8 +205,10 @@ def state_pairs(state: PageState) -> list[tuple[str, str]]:
     What is as by default is left out.
     """
     pairs = query_pairs(state.query)
-    pairs += [("page", str(state.page))] if state.page != 1 else []
-    pairs += [("size", str(state.size))] if state.size != PAGE_SIZE else []
+    if state.page != 1:
+        pairs.append(("page", str(state.page)))
+    if state.size != PAGE_SIZE:
+        pairs.append(("size", str(state.size)))
     pairs += [("show", answer_name_text(chosen)) for chosen in state.show]
     return pairs + [(name, "1") for name in _SWITCHES if getattr(state, name)]
 
@@ -223,7 +239,7 @@ class Addresses:
 
 
 class QuestionAddresses(Addresses):
-    """Makes the addresses of pages about a question: `question`, `answer`, `record`, `disagreement`."""
+    """Makes the addresses of pages about a question, such as `answer` and `record`."""
 
     def __init__(self, addresses: Addresses, state: PageState, name: str) -> None:
         super().__init__(addresses.plain().removesuffix("/"))

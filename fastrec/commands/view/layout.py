@@ -1,4 +1,4 @@
-"""The frame of every page (head, top bar, help about keys), and small pieces of pages: verdicts, numbers, texts.
+"""The frame of every page (head, top bar, help about keys), and small pieces of pages.
 
 Markdown in answers is made of our own elements: raw HTML, links and images stay text, so a page
 loads nothing.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 from markdown_it import MarkdownIt
@@ -19,33 +18,13 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, multiline, tag
+from fastrec.html import Child, Exact, Html, details, each, html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
-FIGURES: Final = ("score", "tokens", "latency")
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
-_BAR: Final = 60
 _LONGEST: Final = 20_000  # characters; a longer text is shown as it is
-_NAMES: Final = (
-    "p",
-    "ul",
-    "ol",
-    "li",
-    "blockquote",
-    "em",
-    "strong",
-    "s",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-)
-_ELEMENTS: Final = {name: name for name in _NAMES} | dict.fromkeys(
-    ("h1", "h2", "h3", "h4", "h5", "h6"), "h4"
-)
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})  # all are shown alike
 _BREAKS: Final = {"softbreak": Html("<br>"), "hardbreak": Html("<br>"), "hr": Html("<hr>")}
 _PLAIN: Final = {"paragraph_open", "paragraph_close", "text", "softbreak"}
 _OFF: Final = (
@@ -62,61 +41,47 @@ _parse = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(_OF
 
 
 def verdict(outcome: Outcome) -> Html:
-    return tag(
-        "span",
-        tag("span", SIGNS[outcome], aria_hidden="true"),
-        f" {outcome}",
-        class_=f"verdict {outcome}",
+    return html(
+        '<span class="verdict {outcome}"><span aria-hidden="true">{sign}</span> {outcome}</span>',
+        outcome=outcome,
+        sign=SIGNS[outcome],
     )
-
-
-def bar(share: float | None, class_: str = "share") -> Html:
-    """Draw a share from 0 to 1; empty if there is none."""
-    return Html("") if share is None else _bar(round(min(max(share, 0), 1) * _BAR), class_)
-
-
-@lru_cache(maxsize=4 * _BAR)
-def _bar(width: int, class_: str) -> Html:
-    filled = tag("rect", class_="fill", width=width, height=8, rx=2)
-    return tag("svg", filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
 
 
 def name_filter(elements: str) -> Html:
     """Make a box that hides the elements whose models have other names; it needs the script."""
-    box = {"placeholder": "filter models", "aria_label": "Filter models", "data_filter": elements}
-    return tag("input", type="search", class_="scripted-only", **box)
+    return html(
+        '<input type="search" class="scripted-only" placeholder="filter models" '
+        'aria-label="Filter models" data-filter="{}">',
+        elements,
+    )
 
 
 def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
     """Make the fields of a form that keep the state of the page."""
-    return joined(
-        *(tag("input", type="hidden", name=name, value=Exact(value)) for name, value in pairs)
-    )
+    exact = ((name, Exact(value)) for name, value in pairs)
+    return each('<input type="hidden" name="{}" value="{}">', exact)
 
 
 def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
     """Show a text with its line breaks, cut to some characters with a link to the whole text."""
-    if most is None or len(text) <= most:
-        return tag("div", multiline(text), class_=class_, dir="auto")
-    note = f"… {len(text) - most:,} more characters"
-    more = tag("a", note, href=whole, class_="more") if whole else tag("span", note, class_="more")
-    return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
+    more = None
+    if most is not None and len(text) > most:
+        note = f"… {len(text) - most:,} more characters"
+        more = tag("a" if whole else "span", note, href=whole or None, class_="more")
+        class_ += " cut"
+    return tag("div", multiline(text[:most]), more, class_=class_, dir="auto")
 
 
 def folded(
     title: str, text: str, most: int | None, address: str | None, *, class_: str = "text"
 ) -> Html:
-    size = tag("span", counted(len(text), "character"), class_="soft")
-    return tag(
-        "details",
-        tag("summary", f"{title} ", size),
-        block(text, most, address, class_=class_),
-        class_="folded",
-    )
+    summary = html('{} <span class="soft">{}</span>', title, counted(len(text), "character"))
+    return details(summary, block(text, most, address, class_=class_), class_="folded")
 
 
 def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:
-    """Show what a model said: rendered, unless the text is long, has no Markdown, or is wanted as it is."""
+    """Show what a model said: rendered, unless the text is long, not Markdown, or wanted plain."""
     rendered = None if plain or len(text) > min(_LONGEST, most or _LONGEST) else render(text)
     return rendered or block(text, most, whole)
 
@@ -126,62 +91,89 @@ def render(text: str) -> Html | None:
 
     None if there is nothing but paragraphs, or if words were lost (in large tables).
     """
-    tokens = [
-        one
-        for token in _parse(text)
-        for one in (token.children or () if token.type == "inline" else [token])
-    ]
+    tokens: list[Token] = []
+    for token in _parse(text):
+        tokens += (token.children or ()) if token.type == "inline" else (token,)
     kept = " ".join(f"{token.info} {token.content}" for token in tokens)
-    words, kept_words = (Counter(re.findall(r"[^\W_]+|\0", one)) for one in (text, kept))
-    if all(token.type in _PLAIN for token in tokens) or words != kept_words:
+    is_plain = all(token.type in _PLAIN for token in tokens)
+    if is_plain or _words(text) != _words(kept):
         return None
-    return tag("div", *map(_markup, tokens), class_="text rendered", dir="auto")
+    return html('<div class="text rendered" dir="auto">{}</div>', map(_markup, tokens))
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"[^\W_]+|\0", text))
 
 
 def _markup(token: Token) -> Html:
     if token.type in _BREAKS or token.hidden:
         return _BREAKS.get(token.type, Html(""))
     if token.nesting:
-        name = _ELEMENTS[token.tag]
+        name = "h4" if token.tag in _HEADINGS else token.tag
+        end = f"</{name}>"
+        if token.nesting < 0:
+            return Html(end)
         start = token.attrs.get("start")  # of a list; no other attribute is taken over
-        return Html(
-            f"</{name}>" if token.nesting < 0 else tag(name, start=start).removesuffix(f"</{name}>")
-        )
+        return Html(tag(name, start=start).removesuffix(end))
     content = multiline(token.content)
     content = tag("code", content) if token.tag == "code" else content
     return tag("pre", content, title=token.info or None) if token.type == "fence" else content
 
 
-def figures(answer: Answer, score: str) -> tuple[str, str, str]:
-    """List the score, as it is spelled, tokens (input → output) and latency of an answer.
+def figures(answer: Answer, score: str) -> dict[str, str]:
+    """The score, as it is spelled, tokens (input → output) and latency of an answer.
 
     Empty if there is none.
     """
     numbers = (answer.input_tokens, answer.output_tokens)
     tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
-    latency = "" if answer.latency_ms is None else latency_text(answer.latency_ms)
-    return score, "" if numbers == (None, None) else tokens, latency
+    return {
+        "score": score,
+        "tokens": "" if numbers == (None, None) else tokens,
+        "latency": "" if answer.latency_ms is None else latency_text(answer.latency_ms),
+    }
 
 
-def facts(answer: Answer, score: str) -> Html:
-    named = zip(FIGURES, figures(answer, score), strict=True)
-    said = (tag("span", f"{name} ", tag("b", value)) for name, value in named if value)
-    return tag("span", *said, class_="facts")
+def facts(named: Iterable[tuple[str, object]]) -> Html:
+    values = ((name, str(value)) for name, value in named)
+    return html('<span class="facts">{}</span>', each("<span>{} <b>{}</b></span>", values))
 
 
-_KEYS: Final = (
-    (("j", "n"), "next question, or next row of the table"),
-    (("k", "p"), "previous question, or previous row of the table"),
-    (("Enter",), "open the row"),
-    (("[", "]"), "previous and next page of the table"),
-    (("d",), "next question on which the models disagree"),
-    (("h", "l"), "answer of the previous or next model; from a question, l opens the best one"),
-    (("u",), "up: from the answer to the question, to the table, to all evaluations"),
-    (("/",), "search"),
-    (("e",), "next error in a transcript"),
-    (("t",), "light or dark"),
-    (("?",), "this help"),
+def answer_facts(answer: Answer, score: str) -> Html:
+    return facts((name, text) for name, text in figures(answer, score).items() if text)
+
+
+_PAGE: Final = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    "<title>{title} · {corpus} · fastrec</title>"
+    '<link rel="stylesheet" href="{style}">'
+    # Not deferred: the chosen theme must be known before anything is drawn.
+    '<script src="{script}"></script></head>'
+    '<body><a href="#content" class="skip">Skip to the content</a>'
+    '<header class="top"><nav class="trail" aria-label="Where you are"><ol>{trail}</ol></nav>'
+    '<div class="tools">{tools}<span class="scripted-only">'
+    '<button type="button" id="theme" title="Light or dark (t)" aria-label="Light or dark">◐'
+    "</button>"
+    '<button type="button" id="help-button" title="Keys (?)" aria-label="Keys">?</button>'
+    "</span></div></header>"
+    '<main id="content">{body}</main>'
+    '<dialog id="help" aria-label="Keys"><h2>Keys</h2><table><tbody>{keys}</tbody></table>'
+    '<form method="dialog"><button class="button">Close</button></form></dialog></body></html>'
 )
+_KEYS: Final = {
+    "j n": "next question, or next row of the table",
+    "k p": "previous question, or previous row of the table",
+    "Enter": "open the row",
+    "[ ]": "previous and next page of the table",
+    "d": "next question on which the models disagree",
+    "h l": "answer of the previous or next model; from a question, l opens the best one",
+    "u": "up: from the answer to the question, to the table, to all evaluations",
+    "/": "search",
+    "e": "next error in a transcript",
+    "t": "light or dark",
+    "?": "this help",
+}
 
 
 class Frame:
@@ -194,91 +186,49 @@ class Frame:
         self,
         title: str,
         trail: Sequence[tuple[str, str | None]],
-        *body: Html,
+        *body: Child,
         tools: Html | None = None,
     ) -> Html:
         """Make a page.
 
         `trail` has the names and addresses of the pages above it, and its own name.
         """
-        head = tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("title", f"{title} · {self._corpus} · fastrec"),
-            tag("link", rel="stylesheet", href=self.addresses.plain("page.css")),
-            # Not deferred: the chosen theme must be known before anything is drawn.
-            tag("script", src=self.addresses.plain("page.js")),
+        return html(
+            _PAGE,
+            title=title,
+            corpus=self._corpus,
+            style=self.addresses.plain("page.css"),
+            script=self.addresses.plain("page.js"),
+            trail=self._trail(trail),
+            tools=tools,
+            body=joined(*body),
+            keys=_help(),
         )
-        theme = tag(
-            "button",
-            "◐",
-            type="button",
-            id="theme",
-            title="Light or dark (t)",
-            aria_label="Light or dark",
-        )
-        keys = tag(
-            "button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys"
-        )
-        buttons = tag("span", theme, keys, class_="scripted-only")
-        bar = tag(
-            "header", self._trail(trail), tag("div", tools, buttons, class_="tools"), class_="top"
-        )
-        skip = tag("a", "Skip to the content", href="#content", class_="skip")
-        content = tag("main", *body, id="content")
-        whole = tag("html", head, tag("body", skip, bar, content, _help()), lang="en")
-        return joined(Html("<!doctype html>"), whole)
 
     def problem(self, title: str, *text: str) -> Html:
-        body = tag(
-            "section", tag("h1", title), *(tag("p", line) for line in text), class_="card problem"
-        )
-        return self.page(title, [], body)
+        section = '<section class="card problem"><h1>{}</h1>{}</section>'
+        return self.page(title, [], html(section, title, each("<p>{}</p>", text)))
 
-    def _trail(self, trail: Sequence[tuple[str, str | None]]) -> Html:
-        names = [
-            (cut_middle(name, LONGEST_NAME), to)
-            for name, to in [(self._corpus, self.addresses.plain()), *trail]
-        ]
-        up = max(
-            (number for number, (_, address) in enumerate(names[:-1]) if address), default=None
-        )
-        items = [
-            tag(
-                "li",
-                tag("a", name, href=address, data_key="u" if number == up else None)
-                if address
-                else name,
-            )
-            for number, (name, address) in enumerate(names)
-        ]
-        return tag("nav", tag("ol", *items), class_="trail", aria_label="Where you are")
+    def _trail(self, trail: Sequence[tuple[str, str | None]]) -> list[Html]:
+        pages = [(self._corpus, self.addresses.plain()), *trail]
+        items = []
+        for number, (name, address) in enumerate(pages):
+            shown: Child = cut_middle(name, LONGEST_NAME)
+            if address:
+                key = "u" if number == len(pages) - 2 else None  # the page above this one
+                shown = tag("a", shown, href=address, data_key=key)
+            items.append(html("<li>{}</li>", shown))
+        return items
+
+
+def _help() -> Html:
+    rows = ((each("<kbd>{}</kbd>", keys.split()), text) for keys, text in _KEYS.items())
+    return each('<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
 
 
 def key_link(text: Child, key: str, address: str | None, **attributes: str) -> Html:
     """Make a link that a key follows; greyed if there is no address."""
-    keys = tag("kbd", key.split(maxsplit=1)[0], aria_hidden="true")
+    shown = html('{} <kbd aria-hidden="true">{}</kbd>', text, key.split(maxsplit=1)[0])
     if address is None:
-        return tag("span", text, " ", keys, class_="button off", **attributes)
-    return tag("a", text, " ", keys, href=address, class_="button", data_key=key, **attributes)
-
-
-def _help() -> Html:
-    rows = [
-        tag(
-            "tr",
-            tag("th", joined(*(tag("kbd", key) for key in keys)), scope="row"),
-            tag("td", text),
-        )
-        for keys, text in _KEYS
-    ]
-    close = tag("form", tag("button", "Close", class_="button"), method="dialog")
-    return tag(
-        "dialog",
-        tag("h2", "Keys"),
-        tag("table", tag("tbody", *rows)),
-        close,
-        id="help",
-        aria_label="Keys",
-    )
+        return tag("span", shown, class_="button off", **attributes)
+    return tag("a", shown, href=address, class_="button", data_key=key, **attributes)

@@ -24,7 +24,7 @@ from contextlib import suppress
 from importlib.resources import files
 from itertools import chain, islice
 from pathlib import PurePath
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import h11
 import uvicorn
@@ -62,7 +62,8 @@ from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import make_filters
-from fastrec.html import Html, tag
+from fastrec.html import Html, html
+from fastrec.normalize.corrections import Labeller
 from fastrec.storage import is_url, parent_and_name
 
 _POLICY: Final = (
@@ -77,7 +78,6 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_HINT: Final = "Open the address that `fastrec view` has printed: it is new at every start."
 
 
 class _Guard:
@@ -100,22 +100,19 @@ class _Guard:
     def _problem(self, scope: HttpScope, headers: Headers) -> tuple[int, str, str] | None:
         """The status and the reason why a request is refused, and which methods are allowed."""
         hosts = headers.getlist("host")
+        method = scope["method"]
         token, slash, page = scope["path"][1:].encode("utf-8", "replace").partition(b"/")
         allowed = "POST" if self._can_label and page.startswith(b"label/") else "GET, HEAD"
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "This server answers only to 127.0.0.1 and localhost.", allowed
-        if scope["method"] not in allowed.split(", "):
-            return (
-                405,
-                f"This server only shows things: it answers {allowed.replace(', ', ' and ')}.",
-                allowed,
-            )
+        if method not in allowed.split(", "):
+            methods = allowed.replace(", ", " and ")
+            return 405, f"This server only shows things: it answers {methods}.", allowed
         if not secrets.compare_digest(token, self._token):
             return 403, "The address lacks the right token.", allowed
         is_own = headers.getlist("origin") == [f"http://{hosts[0].lower()}"]
-        if scope["method"] == "POST" and not (
-            is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
-        ):
+        is_same_site = headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        if method == "POST" and not (is_own and is_same_site):
             return 403, "Labels come from pages of this server only.", allowed
         return None if slash else (404, "There is no such page.", allowed)
 
@@ -138,9 +135,12 @@ class _Protocol(H11Protocol):
 
 
 def _refusal(status: int, reason: str, allowed: str = "") -> Response:
-    page = tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
-    headers = {"allow": allowed} if status == 405 else None
-    return HTMLResponse(f"<!doctype html>{page}", status, headers)
+    page = html(
+        '<!doctype html><html lang="en"><title>fastrec view</title><h1>{}</h1>'
+        "<p>Open the address that `fastrec view` has printed: it is new at every start.</p></html>",
+        reason,
+    )
+    return HTMLResponse(page, status, {"allow": allowed} if status == 405 else None)
 
 
 _TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -168,55 +168,49 @@ class _Pages:
         )
 
     def frame(self, request: Request) -> Frame:
-        return Frame(
-            Addresses(request.scope["root_path"]),
-            shown(self._name),
-            can_label=self._labels is not None,
-        )
+        addresses = Addresses(request.scope["root_path"])
+        return Frame(addresses, shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
         return _html(start_page(self.frame(request), self._index, self._board))
 
     def find(self, request: Request) -> Response:
+        frame = self.frame(request)
         text = request.query_params.get("text", "").strip()
         found = self._index.find(text) if text else []
         if len(found) == 1:
-            return RedirectResponse(
-                self.frame(request).addresses.question(all_questions(found[0]), found[0].name), 303
-            )
-        return _html(found_page(self.frame(request), text, found))
+            address = frame.addresses.question(all_questions(found[0]), found[0].name)
+            return RedirectResponse(address, 303)
+        return _html(found_page(frame, text, found))
 
     def table(self, request: Request) -> Response:
-        state = state_of(request.query_params.multi_items())
         frame = self.frame(request)
+        given = request.query_params.multi_items()
+        state = state_of(given)
         scope = self._scope(state)
+        if any(value == "" and key != "metric" for key, value in given):
+            # A form sends empty fields, too.
+            return RedirectResponse(frame.addresses.table(state), 303)
         query = state.query
-        if any(
-            value == "" and key != "metric" for key, value in request.query_params.multi_items()
-        ):
-            return RedirectResponse(
-                frame.addresses.table(state), 303
-            )  # a form sends empty fields, too
+        status = 200
         try:
-            index = self._index_of(query)
-            found: Page | str = index.page(query, (state.page - 1) * state.size, state.size)
+            page: Page | str = self._index_of(query).page(
+                query, (state.page - 1) * state.size, state.size
+            )
         except UsageError as exc:  # a condition is wrong, or no record matches it
-            found = str(exc)
-        return _html(
-            table_page(frame, self._index, scope, state, found),
-            400 if isinstance(found, str) else 200,
-        )
+            page = str(exc)
+            status = 400
+        return _html(table_page(frame, self._index, scope, state, page), status)
 
     def download(self, request: Request) -> Response:
-        """Send the records of the questions of a table, of the models that count, in the order of the corpus."""
+        """Send the records of the questions of a table, of the models that count."""
         state = state_of(request.query_params.multi_items())
         self._scope(state)
         query = state.query
         index = self._index_of(query)
         text = _blocks(index.selection.lines(index.numbers_of(query)))
-        first = next(
-            text, b""
-        )  # a part that cannot be read is mostly noticed here, so that a page can say so
+        # A part that cannot be read is mostly noticed here, so that a page can say so.
+        first = next(text, b"")
         headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
         return StreamingResponse(
             chain([first], text), media_type="application/x-ndjson", headers=headers
@@ -225,7 +219,7 @@ class _Pages:
     def question(self, request: Request) -> Response:
         state, index, row = self._row(request)
         scope = self._scope(state)
-        labels = self._labels.read() if self._labels else None
+        labels = self._read_labels()
         return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
@@ -236,9 +230,8 @@ class _Pages:
 
     def answer(self, request: Request) -> Response:
         state, index, row = self._row(request)
-        return _html(
-            answer_page(self.frame(request), index, state, row, self._answer(index, row, state))
-        )
+        answer = self._answer(index, row, state)
+        return _html(answer_page(self.frame(request), index, state, row, answer))
 
     def record(self, request: Request) -> Response:
         state, index, row = self._row(request)
@@ -260,13 +253,14 @@ class _Pages:
         here = QuestionAddresses(self.frame(request).addresses, state, row.name)
         return RedirectResponse(here.answer(shown.name), 303)
 
+    def _read_labels(self) -> Labeller | None:
+        return self._labels.read() if self._labels else None
+
     def _answer(self, index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
         for wanted in state.show[:1]:
-            for one in numbered(
-                index.answers(row, (wanted.model,)), self._labels.read() if self._labels else None
-            ):
-                if one.name == wanted:
-                    return one
+            for answer in numbered(index.answers(row, (wanted.model,)), self._read_labels()):
+                if answer.name == wanted:
+                    return answer
         raise _MissingError("The model has no such answer to this question.")
 
     def _scope(self, state: PageState) -> Scope:
@@ -302,40 +296,37 @@ class _Pages:
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
-        frame = self.frame(request)
-        if isinstance(exc, HTTPException):
-            return _html(frame.problem("There is no such page", str(exc.detail)), exc.status_code)
-        if isinstance(exc, _MissingError):
-            return _html(frame.problem("Nothing here", str(exc)), 404)
-        if isinstance(exc, UsageError):
-            return _html(frame.problem("This cannot be used", str(exc)), 400)
-        if isinstance(exc, (FastrecError, OSError)) and _was_replaced(self._index):
-            hint = f"Run `fastrec view {shown(self._index.corpus)}` again to see the new one."
-            return _html(
-                frame.problem("The corpus has changed since this server was started", hint), 500
-            )
-        if isinstance(exc, FastrecError):
-            hint = f"`fastrec verify {shown(self._index.corpus)}` lists all problems of the corpus."
-            return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
-        if isinstance(exc, OSError):
-            file = f"{shown(str(exc.filename))}: " if exc.filename else ""
-            title = (
-                "The label cannot be written"
-                if request.method == "POST"
-                else "The corpus cannot be read"
-            )
-            return _html(frame.problem(title, f"{file}{exc.strerror or exc}"), 500)
-        said = f"{type(exc).__name__}: {exc}"
-        return _html(
-            frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."),
-            500,
-        )
+        status, *text = self._explain(exc, is_label=request.method == "POST")
+        return _html(self.frame(request).problem(*text), status)
+
+    def _explain(self, exc: Exception, *, is_label: bool) -> tuple[Any, ...]:
+        """The status, the title and the text of the page about an error."""
+        corpus = shown(self._index.corpus)
+        match exc:
+            case HTTPException():
+                return exc.status_code, "There is no such page", str(exc.detail)
+            case _MissingError():
+                return 404, "Nothing here", str(exc)
+            case UsageError():
+                return 400, "This cannot be used", str(exc)
+            case FastrecError() | OSError() if _was_replaced(self._index):
+                title = "The corpus has changed since this server was started"
+                return 500, title, f"Run `fastrec view {corpus}` again to see the new one."
+            case FastrecError():
+                hint = f"`fastrec verify {corpus}` lists all problems of the corpus."
+                return 500, "The corpus cannot be read", str(exc), hint
+            case OSError():
+                title = "The label cannot be written" if is_label else "The corpus cannot be read"
+                file = f"{shown(str(exc.filename))}: " if exc.filename else ""
+                return 500, title, f"{file}{exc.strerror or exc}"
+        hint = "This is a bug in fastrec. Please report it."
+        return 500, "Unexpected error", f"{type(exc).__name__}: {exc}", hint
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the text of lines in blocks."""
-    while some := list(islice(lines, _LINES)):
-        yield b"".join(line + b"\n" for line in some)
+    while block := list(islice(lines, _LINES)):
+        yield b"\n".join([*block, b""])
 
 
 def _html(page: Html, status: int = 200) -> Response:
@@ -372,7 +363,7 @@ def _make_app(pages: _Pages) -> Starlette:
     problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
     app = Starlette(
         routes=[
-            Route(path, page, methods=["POST" if "label" in path else "GET"])
+            Route(path, page, methods=["POST" if page == pages.label else "GET"])
             for path, page in routes.items()
         ],
         exception_handlers=dict.fromkeys(problems, pages.problem),

@@ -1,9 +1,9 @@
-"""The first page with all evaluations, questions found by hash or id, and the table of questions with its filters."""
+"""The start page, questions found by hash or id, and the table of questions with its filters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,9 +21,10 @@ from fastrec.commands.view.addresses import (
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, name_filter
+from fastrec.commands.view.layout import MOST, Frame, hidden_fields, key_link, name_filter
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, soft, tag, tiles
+from fastrec.html import Exact, Html, each, html, joined, plain_table, soft, tag, tiles
+from fastrec.svg import share_bar
 from fastrec.where import spell_path
 from fastrec.wording import NONE, cut_middle, even_scores, found_in, percent
 
@@ -34,110 +35,112 @@ def metric_name(metric: str | None) -> str:
 
 
 def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
-    evaluations = [
-        list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)
-    ]
+    by_evaluation: dict[str, list[Scope]] = {}
+    for scope in index.scopes:
+        by_evaluation.setdefault(scope.evaluation_name, []).append(scope)
+    evaluations = by_evaluation.values()
     numbers = tiles(
         ("evaluations", len(evaluations)),
-        ("questions", sum(max(one.questions for one in scopes) for scopes in evaluations)),
+        ("questions", sum(max(scope.questions for scope in scopes) for scopes in evaluations)),
         ("models", len(index.models)),
         ("records", index.manifest.records),
     )
-    rows = [row for scopes in evaluations for row in _rows(frame, scopes)]
-    heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
         return frame.addresses.table(all_questions(evaluation, (model,)))
 
-    body = [soft("This corpus has no records.")]
-    if rows:
-        title = tag("div", tag("h1", "Leaderboard"), name_filter(".board tbody tr"), class_="line")
-        body = [title, board.to_html(questions_of)]
-        body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
-    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
+    body = soft("This corpus has no records.")
+    if evaluations:
+        rows = (_scope_rows(frame, scopes) for scopes in evaluations)
+        heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
+        body = html(
+            '<div class="line"><h1>Leaderboard</h1>{}</div>{}<h2>Evaluations and metrics</h2>{}',
+            name_filter(".board tbody tr"),
+            board.to_html(questions_of),
+            _table(heads, rows, "list scopes"),
+        )
+    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), body)
 
 
-def _table(heads: Mapping[str, str | None], rows: Sequence[Html], class_: str) -> Html:
+def _table(heads: Mapping[str, str | None], rows: Iterable[Html], class_: str) -> Html:
     cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
-    return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_=class_)
+    return plain_table(cells, rows, class_=class_)
 
 
-def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
+def _scope_rows(frame: Frame, scopes: Sequence[Scope]) -> Html:
     """Make a row for each metric; the evaluation is named in the first one."""
-    made = []
+    rows = []
     for number, scope in enumerate(scopes):
         address = frame.addresses.table(all_questions(scope))
-        name = (
-            tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
+        name: Html | None = tag("a", scope.evaluation_name, href=address, class_="row-link")
+        metric = tag("a", metric_name(scope.metric), href=address)
+        if number > 0:
+            name = None
+            metric = tag("a", metric_name(scope.metric), href=address, class_="row-link")
+        elif scope.metric is None and len(scopes) == 1:
+            metric = Html('<span class="soft">–</span>')
+        graded = Html('<span class="soft" title="Scores are other than 0 and 1"> graded</span>')
+        cells = html(
+            '<th scope="row">{}</th><td data-label="metric">{}{}</td>'
+            '<td class="num" data-label="questions">{:,}</td>'
+            '<td class="num" data-label="models">{:,}</td>',
+            name,
+            metric,
+            graded if scope.graded else None,
+            scope.questions,
+            len(scope.models),
         )
-        metric = tag(
-            "a", metric_name(scope.metric), href=address, class_="row-link" if number else None
-        )
-        if scope.metric is None and len(scopes) == 1:
-            metric = tag("span", "–", class_="soft")
-        graded = (
-            tag("span", " graded", class_="soft", title="Scores are other than 0 and 1")
-            if scope.graded
-            else None
-        )
-        cells = (
-            tag("th", name, scope="row"),
-            tag("td", metric, graded, data_label="metric"),
-            tag("td", f"{scope.questions:,}", class_="num", data_label="questions"),
-            tag("td", f"{len(scope.models):,}", class_="num", data_label="models"),
-        )
-        made.append(tag("tr", *cells, class_=None if number else "first"))
-    return made
+        rows.append(tag("tr", cells, class_=None if number else "first"))
+    return joined(*rows)
 
 
 def _find_form(frame: Frame, text: str) -> Html:
-    box = tag(
-        "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
-        aria_label="Find a question", data_key="/",
-    )  # fmt: skip
-    return tag(
-        "form",
-        box,
-        tag("button", "Find", class_="button"),
-        action=frame.addresses.plain("find"),
-        class_="find",
+    return html(
+        '<form action="{}" class="find"><input type="search" name="text" value="{}" '
+        'placeholder="sample_id, or the beginning of a hash" aria-label="Find a question" '
+        'data-key="/"><button class="button">Find</button></form>',
+        frame.addresses.plain("find"),
+        Exact(text),
     )
 
 
 def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
-    rows = []
-    for row in found:
-        address = frame.addresses.question(all_questions(row), row.name)
-        link = tag("a", str(row.sample_id), href=address, class_="row-link")
-        cells = (
-            tag("th", link, scope="row"),
-            tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),
-            tag("td", bar(row.share), percent(row.share), class_="num"),
-            tag("td", row.excerpt, class_="excerpt"),
+    rows = [
+        html(
+            '<tr><th scope="row"><a href="{}" class="row-link">{}</a></th><td>{} · {}</td>'
+            '<td class="num">{}{}</td><td class="excerpt">{}</td></tr>',
+            frame.addresses.question(all_questions(row), row.name),
+            row.sample_id,
+            row.evaluation_name,
+            metric_name(row.metric),
+            share_bar(row.share),
+            percent(row.share),
+            row.excerpt,
         )
-        rows.append(tag("tr", *cells))
-    table = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
-    hint = tag(
-        "p", "A question is found by its sample_id, or by the first characters of its sample_hash."
+        for row in found
+    ]
+    shown = Html(
+        "<p>A question is found by its sample_id, or by the first characters of its sample_hash."
+        "</p>"
     )
+    if rows:
+        shown = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
     title = f"{counted(len(rows), 'question')} found"
-    return frame.page(
-        title, [("find", None)], tag("h1", title), _find_form(frame, text), table if rows else hint
-    )
+    heading = html("<h1>{}</h1>", title)
+    return frame.page(title, [("find", None)], heading, _find_form(frame, text), shown)
 
 
-_COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
-    (
-        "Question",
+_COLUMNS: Final[dict[str, tuple[tuple[Sort, ...], str]]] = {
+    "Question": (
         ("order",),
         "sample_id and the beginning of the input, in the order of the corpus",
     ),
-    ("Right", ("hardest", "easiest"), "The share of models that are right"),
-    ("Disagree", ("disagreement",), "0 if all models agree, 1 if half of them are right"),
-    ("Errors", ("errors",), "Models with nothing but errors"),
-    ("Input", ("longest-input",), "Characters of the input"),
-    ("Output", ("longest-output",), "Characters of an output, on average"),
-)
+    "Right": (("hardest", "easiest"), "The share of models that are right"),
+    "Disagree": (("disagreement",), "0 if all models agree, 1 if half of them are right"),
+    "Errors": (("errors",), "Models with nothing but errors"),
+    "Input": (("longest-input",), "Characters of the input"),
+    "Output": (("longest-output",), "Characters of an output, on average"),
+}
 _MOST_KEYS: Final = 4  # columns of metadata
 _UPWARDS: Final = {"order", "hardest"}
 
@@ -145,66 +148,65 @@ _UPWARDS: Final = {"order", "hardest"}
 def table_page(
     frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str
 ) -> Html:
-    """Show one page of the table, or why there is none, with filters, links to sort, and links to other pages."""
+    """Show one page of the table, or why there is none, with filters and links to other pages."""
     query = state.query
     problem = shown_page if isinstance(shown_page, str) else None
-    found = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
-    plain = all_questions(query)
-    action = frame.addresses.table(plain).partition("?")[0]
-    address = frame.addresses.questions(state)
-    scores = even_scores(row.mean_score for row in found.rows)
-    used = {key for row in found.rows for key in row.metadata}
-    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used][
-        :_MOST_KEYS
-    ]
-    rows = [
-        _row(scope, row, address(row.name), score, _metadata(frame.addresses, state, row, keys))
-        for row, score in zip(found.rows, scores, strict=True)
-    ]
-    table = tag(
-        "table",
-        _head(frame.addresses, scope, state, keys),
-        tag("tbody", *rows),
-        class_="list questions",
-    )
-    said = f"{problem or 'No question matches'}. "
-    other = "Show all questions"
-    shown = plain
-    if found.total:
-        said = "There are fewer pages. "
-        other = "Show the first page"
-        shown = replace(state, page=1)
-    link = tag("a", other, href=frame.addresses.table(shown))
-    nothing = tag("p", said, link, class_="card", role="alert" if problem else None)
+    page = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
+    addresses = frame.addresses
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
-    graded = (
-        ". Scores are graded: the mean score stands for the share of right answers"
-        if scope.graded
-        else ""
-    )
+    if scope.graded:
+        about += ". Scores are graded: the mean score stands for the share of right answers"
 
     def in_metric(metric: str | None) -> str:
-        return frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1))
+        return addresses.table(replace(state, query=replace(query, metric=metric), page=1))
 
+    conditions = (Exact(_condition(*field)) for field in index.fields)
+    paging = partial(_paging, addresses, state, page)
     return frame.page(
         query.evaluation_name,
         [(query.evaluation_name, None)],
-        tag("h1", query.evaluation_name),
-        soft(about + graded + "."),
+        html("<h1>{}</h1>{}", query.evaluation_name, soft(f"{about}.")),
         metric_links(index, query, in_metric),
-        tag(
-            "datalist",
-            *(tag("option", value=Exact(_condition(*one))) for one in index.fields),
-            id="conditions",
+        html(
+            '<datalist id="conditions">{}</datalist>',
+            each('<option value="{}"></option>', conditions),
         ),
-        _filter_form(scope, state, action, frame.addresses.table(plain)),
-        Html("") if problem else _paging(frame.addresses, state, found),
-        table if rows else nothing,
-        _paging(frame.addresses, state, found, keys=False) if len(rows) > 20 else Html(""),
+        _filter_form(scope, state, addresses.table(all_questions(query))),
+        None if problem else paging(),
+        _rows(addresses, index, scope, state, page) or _nothing(addresses, state, page, problem),
+        paging(keys=False) if len(page.rows) > 20 else None,
     )
 
 
-def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html:
+def _rows(
+    addresses: Addresses, index: Index, scope: Scope, state: PageState, page: Page
+) -> Html | None:
+    """Make the table of the questions of a page; None if it has none."""
+    if not page.rows:
+        return None
+    used = {key for row in page.rows for key in row.metadata}
+    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used]
+    keys = keys[:_MOST_KEYS]
+    address = addresses.questions(state)
+    scores = even_scores(row.mean_score for row in page.rows)
+    rows = [
+        _row(scope, row, address(row.name), score, _metadata(addresses, state, row, keys))
+        for row, score in zip(page.rows, scores, strict=True)
+    ]
+    return plain_table(_heads(addresses, scope, state, keys), rows, class_="list questions")
+
+
+def _nothing(addresses: Addresses, state: PageState, page: Page, problem: str | None) -> Html:
+    """Say why there are no rows, and link to a page that has some."""
+    text = f"{problem or 'No question matches'}. "
+    link = tag("a", "Show all questions", href=addresses.table(all_questions(state.query)))
+    if page.total:
+        text = "There are fewer pages. "
+        link = tag("a", "Show the first page", href=addresses.table(replace(state, page=1)))
+    return tag("p", text, link, class_="card", role="alert" if problem else None)
+
+
+def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html | None:
     """Link to the same page in the other metrics of the evaluation.
 
     Nothing if there is only one.
@@ -213,14 +215,14 @@ def metric_links(index: Index, query: Query, address: Callable[[str | None], str
         scope.metric for scope in index.scopes if scope.evaluation_name == query.evaluation_name
     ]
     if len(metrics) < 2:
-        return Html("")
+        return None
     links = (
-        tag("b", metric_name(metric), aria_current="page")
+        html('<b aria-current="page">{}</b>', metric_name(metric))
         if metric == query.metric
         else tag("a", metric_name(metric), href=address(metric))
         for metric in metrics
     )
-    return tag("nav", "Metric: ", *links, class_="tabs", aria_label="Metrics")
+    return html('<nav class="tabs" aria-label="Metrics">Metric: {}</nav>', links)
 
 
 def _metadata(
@@ -233,7 +235,7 @@ def _metadata(
         if value.strip() == value != "":  # a condition cannot have white space around its value
             query = replace(state.query, where=(*state.query.where, _condition(key, value)))
             value = tag("a", value, href=addresses.table(replace(state, query=query, page=1)))
-        cells.append(tag("td", value, class_="meta", data_label=key))
+        cells.append(html('<td class="meta" data-label="{}">{}</td>', key, value))
     return joined(*cells)
 
 
@@ -242,59 +244,63 @@ def _condition(key: str, value: str) -> str:
     return f"{spell_path(('metadata', key))}={space}{value}"
 
 
-def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[str]) -> Html:
-    cells = []
-    for name, sorts, title in _COLUMNS:
-        chosen = state.query.sort
-        following = sorts[(sorts.index(chosen) + 1) % len(sorts)] if chosen in sorts else sorts[0]
-        order = ("ascending" if chosen in _UPWARDS else "descending") if chosen in sorts else None
-        address = addresses.table(
-            replace(state, query=replace(state.query, sort=following), page=1)
+def _heads(
+    addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[str]
+) -> Iterator[Html]:
+    chosen = state.query.sort
+    for name, (sorts, title) in _COLUMNS.items():
+        following = sorts[0]
+        order = None
+        if chosen in sorts:
+            following = sorts[(sorts.index(chosen) + 1) % len(sorts)]
+            order = "ascending" if chosen in _UPWARDS else "descending"
+        query = replace(state.query, sort=following)
+        yield tag(
+            "th",
+            html(
+                '<a href="{}" title="{}">{}</a>',
+                addresses.table(replace(state, query=query, page=1)),
+                title,
+                "Score" if name == "Right" and scope.graded else name,
+            ),
+            scope="col",
+            aria_sort=order,
+            class_=None if name == "Question" else "num",
         )
-        shown = "Score" if name == "Right" and scope.graded else name
-        class_ = None if name == "Question" else "num"
-        cells.append(
-            tag(
-                "th",
-                tag("a", shown, href=address, title=title),
-                scope="col",
-                aria_sort=order,
-                class_=class_,
-            )
-        )
-    names = (
-        tag("th", cut_middle(key, 15), scope="col", class_="meta", title=f"metadata.{key}")
-        for key in keys
-    )
-    return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
+        if name == "Question":
+            names = ((key, cut_middle(key, 15)) for key in keys)
+            yield each('<th scope="col" class="meta" title="metadata.{}">{}</th>', names)
 
 
 def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Html) -> Html:
-    found = None
+    hits = None
     if row.in_input is not None:
-        found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
-    link = tag(
-        "a",
-        tag("span", cut_middle(str(row.sample_id), 29), class_="id", title=str(row.sample_id)),
-        tag("span", row.excerpt, class_="excerpt", dir="auto"),
-        found,
-        href=address,
-        class_="row-link",
-    )
-    right = score if scope.graded else percent(row.share)
-    of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
-    disagreement = bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
-    return tag(
-        "tr",
-        tag("th", link, scope="row"),
-        metadata,
-        tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
-        tag("td", *disagreement, class_="num", data_label="disagree"),
-        tag(
-            "td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"
+        where = found_in(row.in_input, row.in_answers or 0)
+        hits = html('<span class="soft">in {}</span>', where)
+    return html(
+        '<tr><th scope="row"><a href="{address}" class="row-link">'
+        '<span class="id" title="{id}">{short_id}</span>'
+        '<span class="excerpt" dir="auto">{excerpt}</span>{hits}</a></th>{metadata}'
+        '<td class="num" title="{right} of {models}" data-label="right">{share}</td>'
+        '<td class="num" data-label="disagree">{disagreement}</td>'
+        '<td class="num errors" data-label="errors">{errors}</td>'
+        '<td class="num" data-label="input">{input:,}</td>'
+        '<td class="num" data-label="output">{output}</td></tr>',
+        address=address,
+        id=row.sample_id,
+        short_id=cut_middle(str(row.sample_id), 29),
+        excerpt=row.excerpt,
+        hits=hits,
+        metadata=metadata,
+        right=f"{row.right:.4g}",
+        models=counted(row.models, "model"),
+        share=joined(share_bar(row.share), score if scope.graded else percent(row.share)),
+        disagreement=joined(
+            share_bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
         ),
-        tag("td", f"{row.input_chars:,}", class_="num", data_label="input"),
-        tag("td", _number(row.output_chars, ",.0f"), class_="num", data_label="output"),
+        errors=f"{row.errors:,}" if row.errors else "",
+        input=row.input_chars,
+        output=_number(row.output_chars, ",.0f"),
     )
 
 
@@ -302,38 +308,35 @@ def _number(number: float | None, spec: str) -> str:
     return NONE if number is None else format(number, spec)
 
 
-def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool = True) -> Html:
+def _paging(addresses: Addresses, state: PageState, page: Page, *, keys: bool = True) -> Html:
     first = (state.page - 1) * state.size + 1
-    last = first + len(found.rows) - 1
-    pages = -(-found.total // state.size)
-    said = counted(found.total, "question")
-    if found.rows and pages > 1:
-        said = f"{first:,}–{last:,} of {said}"
+    last = first + len(page.rows) - 1
+    pages = -(-page.total // state.size)
+    about = counted(page.total, "question")
+    if page.rows and pages > 1:
+        about = f"{first:,}–{last:,} of {about}"
 
-    def page(number: int) -> str | None:
+    def address(number: int) -> str | None:
         return addresses.table(replace(state, page=number)) if 1 <= number <= pages else None
 
     links = (
-        key_link("← Previous", "[", page(state.page - 1)),
-        key_link("Next →", "]", page(state.page + 1)),
+        key_link("← Previous", "[", address(state.page - 1)),
+        key_link("Next →", "]", address(state.page + 1)),
     )
     sizes = (
-        tag("b", f"{size:,}") if size == state.size
-        else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
+        html("<b>{:,}</b>", size)
+        if size == state.size
+        else html('<a href="{}">{:,}</a>', addresses.table(replace(state, size=size, page=1)), size)
         for size in (PAGE_SIZE, LARGEST_PAGE)
-    )  # fmt: skip
-    return tag(
-        "div",
-        tag("span", said, id="matches" if keys else None),
-        tag("span", *(links if pages > 1 else ()), class_="pages"),
-        tag(
-            "a",
-            "Download",
-            href=addresses.table(state, "download"),
-            title="Their records, as JSON Lines",
-        ),
-        tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
-        class_="paging",
+    )
+    per_page = html('<span class="soft sizes">per page: {}</span>', sizes)
+    return html(
+        '<div class="paging">{}<span class="pages">{}</span>'
+        '<a href="{}" title="Their records, as JSON Lines">Download</a>{}</div>',
+        tag("span", about, id="matches" if keys else None),
+        links if pages > 1 else None,
+        addresses.table(state, "download"),
+        per_page if page.total > PAGE_SIZE else None,
     )
 
 
@@ -349,54 +352,52 @@ _WHICH: Final = {
 }
 
 
-def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
+def _filter_form(scope: Scope, state: PageState, reset: str) -> Html:
     query = state.query
     hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
-    hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
-    text = tag(
-        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or an answer",
-        data_key="/",
-    )  # fmt: skip
-    conditions = (
-        tag(
-            "input",
-            name="where",
-            value=Exact(one),
-            placeholder="metadata.subject=law",
-            list="conditions",
-        )
-        for one in (*query.where, "")
+    if state.size != PAGE_SIZE:
+        hidden.append(("size", str(state.size)))
+    text = html(
+        '<input type="search" name="text" value="{}" '
+        'placeholder="text in the input or an answer" data-key="/">',
+        Exact(query.text),
     )
-    apply = tag("button", "Apply", class_="button main")
-    return tag(
-        "form",
-        hidden_fields(hidden),
-        _field("Search", text, "wide"),
-        _field("in", _select("in", _PLACES, query.place)),
-        *(_field("and where" if at else "Where", one, "wide") for at, one in enumerate(conditions)),
-        _field("Show", _select("which", _WHICH, query.which)),
-        *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
-        *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
-        _field("Score from", _score("least", query.least_score), "small"),
-        _field("to", _score("most", query.most_score), "small"),
-        _counting(scope, query),
-        tag("div", apply, tag("a", "Reset", href=reset, class_="button"), class_="field buttons"),
-        action=action,
-        class_="card filters",
-        role="search",
+    condition = (
+        '<input name="where" value="{}" placeholder="metadata.subject=law" list="conditions">'
+    )
+    where = [html(condition, Exact(text)) for text in (*query.where, "")]
+    return html(
+        '<form action="{}" class="card filters" role="search">{}'
+        '<div class="field buttons"><button class="button main">Apply</button>'
+        '<a href="{}" class="button">Reset</a></div></form>',
+        reset.partition("?")[0],
+        joined(
+            hidden_fields(hidden),
+            _field("Search", text, "field wide"),
+            _field("in", _select("in", _PLACES, query.place)),
+            _field("Where", where[0], "field wide"),
+            (_field("and where", box, "field wide") for box in where[1:]),
+            _field("Show", _select("which", _WHICH, query.which)),
+            (_field("Right", _models("right", scope, model)) for model in query.right or ("",)),
+            (_field("and wrong", _models("wrong", scope, model)) for model in query.wrong or ("",)),
+            _field("Score from", _score("least", query.least_score), "field small"),
+            _field("to", _score("most", query.most_score), "field small"),
+            _counting(scope, query),
+        ),
+        reset,
     )
 
 
-def _field(label: str, control: Html, class_: str = "") -> Html:
-    return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
+def _field(label: str, control: Html, class_: str = "field") -> Html:
+    return html('<label class="{}"><span>{}</span>{}</label>', class_, label, control)
 
 
 def _select(name: str, options: Mapping[str, str], chosen: str) -> Html:
-    made = (
+    items = (
         tag("option", text, value=Exact(value), selected=value == chosen)
         for value, text in options.items()
     )
-    return tag("select", *made, name=name)
+    return html('<select name="{}">{}</select>', name, items)
 
 
 def _models(name: str, scope: Scope, chosen: str) -> Html:
@@ -404,18 +405,15 @@ def _models(name: str, scope: Scope, chosen: str) -> Html:
 
     One that has no records here stays, if it is chosen.
     """
+    value = name_text(chosen)
     if len(scope.models) > MOST:
-        return tag(
-            "input",
-            type="search",
-            name=name,
-            value=Exact(name_text(chosen)),
-            placeholder="any model",
-        )
-    models = [*scope.models, *({chosen} - {"", *scope.models})]
-    return _select(
-        name, {"": "any model", **{name_text(one): one for one in models}}, name_text(chosen)
-    )
+        box = '<input type="search" name="{}" value="{}" placeholder="any model">'
+        return html(box, name, Exact(value))
+    options = {"": "any model"}
+    for model in (*scope.models, chosen):
+        if model:
+            options[name_text(model)] = model
+    return _select(name, options, value)
 
 
 def _score(name: str, value: float | None) -> Html:
@@ -424,30 +422,27 @@ def _score(name: str, value: float | None) -> Html:
 
 
 def _counting(scope: Scope, query: Query) -> Html:
-    few = scope.models if len(scope.models) <= MOST else ()
-    models = [*few, *(one for one in query.models if one not in few)]
-    boxes: list[Child] = []
+    is_large = len(scope.models) > MOST
+    models = dict.fromkeys((*(() if is_large else scope.models), *query.models))
+    boxes = []
     for model in models:
         value = Exact(name_text(model))
         checked = model in query.models
         box = tag("input", type="checkbox", name="model", value=value, checked=checked)
-        boxes.append(tag("label", box, tag("span", model)))
-    if len(scope.models) > MOST:
+        boxes.append(html("<label>{}<span>{}</span></label>", box, model))
+    if is_large:
         boxes.append(
-            tag(
-                "input",
-                type="search",
-                name="model",
-                placeholder="model_id",
-                aria_label="One more model",
+            Html(
+                '<input type="search" name="model" placeholder="model_id" '
+                'aria-label="One more model">'
             )
         )
     count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
-    hint = tag(
-        "p",
-        "Only these models count for shares, disagreement and errors. All count if none is chosen.",
+    return html(
+        '<details class="field models"><summary title="{}">Models that count: {}</summary>'
+        "<p>Only these models count for shares, disagreement and errors. All count if none is "
+        'chosen.</p><div class="checks">{}</div></details>',
+        counted(len(scope.models), "model"),
+        count,
+        boxes,
     )
-    summary = tag(
-        "summary", f"Models that count: {count}", title=counted(len(scope.models), "model")
-    )
-    return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")

@@ -1,0 +1,141 @@
+"""`fastrec items`: flags and statistics of questions, compared with a plain computation."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastrec
+from fastrec.answers.near_duplicates import near_duplicates
+from fastrec.commands.items import EvaluationItems, items
+from fastrec.errors import UsageError
+from tests.answers.small import Record, answer, make_corpus
+from tests.statistics.test_items import simulate
+
+PLANTED = 3
+QUESTIONS = 60
+MODELS = 40
+
+
+def _records() -> Iterator[Record]:
+    """The first questions have a wrong key; 50 is right by all models, 51 wrong by all."""
+    right = simulate(MODELS, QUESTIONS, PLANTED, seed=11)
+    right[:, 50] = 1
+    right[:, 51] = 0
+    for model in range(MODELS):
+        for question in range(QUESTIONS):
+            is_right = bool(right[model, question])
+            # Of a wrong key, models that are judged wrong gave the true answer.
+            value = "key" if is_right else "truth"
+            yield answer(
+                "exam",
+                f"What is the value of number {question} in this list of all numbers?",
+                f"org/m{model:02d}",
+                float(is_right),
+                sample_id=f"q{question}",
+                answer_attribution=[
+                    {
+                        "turn_idx": 0,
+                        "source": "output.raw",
+                        "extracted_value": value,
+                        "extraction_method": "test",
+                        "is_terminal": True,
+                    }
+                ],
+            )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("items"), _records())
+
+
+@pytest.fixture(scope="module")
+def exam(corpus: Path) -> EvaluationItems:
+    (found,) = items(corpus).evaluations
+    return found
+
+
+def test_flags(exam: EvaluationItems) -> None:
+    by_flag = {
+        flag: {question.sample_ids[0] for question in exam.questions if flag in question.flags}
+        for flag in ("suspected_key", "all_right", "all_wrong")
+    }
+    assert by_flag["all_right"] == {"q50"}
+    assert by_flag["all_wrong"] == {"q51"}
+    assert by_flag["suspected_key"] <= {f"q{number}" for number in range(PLANTED)}
+    assert by_flag["suspected_key"]
+    assert exam.flags["suspected_key"] == len(by_flag["suspected_key"])
+
+
+def test_suspected_keys_come_first_with_what_strong_models_say(exam: EvaluationItems) -> None:
+    first = exam.questions[0]
+    assert "suspected_key" in first.flags
+    assert first.references == ["yes"]
+    assert first.agreed_value == "truth"
+    assert first.agreed_by > MODELS / 4
+
+
+def test_difficulty_and_discrimination_are_those_of_a_plain_reading(
+    corpus: Path, exam: EvaluationItems
+) -> None:
+    scores: dict[str, dict[str, float]] = {}
+    for record in map(json.loads, fastrec.cat(corpus)):
+        scores.setdefault(record["sample_hash"], {})[record["model_id"]] = record["evaluation"][
+            "score"
+        ]
+    models = sorted(next(iter(scores.values())))
+    for question in exam.questions:
+        own = [scores[question.sample_hash][model] for model in models]
+        assert question.difficulty == pytest.approx(1 - statistics.mean(own))
+        others = [
+            statistics.mean(
+                values[model] for name, values in scores.items() if name != question.sample_hash
+            )
+            for model in models
+        ]
+        if question.discrimination is None:
+            assert len(set(own)) == 1
+        else:
+            expected = statistics.correlation(own, others)
+            assert question.discrimination == pytest.approx(expected)
+
+
+def test_too_few_models_are_said(corpus: Path) -> None:
+    (found,) = items(corpus, model=[f"org/m{number:02d}" for number in range(7)]).evaluations
+    assert found.too_few_models
+    assert found.reliability is None
+    assert all(question.p_wrong_key is None for question in found.questions)
+    assert found.questions[0].difficulty >= 0
+
+
+def test_a_subset_is_part_of_the_questions(corpus: Path, exam: EvaluationItems) -> None:
+    (found,) = items(corpus, subset=10, seed=3).evaluations
+    assert found.subset is not None
+    assert len(set(found.subset.questions)) == 10
+    assert set(found.subset.questions) <= {question.sample_hash for question in exam.questions}
+    (again,) = items(corpus, subset=10, seed=3).evaluations
+    assert again == found
+    with pytest.raises(UsageError, match="no evaluation has a subset of 60"):
+        items(corpus, subset=60)
+    with pytest.raises(UsageError, match="at least 1"):
+        items(corpus, subset=0)
+
+
+def test_near_duplicates_differ_in_few_words() -> None:
+    words = [f"word{number}" for number in np.random.default_rng(0).permutation(60)]
+    text = " ".join(words)
+    changed = " ".join([*words[:-1], "other"])
+    texts = [text, "something else altogether", changed, text.upper() + "!", "", ""]
+    assert near_duplicates(texts) == {0: [2, 3], 2: [0, 3], 3: [0, 2]}
+
+
+def test_rows_become_a_data_frame(corpus: Path) -> None:
+    frame = items(corpus).to_pandas()
+    assert len(frame) == QUESTIONS
+    assert {"evaluation_name", "sample_hash", "difficulty", "p_wrong_key"} <= set(frame.columns)
