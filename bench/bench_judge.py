@@ -1,4 +1,4 @@
-"""The judge: its two paths, the cost of unknown keys and of the duplicate-key check, compared with bare msgspec.
+"""The judge: its two paths, and what unknown keys and the duplicate-key check cost.
 
 A round begins with a new judge, like that of a new process: it knows no inputs yet. Only in
 benchmarks of unknown keys it has learned them before.
@@ -17,14 +17,12 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import count_colons
 
-__all__: list[str] = []
-
 Text = list[bytes]
 Measure = Callable[..., None]
 
 
 def judge_all(chunks: Text, judge: Judge | None = None) -> Judge:
-    """Judge chunks one after the other into one buffer, as a process does, with a new judge or a given one."""
+    """Judge chunks one after the other into one buffer, as a process does."""
     judge = judge or Judge()
     out = bytearray()
     for chunk in chunks:
@@ -67,7 +65,7 @@ def test_judge_rejects(measure: Measure) -> None:
 
 
 def test_unknown_keys_of_plain(compare: Measure, plain: Text, unknown: Text) -> None:
-    """Throughput with unknown keys in every record, relative to the same records without (target: at least 0.6)."""
+    """Throughput with unknown keys in every record ÷ without (target: at least 0.6)."""
     weight = sum(map(len, unknown)) / sum(map(len, plain))
     judge = judge_all(unknown)
     compare(lambda: judge_all(unknown, judge), lambda: judge_all(plain, judge), weight=weight)
@@ -97,7 +95,9 @@ def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
 
 @pytest.mark.parametrize("text", ["plain", "real"])
 def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
-    """Throughput of the judge relative to a bare decode and encode of the same lines (target: at least 1 on real ones).
+    """Throughput of the judge ÷ a bare decode and encode of the same lines.
+
+    The target is at least 1 on real ones.
 
     The judge gets chunks and has to find lines and repeated inputs by itself. The bare side gets
     lines, and decodes and encodes each of them completely.
@@ -121,7 +121,7 @@ def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
 
 
 def _decodable(line: bytes, decode: Callable[[bytes], Any]) -> tuple[Callable[[bytes], Any], bytes]:
-    """Return a line with a decoder that accepts it: a dict for records with `1.0` in an integer field."""
+    """Return a line with a decoder that accepts it, if need be of dicts."""
     try:
         decode(line)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Calibration: how fast this machine is right now, so that figures from other days and machines are comparable.
+"""Calibration: how fast this machine is right now, to compare figures of days and machines.
 
 The calibration is fixed work without any code of fastrec but of the same kind: msgspec decodes and
 encodes plain dicts, Python makes keys, sorts and counts, SHA-256 hashes, zstd compresses. It runs
@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 import zstandard
-
-__all__ = ["calibrate"]
 
 _ROUNDS: Final = 7
 _RECORDS: Final = 4_000
@@ -55,7 +53,8 @@ def _work(lines: list[bytes]) -> float:
         counts[record["model"]] += 1
         begin = len(out)
         encode_into(record, out, -1)
-        key = f"{record['name']}\0{sha256(record['text'].encode()).hexdigest()}\0{record['model']}".encode()
+        digest = sha256(record["text"].encode()).hexdigest()
+        key = f"{record['name']}\0{digest}\0{record['model']}".encode()
         keyed.append((key, begin, len(out)))
     keyed.sort()
     text = b"".join([out[begin:end] for _, begin, end in keyed])

@@ -1,146 +1,424 @@
 """All contenders by label, and the command that runs one in a fresh process.
 
-fastrec is measured as the command that a user types. The peers run as `python -m bench.contenders
-LABEL JOB`.
+fastrec is measured as the command that a user types. The other tools run as `python -m
+bench.contenders LABEL JOB`. Each imports its own library, so only that contender fails if the
+library is not installed.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
+import os
+import shlex
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import cache, partial
+from hashlib import sha256
+from itertools import cycle, islice
 from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
+import zstandard
 
-from bench.job import Command, Contender, Job
-from bench.logs import LogRecompression
-from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
-from bench.table_logs import ANSWERS
-from bench.validators import VALIDATORS
-from bench.viewing import Ranking, Viewing
+from bench.logs import ANSWERS, recompress_log
+from bench.measure import Job
 from fastrec.corpus.trust import remember
+from fastrec.engine import make_engine
+from fastrec.normalize.options import MEMORY_PER_JOB
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-__all__ = [
-    "CAT",
-    "CONTENDERS",
-    "DIFF",
-    "EXPORT",
-    "FLOOR",
-    "IMPORT",
-    "LEADERBOARD",
-    "LOG_FLOOR",
-    "NORMALIZE",
-    "READING",
-]
-__all__ += ["ASK", "CHANGE", "VALIDATE", "VIEW", "command_of"]
-
-NORMALIZE = "fastrec normalize"
-VALIDATE = "fastrec validate"
-FLOOR = "bare recompression"
-CAT = "fastrec cat"
-EXPORT = "fastrec export"
-DIFF = "fastrec diff"
-READING = "bare decompression"
-CHANGE = "fastrec normalize CORPUS"
-IMPORT = "fastrec import"
-LOG_FLOOR = LogRecompression.label
-LEADERBOARD = Ranking.label
-VIEW = Viewing.label
-ASK = "fastrec sql"
+NORMALIZE: Final = "fastrec normalize"
+VALIDATE: Final = "fastrec validate"
+FLOOR: Final = "bare recompression"
+_BLOCK: Final = 1 << 20
 
 
-class Fastrec:
-    """A command of fastrec."""
+class Contender(NamedTuple):
+    """A tool that does a job, or a part of it."""
 
-    leaves_out = ""
+    label: str
+    run: Callable[[Job], object]
+    """Does the job in this process and its children."""
+    leaves_out: str = ""
+    """The parts of the job that it does not do."""
 
-    def __init__(self, name: str) -> None:
-        self.label = f"fastrec {name}"
-        self._name = name
 
-    def command(self, job: Job) -> list[str]:
-        """The command line."""
-        options = ["--jobs", str(job.jobs), *job.options]
-        if self._name == "normalize":
-            options += [
-                "--output",
-                f"{job.output}/corpus",
-                "--level",
-                str(job.level),
-                "--max-rejects",
-                "100%",
-                "-q",
-            ]
-        if self._name == "import":
-            options += ["--output", f"{job.output}/records", "--strict"]
-        if self._name == "export":
-            options += ["--output", f"{job.output}/tables", "-q"]
-        inputs = (
-            [f"{job.inputs[0]}/{night}" for night in ("old", "new")]
-            if self._name == "diff"
-            else job.inputs
+# The minimum for any tool that rewrites shards, or searches them.
+
+
+def _for_each(job: Job, task: Callable[[Any], object], arguments: Iterable[Any]) -> list[Any]:
+    """Run tasks in the pool that fastrec uses."""
+    with make_engine(job.jobs) as engine:
+        return [result for _, result in engine.run(task, arguments)]
+
+
+def _batches(job: Job) -> Iterator[list[str]]:
+    """Group shards into tasks: several tasks per process, and many tiny shards per task."""
+    sizes = {shard: Path(shard).stat().st_size for shard in job.shards()}
+    most = min(sum(sizes.values()) / (8 * job.jobs), 8 << 20)
+    batch = []
+    size = 0
+    for shard, shard_size in sizes.items():
+        batch.append(shard)
+        size += shard_size
+        if size >= most:
+            yield batch
+            batch = []
+            size = 0
+    if batch:
+        yield batch
+
+
+def _recompress_all(job: Job) -> None:
+    _for_each(job, _recompress, ((batch, job.output, job.level) for batch in _batches(job)))
+
+
+def _recompress(task: tuple[list[str], str, int]) -> None:
+    shards, output, level = task
+    for path in map(Path, shards):
+        writer = zstandard.ZstdCompressor(level=level, write_checksum=True)
+        with (
+            path.open("rb") as source,
+            (Path(output) / path.name).open("wb") as target,
+            zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True) as text,
+            writer.stream_writer(target) as packed,
+        ):
+            while block := text.read(_BLOCK):
+                packed.write(block)
+
+
+def _decompress_all(job: Job) -> None:
+    _for_each(job, _decompress, job.shards())
+
+
+def _decompress(shard: str) -> None:
+    buffer = bytearray(_BLOCK >> 2)  # one buffer for all text: it stays in the cache
+    reader = zstandard.ZstdDecompressor()
+    with Path(shard).open("rb") as source, reader.stream_reader(source) as text:
+        while text.readinto(buffer):
+            pass
+
+
+# Other tools that do some of the work of `normalize`.
+
+_KEYS: Final = "evaluation_name, sample_hash, model_id, evaluation_id, sample_id"
+_OBJECTS: Final = "input output messages interactions answer_attribution evaluation token_usage"
+_TYPES: Final = {
+    **dict.fromkeys(_KEYS.replace("sample_hash", "schema_version").split(", "), "VARCHAR"),
+    **dict.fromkeys(("interaction_type", "error"), "VARCHAR"),
+    **dict.fromkeys((*_OBJECTS.split(), "performance", "metadata"), "JSON"),
+}
+
+
+def _duckdb(job: Job, memory: str, query: Callable[[Any, str], str]) -> None:
+    """Read, hash, deduplicate, sort and write in one statement."""
+    import duckdb  # noqa: PLC0415
+
+    database = duckdb.connect(config={"threads": job.jobs, "temp_directory": job.scratch})
+    if memory:
+        database.execute(f"SET memory_limit = '{memory}'")
+    files = ", ".join(f"'{shard}'" for shard in job.shards())
+    target = f"'{job.output}/corpus.jsonl.zst' (FORMAT json, COMPRESSION zstd)"
+    database.execute(f"COPY ({query(database, files)} ORDER BY {_KEYS}) TO {target}")
+
+
+def _plain_query(database: Any, files: str) -> str:
+    """As it comes: DuckDB infers a type for each key."""
+    read = f"read_ndjson([{files}], union_by_name = true)"
+    columns = {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
+    others = "EXCLUDE (sample_hash)" if "sample_hash" in columns else ""
+    digest = "sha256(input.raw || input.reference) AS sample_hash"
+    return f"SELECT DISTINCT * {others}, {digest} FROM {read}"
+
+
+def _tuned_query(_: Any, files: str) -> str:
+    """As somebody who knows DuckDB would write it: given types, one record per identity."""
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _TYPES.items())
+    digest = "sha256((input->>'$.raw') || (input->>'$.reference')) AS sample_hash"
+    read = (
+        f"read_json([{files}], format = 'newline_delimited', columns = {{{columns}}}, "
+        "maximum_object_size = 134217728)"
+    )
+    return f"SELECT DISTINCT ON ({_KEYS}) * FROM (SELECT {', '.join(_TYPES)}, {digest} FROM {read})"
+
+
+def _limited_duckdb(job: Job) -> None:
+    _duckdb(job, f"{job.jobs * MEMORY_PER_JOB >> 20} MiB", _plain_query)
+
+
+def _polars(job: Job) -> None:
+    """In lazy mode: it infers a schema from all lines, and writes one sorted file."""
+    os.environ["POLARS_MAX_THREADS"] = str(job.jobs)
+    import polars as pl  # noqa: PLC0415 - it reads the environment once
+
+    asked = pl.col("input").struct.field("raw") + pl.col("input").struct.field("reference")
+    digest = asked.map_elements(
+        lambda text: sha256(text.encode()).hexdigest(), return_dtype=pl.String
+    )
+    frame = pl.scan_ndjson(job.shards(), infer_schema_length=None)
+    hashed = frame.with_columns(digest.alias("sample_hash"))
+    sink: Any = hashed.unique().sort(_KEYS.split(", ")).sink_ndjson
+    sink(f"{job.output}/corpus.jsonl.zst", compression="zstd", compression_level=job.level)
+
+
+def _gnu_sort(job: Job) -> None:
+    """A shell pipeline that treats lines as bytes."""
+    shards = shlex.join(job.shards())
+    sort = f"LC_ALL=C sort -u --parallel {job.jobs} -S 1G -T {shlex.quote(job.scratch)}"
+    target = shlex.quote(f"{job.output}/corpus.jsonl.zst")
+    pipeline = (
+        f"set -euo pipefail; zstd -dcq {shards} | {sort} | zstd -q -{job.level} "
+        f"-T{job.jobs} -o {target}"
+    )
+    subprocess.run(["bash"], input=pipeline.encode(), check=True)
+
+
+_INFERRED: Final = (
+    "validation, rejected lines, normal form (absent and null become the same, "
+    "numbers change), conflicts, summary"
+)
+_TUNED: Final = (
+    "validation, rejected lines, records with equal identity that differ, unknown keys, "
+    "normal form, conflicts, summary"
+)
+NORMALIZERS: Final = (
+    Contender(FLOOR, _recompress_all, "everything: it only decompresses and compresses again"),
+    Contender("DuckDB", partial(_duckdb, memory="", query=_plain_query), _INFERRED),
+    Contender(f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job", _limited_duckdb, _INFERRED),
+    Contender("DuckDB, tuned by hand", partial(_duckdb, memory="", query=_tuned_query), _TUNED),
+    Contender(
+        "Polars",
+        _polars,
+        "validation, rejected lines, normal form (every record gets every key), unknown keys of "
+        "mixed types, summary",
+    ),
+    Contender(
+        "zstd | sort -u | zstd",
+        _gnu_sort,
+        "everything except dropping identical lines and sorting by bytes: it parses nothing",
+    ),
+)
+
+
+# Other libraries that validate records: the JSON parser of the standard library, made strict, and a
+# validator. All of them run in the same pool as fastrec and count invalid lines.
+
+IsValid = Callable[[Any], object]
+
+
+def strict_loads(line: bytes) -> Any:
+    """Parse a line.
+
+    ValueError if it is not UTF-8, not JSON, repeats a key, or has NaN or an infinity.
+    """
+    return json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("duplicate key in an object")
+    return value
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _validate(make: Callable[[], IsValid], job: Job) -> int:
+    """Check all lines; returns the number of invalid lines."""
+    return sum(_for_each(job, _count_invalid, ((make, batch) for batch in _batches(job))))
+
+
+def _count_invalid(task: tuple[Callable[[], IsValid], list[str]]) -> int:
+    make, shards = task
+    is_valid = make()
+    invalid = 0
+    for shard in shards:
+        reader = zstandard.ZstdDecompressor().stream_reader(
+            Path(shard).read_bytes(), read_across_frames=True
         )
-        if "--input-column" in options:  # a directory has a description of the table, too
-            inputs = (f"{job.inputs[0]}/{ANSWERS}",)
-        return [sys.executable, "-m", "fastrec", self._name, *inputs, *options]
-
-    def run(self, job: Job) -> None:
-        """Run the command."""
-        subprocess.run(self.command(job), check=True)
-
-
-class Asking(Fastrec):
-    """`fastrec sql` with the query that is the option."""
-
-    def __init__(self) -> None:
-        super().__init__("sql")
-        self.label = ASK
-
-    def command(self, job: Job) -> list[str]:
-        """The command line."""
-        return [sys.executable, "-m", "fastrec", "sql", *job.inputs, job.options[0]]
+        for line in reader.read().removesuffix(b"\n").split(b"\n"):
+            try:
+                invalid += not is_valid(strict_loads(line))
+            except (ValueError, RecursionError):  # pydantic's errors are ValueErrors too
+                invalid += 1
+    return invalid
 
 
-class Change(Fastrec):
-    """`normalize` of corpora that are trusted as if this build had just published them."""
+@cache
+def _pydantic() -> IsValid:
+    from bench.pydantic_record import Record  # noqa: PLC0415
 
-    def __init__(self) -> None:
-        super().__init__("normalize")
-        self.label = CHANGE
+    return Record.model_validate
 
-    def command(self, job: Job) -> list[str]:
-        """The command line; the corpora are on the list of this user from now on."""
-        for manifest in Path(job.inputs[0]).rglob("manifest.json"):
+
+@cache
+def _jsonschema() -> IsValid:
+    from jsonschema import Draft7Validator  # noqa: PLC0415
+
+    is_valid: IsValid = Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
+    return is_valid
+
+
+@cache
+def _jsonschema_rs() -> IsValid:
+    import jsonschema_rs  # noqa: PLC0415
+
+    is_valid: IsValid = jsonschema_rs.Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
+    return is_valid
+
+
+_MISSING: Final = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
+VALIDATORS: Final = (
+    Contender(
+        "pydantic + strict json",
+        partial(_validate, _pydantic),
+        f"{_MISSING}; refuses `1.0` as an integer",
+    ),
+    Contender("jsonschema-rs + strict json", partial(_validate, _jsonschema_rs), _MISSING),
+    Contender("jsonschema + strict json", partial(_validate, _jsonschema), _MISSING),
+)
+
+
+# fastrec itself: commands as users type them, a leaderboard, and pages of `fastrec view`.
+
+_OUTPUTS: Final = {
+    "normalize": "--output {}/corpus --level {} --max-rejects 100% -q",
+    "import": "--output {}/records --strict",
+    "export": "--output {}/tables -q",
+}
+_ROWS: Final = 1_000
+# Between the questions that are asked for: they are in many parts, and at all places of them.
+_STEP: Final = 37
+
+
+def _fastrec(label: str, job: Job) -> list[str]:
+    """The command line of a contender that is a command of fastrec."""
+    command = label.split()[1]
+    options = [*job.options]
+    if command != "sql":
+        options += ["--jobs", str(job.jobs)]
+    options += _OUTPUTS.get(command, "").format(job.output, job.level).split()
+    inputs = list(job.inputs)
+    if label == "fastrec normalize CORPUS":  # trusted as if this build had just published them
+        for manifest in Path(inputs[0]).rglob("manifest.json"):
             remember(manifest.read_bytes())
-        return super().command(job)
+    elif command == "diff":
+        inputs = [f"{inputs[0]}/old", f"{inputs[0]}/new"]
+    elif "--input-column" in options:  # a directory has a description of the table, too
+        inputs = [f"{inputs[0]}/{ANSWERS}"]
+    return [sys.executable, "-m", "fastrec", command, *inputs, *options]
 
 
-_ALL: tuple[Contender, ...] = (
-    *map(Fastrec, ("normalize", "validate", "cat", "export", "diff", "import")),
-    Change(),
-    Decompression(),
-    LogRecompression(),
-    Ranking(),
-    Viewing(),
-    TunedDuckDB("8GB"),
-    Asking(),
+_COMMANDS: Final = (
+    NORMALIZE,
+    VALIDATE,
+    "fastrec normalize CORPUS",
+    "fastrec cat",
+    "fastrec export",
+    "fastrec diff",
+    "fastrec import",
+    "fastrec sql",
+)
+
+
+def _run_fastrec(label: str, job: Job) -> None:
+    subprocess.run(_fastrec(label, job), check=True)
+
+
+def _rank(job: Job) -> None:
+    from fastrec.commands.leaderboard import leaderboard  # noqa: PLC0415
+
+    leaderboard(job.inputs[0], jobs=job.jobs)
+
+
+def _view(job: Job) -> None:
+    """Start the server of `fastrec view`, and ask it for pages of a kind, one after the other."""
+    from fastrec.commands.view import view  # noqa: PLC0415
+
+    kind, number = job.options
+    corpus = job.inputs[0]
+    pages = {"table": _tables, "question": _questions}
+    paths = [""] if kind == "start" else list(islice(pages[kind](corpus), int(number)))
+    with view(corpus, jobs=job.jobs) as opened:
+        thread = threading.Thread(target=opened.serve)
+        thread.start()
+        try:
+            for path in paths:
+                _ask(opened.address, path)
+        finally:
+            opened.stop()
+            thread.join()
+
+
+def _ask(address: str, path: str) -> None:
+    parts = urlsplit(address)
+    with closing(http.client.HTTPConnection(parts.netloc)) as connection:
+        connection.request("GET", f"{parts.path}{path}")
+        answer = connection.getresponse()
+        assert answer.status == http.client.OK, answer.status
+        assert answer.read()
+
+
+def _tables(corpus: str) -> Iterator[str]:
+    """Tables of the evaluation with the most questions, in all orders."""
+    from fastrec.answers.index import open_index  # noqa: PLC0415
+    from fastrec.answers.table import SORTS  # noqa: PLC0415
+
+    scope = max(open_index(corpus).scopes, key=lambda scope: scope.questions)
+    for page, sort in enumerate(cycle(SORTS)):
+        chosen = ["all", "disagreement"][page // len(SORTS) % 2]
+        yield f"questions?{_parameters(scope, sort=sort, size=str(_ROWS), which=chosen)}"
+
+
+def _questions(corpus: str) -> Iterator[str]:
+    """Questions of the evaluation with the most models."""
+    from fastrec.answers.index import open_index  # noqa: PLC0415
+    from fastrec.answers.table import Query  # noqa: PLC0415
+
+    index = open_index(corpus)
+    scope = max(index.scopes, key=lambda scope: len(scope.models))
+    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
+    rows = index.page(query, limit=_ROWS).rows
+    for number in range(0, _STEP * _ROWS, _STEP):
+        yield f"question/{rows[number % len(rows)].sample_hash}?{_parameters(scope)}"
+
+
+def _parameters(scope: Any, **more: str) -> str:
+    metric = {} if scope.metric is None else {"metric": scope.metric}
+    return urlencode({"evaluation": scope.evaluation_name, **metric, **more})
+
+
+_ALL: Final = (
+    *(Contender(label, partial(_run_fastrec, label)) for label in _COMMANDS),
+    Contender("fastrec leaderboard", _rank),
+    Contender("fastrec view", _view, "a browser"),
+    Contender("bare decompression", _decompress_all, "everything: it only decompresses"),
+    Contender(
+        "bare recompression of logs", recompress_log, "everything: it only compresses the text"
+    ),
+    Contender(
+        "DuckDB, tuned by hand, 8GB", partial(_duckdb, memory="8GB", query=_tuned_query), _TUNED
+    ),
     *NORMALIZERS,
     *VALIDATORS,
 )
-CONTENDERS = {contender.label: contender for contender in _ALL}
+CONTENDERS: Final = {contender.label: contender for contender in _ALL}
 
 
 def command_of(contender: Contender, job: Job) -> list[str]:
     """The command that runs a contender in a fresh process."""
-    if isinstance(contender, Command):
-        return contender.command(job)
-    return [
-        sys.executable,
-        "-m",
-        "bench.contenders",
-        contender.label,
-        msgspec.json.encode(job).decode(),
-    ]
+    if contender.label in _COMMANDS:
+        return _fastrec(contender.label, job)
+    described = msgspec.json.encode(job).decode()
+    return [sys.executable, "-m", "bench.contenders", contender.label, described]
 
 
 def _main(label: str, job: str) -> None:

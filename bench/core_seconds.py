@@ -1,4 +1,4 @@
-"""`make bench-profile`: where the processor time of `normalize` goes, beside that of bare recompression.
+"""`make bench-profile`: where the processor time of `normalize` and of bare recompression goes.
 
 Both run with one job under `perf`, which counts samples by library and symbol. A table of patterns
 turns symbols into categories. Samples become seconds by their share of the processor time of the
@@ -14,75 +14,37 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, command_of
 from bench.corpora import LEVEL, OUT, available, corpus
-from bench.job import Job
-from bench.measure import measure
+from bench.measure import Job, measure
 from bench.tables import aligned
-
-__all__ = ["Sample", "by_category", "main", "parse_report", "profile_table"]
 
 _FREQUENCY: Final = 499  # samples per second; not a divisor of the kernel's timer
 _OTHER: Final = "other"
 
-# The first row that matches counts: category, pattern of the library, pattern of the symbol.
-_CATEGORIES: Final = tuple(
-    (category, re.compile(library), re.compile(symbol, re.IGNORECASE))
-    for category, library, symbol in (
-        (
-            "kernel: copy and clear pages",
-            r"^\[",
-            r"copy_(to|from)_user|copy_user|clear_page|copy_page|memcpy|rep_movs",
-        ),
-        ("kernel: other", r"^\[", r""),
-        ("zstd: checksum", r"^backend_c|zstd", r"XXH"),
-        ("zstd: decompress", r"^backend_c|zstd", r"decompress|decode|DTable|buildFSETable"),
-        ("zstd: compress", r"^backend_c|zstd", r""),
-        ("gzip", r"^isal|zlib|^libz\.", r""),
-        ("msgspec: decode", r"^_core\.", r"decode|skip|read_"),
-        ("msgspec: encode", r"^_core\.", r"encode|write|ms_resize"),
-        ("msgspec: other", r"^_core\.", r""),
-        ("SHA-256", r"^libcrypto|^_hashlib|^_sha", r""),
-        ("xxhash", r"xxhash", r""),
-        ("search and compare bytes", r"^stringzilla", r""),
-        (
-            "search and compare bytes",
-            r"",
-            r"memchr|memrchr|memmem|memcmp|strn?cmp|fastsearch|bytes_find|count_char",
-        ),
-        ("copy bytes", r"", r"^_*mem(cpy|move|set|pcpy)"),
-        ("allocate and free", r"", r"malloc|calloc|realloc|_int_free|^cfree|unlink_chunk|_free\b"),
-        ("Python: free objects", r"python", r"dealloc"),
-        ("Python: collect garbage", r"python", r"^gc_|visit_|traverse$|_GC_|untrack"),
-        ("Python: import", r"python", r"^r_object|^r_|PyPegen|compiler_|PyImport|assemble"),
-        (
-            "Python: interpreter",
-            r"python",
-            r"PyEval|PyFrame|vectorcall|PyFunction|method_|cfunction|call_|initialize_l",
-        ),
-        (
-            "Python: arguments and attributes",
-            r"python",
-            r"getargs|convertitem|attr|PyType_Lookup|PyMember|descr_",
-        ),
-        (
-            "Python: strings and bytes",
-            r"python",
-            r"unicode|ucs\dlib|ascii|utf8|bytes|memory|buffer|string|copy_char",
-        ),
-        (
-            "Python: lists, dicts, sorting",
-            r"python",
-            r"list|dict|tuple|merge|sort|hash|lookup|iter|_next$|compare|slice",
-        ),
-        ("Python: other", r"python|\.cpython-", r""),
-        ("jsonschema-rs", r"^jsonschema_rs", r""),
-    )
-)
+
+class Category(NamedTuple):
+    """A row of `categories.txt`."""
+
+    name: str
+    library: re.Pattern[str]
+    symbol: re.Pattern[str]
+
+
+@cache
+def _categories() -> list[Category]:
+    text = Path(__file__).with_name("categories.txt").read_text(encoding="utf-8")
+    categories = []
+    for row in text.splitlines()[1:]:
+        name, library, symbol = map(str.strip, row.split(" |", 2))
+        patterns = (library.replace(",", "|"), symbol.replace(",", "|"))
+        categories.append(Category(name, *(re.compile(one, re.IGNORECASE) for one in patterns)))
+    return categories
 
 
 class Sample(NamedTuple):
@@ -98,44 +60,38 @@ def parse_report(text: str) -> Iterator[Sample]:
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) >= 3 and cells[0].isdigit():
-            _, _, symbol = cells[2].partition(
-                "] "
-            )  # after `[.]` in user space, `[k]` in the kernel
+            # After `[.]` in user space, `[k]` in the kernel.
+            symbol = cells[2].partition("] ")[2]
             yield Sample(int(cells[0]), cells[1], symbol)
 
 
 def by_category(samples: Iterable[Sample]) -> Counter[str]:
     """Count samples by category."""
     counts: Counter[str] = Counter()
-    for hits, library, symbol in samples:
+    for sample in samples:
         matches = (
-            name
-            for name, of, pattern in _CATEGORIES
-            if of.search(library) and pattern.search(symbol)
+            category.name
+            for category in _categories()
+            if category.library.search(sample.library) and category.symbol.search(sample.symbol)
         )
-        counts[next(matches, _OTHER)] += hits
+        counts[next(matches, _OTHER)] += sample.hits
     return counts
 
 
 def profile_table(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """A table of core-seconds: a row per category, and two columns per command, the second with its share."""
-    totals = {command: sum(parts.values()) for command, parts in seconds.items()}
-    names = dict.fromkeys([*(row[0] for row in _CATEGORIES), _OTHER])
-    rows = [["core-seconds", *(cell for command in seconds for cell in (command, ""))]]
-    for name in names:
-        if any(parts.get(name, 0.0) >= 0.005 for parts in seconds.values()):
-            cells = [(parts.get(name, 0.0), totals[command]) for command, parts in seconds.items()]
-            rows.append(
-                [
-                    name,
-                    *(
-                        cell
-                        for value, total in cells
-                        for cell in (f"{value:.2f}", f"{value / total:.1%}")
-                    ),
-                ]
-            )
-    rows.append(["total", *(cell for total in totals.values() for cell in (f"{total:.2f}", ""))])
+    """A table of core-seconds: a row per category, and for each command seconds and shares."""
+    totals = [sum(parts.values()) for parts in seconds.values()]
+    rows = [["core-seconds"], ["total"]]
+    for command, total in zip(seconds, totals, strict=True):
+        rows[0] += [command, ""]
+        rows[1] += [f"{total:.2f}", ""]
+    for name in dict.fromkeys([*(category.name for category in _categories()), _OTHER]):
+        values = [parts.get(name, 0.0) for parts in seconds.values()]
+        if max(values) >= 0.005:
+            row = [name]
+            for value, total in zip(values, totals, strict=True):
+                row += [f"{value:.2f}", f"{value / total:.1%}"]
+            rows.insert(-1, row)
     return aligned(rows)
 
 
@@ -152,16 +108,7 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
         raise SystemExit(
             f"`perf record` failed ({measured.error}); see /proc/sys/kernel/perf_event_paranoid"
         )
-    report = [
-        "perf",
-        "report",
-        f"--input={data}",
-        "--stdio",
-        "-t",
-        "|",
-        "--fields",
-        "sample,dso,symbol",
-    ]
+    report = f"perf report --input={data} --stdio -t | --fields sample,dso,symbol".split()
     text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
     shutil.rmtree(output)
     samples = list(parse_report(text))
@@ -174,17 +121,11 @@ def _record(contender: str, name: str, folder: Path) -> tuple[dict[str, float], 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Profile both commands and print the table."""
-    parser = argparse.ArgumentParser(
-        prog="bench.core_seconds", description="Where the processor time goes."
-    )
-    parser.add_argument(
-        "--corpus",
-        default="real-x10" if available("real-x10") else "mixed",
-        help="the shards to read",
-    )
-    parser.add_argument(
-        "--top", type=int, default=0, metavar="N", help="print also the N symbols with most samples"
-    )
+    parser = argparse.ArgumentParser(prog="bench.core_seconds", description=__doc__)
+    default = "real-x10" if available("real-x10") else "mixed"
+    parser.add_argument("--corpus", default=default, help="the shards to read")
+    top = "print also the N symbols with most samples"
+    parser.add_argument("--top", type=int, default=0, metavar="N", help=top)
     options = parser.parse_args(arguments)
     if not shutil.which("perf"):
         print("no profile: `perf` is not installed")

@@ -1,255 +1,119 @@
-"""The table of figures: how each is computed from trials, and its target.
+"""Figures, and how their values are computed from trials or stages.
 
-The sets `use`, `change`, `import`, `view`, `ask` and `large` have modules of their own.
+`figures.toml` has the figures of all sets but `nights`. `better` is the good direction. `unit` is
+`×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and memory are compared with earlier runs as
+they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final, Literal
 
-from bench.ask_figures import ASK_FIGURES
-from bench.change_figures import CHANGE_FIGURES
-from bench.contenders import FLOOR, NORMALIZE, VALIDATE
-from bench.corpora import corpus
-from bench.import_figures import IMPORT_FIGURES
-from bench.large_figures import LARGE_FIGURES
+import msgspec
+
+from bench.corpora import available, corpus, generator_version, key_of
 from bench.measure import Measured
-from bench.trials import Trial
-from bench.use_figures import USE_FIGURES
-from bench.values import Figure, Set
-from bench.view_figures import VIEW_FIGURES
+from bench.trials import JOBS, Results, Trial
 
-__all__ = ["FIGURES", "figures_of", "trials_of"]
+Better = Literal["lower", "higher"]
+Runs = Sequence[Measured]
+Trials = Sequence[Trial]
 
-
-_FLOOR_TARGETS: Final = {"real-x10": 1.15, "real": 1.15, "mixed": 1.6}
-_NOT_TUNED_TO: Final = ("many-evaluations", "transcripts")
-
-
-def _seconds(runs: Sequence[Measured]) -> float:
-    return runs[0].seconds / runs[1].seconds
-
-
-def _speedup(runs: Sequence[Measured]) -> float:
-    return runs[1].seconds / runs[0].seconds
-
-
-def _memory(runs: Sequence[Measured]) -> float:
-    return runs[0].peak_bytes / runs[1].peak_bytes
+_METHOD: Final = "forked-pool"
+"""How trials run. Change it when ratios become incomparable with earlier ones."""
+_STAGE_METHOD: Final = "new-judge"
+"""The same for stages."""
+# Targets of the stage benchmarks that are ratios, and the good direction of each.
+_RATIOS: Final[dict[str, tuple[float, Better]]] = {
+    "judge_of_msgspec[plain]": (0.75, "higher"),
+    "judge_of_msgspec[real]": (1.0, "higher"),
+    "unknown_keys_of_plain": (0.6, "higher"),
+    "duplicate_key_check": (0.08, "lower"),
+}
+_NO_TARGET: Final[tuple[None, Better]] = (None, "higher")
+# Too noisy to compare with earlier runs; they are only compared with their target.
+_NOISY: Final = frozenset({"duplicate_key_check"})
 
 
-def _floor(name: str) -> Figure:
-    """`normalize` relative to bare recompression."""
-    return Figure(
-        name=f"normalize / recompression, {name}",
-        title="wall time of normalize ÷ bare recompression of the same shards, same level, same "
-        "jobs",
-        trials=(Trial(NORMALIZE, name), Trial(FLOOR, name)),
-        value=_seconds,
-        target=_FLOOR_TARGETS.get(name),
-    )
+def _text(trial: Trial) -> int:
+    return corpus(trial.corpus).text_bytes
 
 
-def _cpu(name: str) -> Figure:
-    return Figure(
-        name=f"processor time / recompression, {name}",
-        title="processor time of normalize ÷ bare recompression, all processes",
-        trials=(Trial(NORMALIZE, name), Trial(FLOOR, name)),
-        value=lambda runs: runs[0].cpu_seconds / runs[1].cpu_seconds,
-        target=_FLOOR_TARGETS.get(name),
-    )
+def _speed_of_third(runs: Runs, trials: Trials) -> float:
+    """The speed of the third trial, relative to the mean of the others on a smaller corpus."""
+    others = mean(run.seconds for run in (*runs[:2], *runs[3:]))
+    return _text(trials[2]) / runs[2].seconds / (_text(trials[0]) / others)
 
 
-def _size(name: str, target: float | None = None) -> Figure:
-    return Figure(
-        name=f"size / input, {name}",
-        title="bytes of the output ÷ the input, same level",
-        trials=(Trial(NORMALIZE, name), Trial(FLOOR, name)),
-        value=lambda runs: runs[0].output_bytes / runs[1].output_bytes,
-        target=target,
-    )
-
-
-def _peak(name: str, target: float | None = None) -> Figure:
-    return Figure(
-        name=f"peak memory, {name}",
-        title="peak memory of normalize, all processes",
-        trials=(Trial(NORMALIZE, name),),
-        value=lambda runs: runs[0].peak_bytes / 1e6,
-        unit="MB",
-        target=target,
-    )
-
-
-def _jobs(name: str, target: float | None, command: str = NORMALIZE) -> Figure:
-    return Figure(
-        name=f"{command.removeprefix('fastrec ')}: 2 jobs vs 1, {name}",
-        title="how many times as fast two jobs are as one",
-        trials=(Trial(command, name), Trial(command, name, jobs=1)),
-        value=_speedup,
-        better="higher",
-        target=target,
-    )
-
-
-def _versus(
-    peer: str, name: str, target: float | None, command: str = NORMALIZE, every: int = 1
-) -> Figure:
-    """How many times as fast as a peer.
-
-    A slow peer reads only some shards; then throughputs are compared.
-    """
-    share = _share_of_text(every)
-    return Figure(
-        name=f"{command.split()[1]} vs {peer}, {name}",
-        title=f"how many times as fast as {peer}",
-        trials=(Trial(command, name), Trial(peer, name, every=every)),
-        value=lambda runs: runs[1].seconds * share(name) / runs[0].seconds,
-        better="higher",
-        target=target,
-        set="peers",
-    )
-
-
-def _share_of_text(every: int) -> Callable[[str], float]:
-    def share(name: str) -> float:
-        source = corpus(name)
-        some = sum(path.stat().st_size for path in source.paths(every))
-        return source.file_bytes / some
-
-    return share
-
-
-def _memory_versus(name: str) -> Figure:
-    return Figure(
-        name=f"peak memory / DuckDB, {name}",
-        title="peak memory of normalize ÷ DuckDB's, all processes",
-        trials=(Trial(NORMALIZE, name), Trial("DuckDB", name)),
-        value=_memory,
-        target=0.25,
-        set="peers",
-    )
-
-
-def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
-    trials = (Trial(NORMALIZE, ten), Trial(NORMALIZE, one))
-    return (
-        Figure(
-            name=f"10 × the records: time, {one}",
-            title="time for ten times the records",
-            trials=trials,
-            value=_seconds,
-            target=10.5,
-            set=chosen,
-            tolerance=0.3,  # the divisor is a short run
-        ),
-        Figure(
-            name=f"10 × the records: memory, {one}",
-            title="peak memory for ten times the records; flat is 1",
-            trials=trials,
-            value=_memory,
-            target=1.25,
-            set=chosen,
-        ),
-    )
-
-
-def _cluster(name: str, target: float | None) -> Figure:
-    """The cluster engine relative to the pool, including the start of the scheduler and its workers."""
-    return Figure(
-        name=f"Dask / pool, {name}",
-        title="wall time of normalize on a Dask cluster that it starts ÷ in a pool with as many "
-        "processes",
-        trials=(Trial(NORMALIZE, name, options=("--engine", "dask")), Trial(NORMALIZE, name)),
-        value=_seconds,
-        target=target,
-        set="cluster",
-    )
-
-
-FIGURES: Final[tuple[Figure, ...]] = (
-    *map(
-        _floor,
-        (
-            "real-x10",
-            "real",
-            "mixed",
-            "small",
-            "agentic",
-            "unknown-keys",
-            "half-duplicates",
-            *_NOT_TUNED_TO,
-        ),
+# The unit, the good direction, and the value from the results of the trials.
+VALUES: Final[dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]]] = {
+    "seconds": ("s", "lower", lambda runs, _: runs[0].seconds),
+    "seconds of 20 pages": ("s", "lower", lambda runs, _: (runs[0].seconds - runs[1].seconds) / 20),
+    "peak memory": ("MB", "lower", lambda runs, _: runs[0].peak_bytes / 1e6),
+    "speed": ("MB/s", "higher", lambda runs, trials: _text(trials[0]) / runs[0].seconds / 1e6),
+    "time ratio": ("×", "lower", lambda runs, _: runs[0].seconds / runs[1].seconds),
+    "speedup": ("×", "higher", lambda runs, _: runs[1].seconds / runs[0].seconds),
+    "memory ratio": ("×", "lower", lambda runs, _: runs[0].peak_bytes / runs[1].peak_bytes),
+    "size ratio": ("×", "lower", lambda runs, _: runs[0].output_bytes / runs[1].output_bytes),
+    "processor time ratio": (
+        "×",
+        "lower",
+        lambda runs, _: runs[0].cpu_seconds / runs[1].cpu_seconds,
     ),
-    *map(_cpu, ("real-x10", "real", "mixed", *_NOT_TUNED_TO)),
-    _size("real-x10", 0.35),
-    *map(_size, _NOT_TUNED_TO),
-    _peak("real-x10", 220.0),
-    *map(_peak, _NOT_TUNED_TO),
-    _jobs("real-x10", 1.8),
-    _jobs("mixed", 1.8),
-    _jobs("giant-shard", None),
-    _jobs("mixed", None, FLOOR),
-    *_ten_times("real", "real-x10", "track"),
-    Figure(
-        name="2,000 shards / 2 shards",
-        title="time of normalize for 2,000 shards of 100 records ÷ 2 shards of 100,000, same lines",
-        trials=(Trial(NORMALIZE, "2000-shards"), Trial(NORMALIZE, "2-shards")),
-        value=_seconds,
-        target=1.3,
-    ),
-    Figure(
-        name="ten lines",
-        title="normalize of a 10-line file, whole process",
-        trials=(Trial(NORMALIZE, "ten-lines"),),
-        value=lambda runs: runs[0].seconds,
-        unit="s",
-        target=0.35,
-    ),
-    Figure(
-        name="validate / recompression, real-x10",
-        title="wall time of validate ÷ bare recompression of the same shards, same jobs",
-        trials=(Trial(VALIDATE, "real-x10"), Trial(FLOOR, "real-x10")),
-        value=_seconds,
-    ),
-    _versus("DuckDB", "real-x10", 3.0),
-    _versus("DuckDB", "mixed", 2.5),
-    _versus("DuckDB, tuned by hand", "real-x10", 2.2),
-    _versus("Polars", "alpaca-x10", 1.4),
-    *(_versus("Polars", name, None) for name in ("real-x10", "mixed")),  # it fails there
-    *map(_memory_versus, ("real-x10", "mixed")),
-    _versus("pydantic + strict json", "real-x10", 2.5, VALIDATE),
-    _versus("pydantic + strict json", "mixed", 2.0, VALIDATE),
-    *_ten_times("mixed", "mixed-x10", "long"),
-    Figure(
-        name="peak memory with --memory 512M, 2.4 GB of text",
-        title="peak memory of normalize with a limit of 512 MiB",
-        trials=(Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")),),
-        value=lambda runs: runs[0].peak_bytes / 1e6,
-        unit="MB",
-        target=512 * 1.048576,
-        set="long",
-    ),
-    Figure(
-        name="time with --memory 512M / default, 2.4 GB of text",
-        title="time of normalize with a small memory limit ÷ without",
-        trials=(
-            Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")),
-            Trial(NORMALIZE, "mixed-x10"),
-        ),
-        value=_seconds,
-        set="long",
-    ),
-    _cluster("real-x10", None),
-    _cluster("mixed-x10", 1.25),
-    *USE_FIGURES,
-    *CHANGE_FIGURES,
-    *IMPORT_FIGURES,
-    *VIEW_FIGURES,
-    *LARGE_FIGURES,
-    *ASK_FIGURES,
-)
+    "waiting": ("×", "lower", lambda runs, _: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
+    "read / text": ("×", "lower", lambda runs, trials: runs[0].read_bytes / _text(trials[0])),
+    "written / text": ("×", "lower", lambda runs, trials: runs[0].written_bytes / _text(trials[0])),
+    "speed ratio of the third": ("×", "higher", _speed_of_third),
+}
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure computed from trials; `value` is one of `VALUES`."""
+
+    name: str
+    title: str
+    trials: tuple[Trial, ...]
+    value: str
+    target: float | None = None
+    set: str = "track"
+    tolerance: float = 0.15
+
+    @property
+    def available(self) -> bool:
+        """Whether its corpora can be made on this machine."""
+        return all(available(trial.corpus) for trial in self.trials)
+
+
+def _figures() -> Iterator[Figure]:
+    document = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    for row in document["figures"]:
+        for each in row.get("each", [{}]):
+            facts = {**row, **({"corpus": each} if isinstance(each, str) else each)}
+            trials = [_trial(trial, facts) for trial in row["trials"]]
+            title = facts["title"].format(**facts)
+            facts |= {"trials": trials, "title": title, "name": facts["name"].format(**facts)}
+            yield msgspec.convert(facts, Figure)
+
+
+def _trial(given: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    """Fill in a trial; `options` may be the name of options in the facts of a figure."""
+    trial = {"contender": given} if isinstance(given, str) else dict(given)
+    trial = {"corpus": "{corpus}", "jobs": facts.get("jobs", JOBS), **trial}
+    options = trial.pop("options", [])
+    options = facts.get(options, []) if isinstance(options, str) else options
+    filled = {
+        key: value.format(**facts) if isinstance(value, str) else value
+        for key, value in trial.items()
+    }
+    return {**filled, "options": [option.format(**facts) for option in options]}
+
+
+FIGURES: Final = tuple(_figures())
+SETS: Final = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
 
 
 def figures_of(sets: Iterable[str]) -> list[Figure]:
@@ -261,3 +125,104 @@ def figures_of(sets: Iterable[str]) -> list[Figure]:
 def trials_of(figures: Iterable[Figure]) -> list[Trial]:
     """All trials of some figures, each once."""
     return list(dict.fromkeys(trial for figure in figures for trial in figure.trials))
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a figure; None if a contender failed, with the reason in `error`."""
+
+    name: str
+    title: str
+    value: float | None
+    unit: str = "×"
+    better: Better = "lower"
+    relative: float | None
+    """The number that is compared with earlier runs."""
+    of: str
+    """The corpora it was measured on. Only values with the same corpora are compared."""
+    target: float | None = None
+    tolerance: float = 0.15
+    error: str | None = None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the target is reached; None without a target."""
+        if self.target is None or self.value is None:
+            return None
+        return self.value <= self.target if self.better == "lower" else self.value >= self.target
+
+
+def measured_on(corpora: Iterable[str]) -> str:
+    """The corpora of a figure with their keys, and how trials run."""
+    return " ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in dict.fromkeys(corpora))])
+
+
+def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
+    """Compute figures."""
+    return [_value(figure, results, calibration) for figure in figures]
+
+
+def _value(figure: Figure, results: Results, calibration: float) -> Value:
+    unit, better, compute = VALUES[figure.value]
+    runs = [results[trial] for trial in figure.trials]
+    failed = [
+        f"{trial.contender}: {run.error}"
+        for trial, run in zip(figure.trials, runs, strict=True)
+        if run.error
+    ]
+    value = None if failed else compute(runs, figure.trials)
+    # In units of the fixed work, if it depends on the speed of the machine.
+    scale = {"s": 1 / calibration, "MB/s": calibration}.get(unit, 1.0)
+    return Value(
+        name=figure.name,
+        title=figure.title,
+        value=value,
+        unit=unit,
+        better=better,
+        relative=None if value is None else value * scale,
+        of=measured_on(trial.corpus for trial in figure.trials),
+        target=figure.target,
+        tolerance=figure.tolerance,
+        error="; ".join(failed) or None,
+    )
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """The result of a stage benchmark: a throughput or a ratio."""
+
+    name: str
+    extra_info: dict[str, float]
+
+    @property
+    def value(self) -> float:
+        """The ratio, or the throughput if there is none."""
+        return self.extra_info.get("ratio", self.extra_info.get("MB/s", 0.0))
+
+
+def better_stage(stage: Stage, other: Stage) -> Stage:
+    """The better of two results of a stage benchmark."""
+    choose = min if _RATIOS.get(stage.name, _NO_TARGET)[1] == "lower" else max
+    return choose(stage, other, key=lambda stage: stage.value)
+
+
+def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
+    """The figures of stage benchmarks.
+
+    Throughput × calibration is the text processed per unit of fixed work.
+    """
+    values = []
+    for stage in stages:
+        is_ratio = "ratio" in stage.extra_info
+        target, better = _RATIOS.get(stage.name, _NO_TARGET)
+        value = Value(
+            name=stage.name,
+            title=f"stage: {stage.name}",
+            value=stage.value,
+            unit="×" if is_ratio else "MB/s",
+            better=better,
+            relative=stage.value if is_ratio else stage.value * calibration,
+            of=f"{_STAGE_METHOD} {generator_version()}",
+            target=target,
+            tolerance=float("inf") if stage.name in _NOISY else 0.15,
+        )
+        values.append(value)
+    return values

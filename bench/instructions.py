@@ -1,4 +1,4 @@
-"""`make bench-instructions`: count the instructions per record of the judge's inner loop with valgrind.
+"""`make bench-instructions`: count the instructions per record of the judge with valgrind.
 
 Unlike a time, the count has no noise: it is the same on a busy machine. The loop runs over few and
 over many records; the difference excludes the start-up.
@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from bench.corpora import corpus, shard_lines
-
-__all__ = ["main"]
+from bench.corpora import corpus
+from bench.real import shard_lines
 
 _ROOT: Final = Path(__file__).parents[1]
 _FEW = 100
@@ -59,6 +58,7 @@ def main() -> int:
     if not shutil.which("valgrind"):
         print("valgrind is not installed")
         return 1
+    corpus("mixed")  # made now, not under valgrind
     few = _count(_FEW)
     many = _count(_MANY)
     text = b"\n".join(islice(shard_lines(corpus("mixed").paths()[0]), _FEW, _MANY))

@@ -1,4 +1,4 @@
-"""Measure one command in a fresh process: wall time, processor time and peak memory, including all its children.
+"""Measure a command in a fresh process: time, processor time and memory of all its children.
 
 Memory is sampled as the sum of the proportional set sizes (PSS) of all processes, which counts a
 shared page once. Systems without PSS use resident set sizes. The pause between samples grows with
@@ -22,12 +22,31 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-__all__ = ["Measured", "measure"]
-
 _PAUSE: Final = 0.03
 _SHARE: Final = 0.02
 _BLOCK: Final = 512  # bytes, in which the kernel counts
 _ROOT: Final = Path(__file__).parents[1]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards to read, the directory to write to, and how."""
+
+    inputs: tuple[str, ...]
+    """A directory of shards, or some of its shards."""
+    output: str
+    scratch: str
+    """A directory for temporary files."""
+    jobs: int
+    level: int
+    options: tuple[str, ...] = ()
+    """Further command-line options for fastrec."""
+
+    def shards(self) -> list[str]:
+        """The paths of all shards."""
+        shards: list[Path] = []
+        for path in map(Path, self.inputs):
+            shards += sorted(path.rglob("*.jsonl*")) if path.is_dir() else [path]
+        return list(map(str, shards))
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`make bench-peers`: all contenders on the same corpora, as tables for README.md and docs/benchmarks.md.
+"""`make bench-peers`: tables of all contenders for README.md and docs/benchmarks.md.
 
 Each page has a block between `<!-- peers -->` and `<!-- /peers -->` that only this module writes.
 The measurements are saved to `out/bench/peers.json`, so that `--render` can write the blocks again
@@ -10,25 +10,20 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, VALIDATE
-from bench.corpora import OUT, available, corpus
-from bench.figures import FIGURES, trials_of
+from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, NORMALIZERS, VALIDATE, VALIDATORS
+from bench.corpora import OUT, Corpus, available, corpus
+from bench.figures import FIGURES, trial_values, trials_of
 from bench.history import commit, machine
 from bench.measure import Measured
-from bench.peers import NORMALIZERS
-from bench.tables import aligned, number, target_of
+from bench.tables import aligned, shown, target_of
 from bench.trials import JOBS, Trial, run_trials
-from bench.validators import VALIDATORS
-from bench.values import trial_values
-
-__all__ = ["CorpusSize", "Row", "Sheet", "full_tables", "main", "put_block", "short_table"]
 
 _ROOT: Final = Path(__file__).parents[1]
 _START = "<!-- peers -->"
@@ -64,15 +59,6 @@ class Row(msgspec.Struct, frozen=True):
     """The text that it processed: less than the whole corpus if it got only some shards."""
 
 
-class CorpusSize(msgspec.Struct, frozen=True):
-    """How large a corpus is."""
-
-    lines: int
-    shards: int
-    text_bytes: int
-    file_bytes: int
-
-
 class Sheet(msgspec.Struct, frozen=True):
     """Everything that the tables show."""
 
@@ -81,7 +67,7 @@ class Sheet(msgspec.Struct, frozen=True):
     python: str
     commit: str
     rows: list[Row]
-    corpora: dict[str, CorpusSize]
+    corpora: dict[str, Corpus]
 
 
 def _trials() -> list[Trial]:
@@ -111,21 +97,17 @@ def _measure(rounds: int) -> Sheet:
     figures = [figure for figure in FIGURES if results.keys() >= set(figure.trials)]
     rows = [("figure", "now", "target")]
     rows += [
-        (value.name, value.error or number(value.value, value.unit), target_of(value))
+        (value.name, shown(value), target_of(value))
         for value in trial_values(figures, results, 1.0)
     ]
     print(f"\n{aligned(rows)}\n")
-    sources = [corpus(name) for name in dict.fromkeys(trial.corpus for trial in trials)]
     return Sheet(
         datetime.now(UTC).date().isoformat(),
         str(machine()),
         platform.python_version(),
         commit(),
         [Row(trial, results[trial], _text_bytes(trial)) for trial in trials],
-        {
-            it.name: CorpusSize(it.lines, len(it.shards), it.text_bytes, it.file_bytes)
-            for it in sources
-        },
+        {trial.corpus: corpus(trial.corpus) for trial in trials},
     )
 
 
@@ -150,106 +132,67 @@ def _conditions(sheet: Sheet) -> str:
 
 def short_table(sheet: Sheet) -> str:
     """The block of README.md: `normalize` on the first corpus."""
-    name = sheet.rows[0].trial.corpus
-    rows = [
-        row
-        for row in sheet.rows
-        if row.trial.corpus == name and row.trial.contender in _labels(NORMALIZE)
-    ]
-    lines = [
-        _heading(sheet, name, "normalize"),
-        "",
-        "| | time | memory | output | leaves out |",
-        "|---|--:|--:|--:|---|",
-    ]
-    for row in rows:
-        measured = row.measured
-        cells = [_label(row), f"fails: {measured.error}", "", ""]
-        if not measured.error:
-            cells[1:] = [
-                f"{measured.seconds:.2f} s",
-                _megabytes(measured.peak_bytes),
-                _megabytes(measured.output_bytes),
-            ]
-        lines.append(f"| {' | '.join([*cells, _leaves_out(row)])} |")
-    return "\n".join([*lines, "", _conditions(sheet)])
+    rows = _rows(sheet, sheet.rows[0].trial.corpus, "normalize")
+    table = _table(rows, ("time", "memory", "output"))
+    return f"{_heading(sheet, rows, 'normalize')}\n\n{table}\n\n{_conditions(sheet)}"
 
 
 def full_tables(sheet: Sheet) -> str:
     """The block of docs/benchmarks.md: every contender on every corpus."""
     blocks = [_conditions(sheet)]
+    columns = ("time", "MB/s", "relative", "processor time", "memory")
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
-        for title, leader in (("normalize", NORMALIZE), ("validate", VALIDATE)):
-            labels = _labels(leader)
-            rows = [
-                row
-                for row in sheet.rows
-                if row.trial.corpus == name and row.trial.contender in labels
-            ]
-            if rows:
-                blocks.append(f"{_heading(sheet, name, title)}\n\n{_table(leader, rows)}")
+        for title in ("normalize", "validate"):
+            if rows := _rows(sheet, name, title):
+                shown_columns = (*columns, "output") if title == "normalize" else columns
+                table = _table(rows, shown_columns)
+                blocks.append(f"{_heading(sheet, rows, title)}\n\n{table}")
     return "\n\n".join(blocks)
 
 
-def _labels(leader: str) -> set[str]:
-    return {leader, *(peer.label for peer in (NORMALIZERS if leader == NORMALIZE else VALIDATORS))}
+def _rows(sheet: Sheet, name: str, title: str) -> list[Row]:
+    """The rows of a table, of which the first is that of fastrec."""
+    peers = NORMALIZERS if title == "normalize" else VALIDATORS
+    labels = {f"fastrec {title}", *(peer.label for peer in peers)}
+    of_corpus = [row for row in sheet.rows if row.trial.corpus == name]
+    return [row for row in of_corpus if row.trial.contender in labels]
 
 
-def _heading(sheet: Sheet, name: str, title: str) -> str:
+def _heading(sheet: Sheet, rows: Sequence[Row], title: str) -> str:
+    name = rows[0].trial.corpus
     size = sheet.corpora[name]
-    return (
-        f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {size.text_bytes / 1e6:,.0f} MB of "
-        "text "
-        f"in {size.shards:,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)."
-    )
+    text = f"{size.text_bytes / 1e6:,.0f} MB of text"
+    files = f"{len(size.shards):,} zstd shards ({size.file_bytes / 1e6:,.0f} MB)"
+    return f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {text} in {files}."
 
 
-def _table(leader: str, rows: Sequence[Row]) -> str:
-    writes = leader == NORMALIZE
+def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    fastrec = rows[0].text_bytes / rows[0].measured.seconds
     lines = [
-        (
-            f"| | time | MB/s | relative | processor time | memory |{' output |' if writes else ''} "
-            "leaves out |"
-        ),
-        f"|---|--:|--:|--:|--:|--:|{'--:|' if writes else ''}---|",
+        f"| | {' | '.join(columns)} | leaves out |",
+        f"|---|{'--:|' * len(columns)}---|",
     ]
-    speed = _speed(next(row for row in rows if row.trial.contender == leader))
-    return "\n".join(lines + [_line(row, speed, writes=writes) for row in rows])
-
-
-def _speed(row: Row) -> float:
-    return row.text_bytes / 1e6 / row.measured.seconds
-
-
-def _label(row: Row) -> str:
-    label = row.trial.contender
-    label = f"**{label}**" if label.startswith("fastrec") else label.replace("|", "\\|")
-    return label + (f" (every {row.trial.every}th shard)" if row.trial.every > 1 else "")
-
-
-def _leaves_out(row: Row) -> str:
-    return CONTENDERS[row.trial.contender].leaves_out or "nothing"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"
-
-
-def _line(row: Row, speed: float, *, writes: bool) -> str:
-    measured = row.measured
-    if measured.error:
-        cells = [_label(row), f"fails: {measured.error}", *[""] * (5 if writes else 4)]
-    else:
-        cells = [
-            _label(row),
-            f"{measured.seconds:.2f} s",
-            f"{_speed(row):,.0f}",
-            f"{_speed(row) / speed:.2f}",
-            f"{measured.cpu_seconds:.1f} s",
-            _megabytes(measured.peak_bytes),
-            *([_megabytes(measured.output_bytes)] if writes else []),
-        ]
-    return f"| {' | '.join([*cells, _leaves_out(row)])} |"
+    for row in rows:
+        measured = row.measured
+        label = row.trial.contender.replace("|", "\\|")
+        label = f"**{label}**" if label.startswith("fastrec") else label
+        if row.trial.every > 1:
+            label += f" (every {row.trial.every}th shard)"
+        cells = [f"fails: {measured.error}", *[""] * (len(columns) - 1)]
+        if not measured.error:
+            speed = row.text_bytes / measured.seconds
+            values = {
+                "time": f"{measured.seconds:.2f} s",
+                "MB/s": f"{speed / 1e6:,.0f}",
+                "relative": f"{speed / fastrec:.2f}",
+                "processor time": f"{measured.cpu_seconds:.1f} s",
+                "memory": f"{measured.peak_bytes / 1e6:,.0f} MB",
+                "output": f"{measured.output_bytes / 1e6:,.0f} MB",
+            }
+            cells = [values[column] for column in columns]
+        leaves_out = CONTENDERS[row.trial.contender].leaves_out or "nothing"
+        lines.append(f"| {' | '.join([label, *cells, leaves_out])} |")
+    return "\n".join(lines)
 
 
 def put_block(text: str, block: str) -> str:
@@ -261,26 +204,20 @@ def put_block(text: str, block: str) -> str:
     return f"{before}{_START}\n{block}\n{_END}{after}"
 
 
-def main(arguments: Iterable[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the blocks."""
-    parser = argparse.ArgumentParser(
-        prog="bench.peer_tables", description="Compare with other tools."
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="how often each tool runs; the best counts"
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="write the tables of the last measurement again"
-    )
-    options = parser.parse_args(list(arguments) if arguments is not None else None)
+    parser = argparse.ArgumentParser(prog="bench.peer_tables", description=__doc__)
+    rounds = "how often each tool runs; the best counts"
+    parser.add_argument("--rounds", type=int, default=5, help=rounds)
+    render = "write the tables of the last measurement again"
+    parser.add_argument("--render", action="store_true", help=render)
+    options = parser.parse_args(arguments)
     saved = OUT / "peers.json"
     if not options.render:
         saved.write_bytes(msgspec.json.encode(_measure(options.rounds)))
     sheet = msgspec.json.decode(saved.read_bytes(), type=Sheet)
-    for name, block in (
-        ("README.md", short_table(sheet)),
-        ("docs/benchmarks.md", full_tables(sheet)),
-    ):
+    blocks = {"README.md": short_table(sheet), "docs/benchmarks.md": full_tables(sheet)}
+    for name, block in blocks.items():
         page = _ROOT / name
         page.write_text(put_block(page.read_text(), block))
         print(f"\n{block}")

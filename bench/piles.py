@@ -1,4 +1,4 @@
-"""Piles of shards on successive nights, made from a corpus.
+"""Piles of shards on successive nights, made from a corpus; and snapshots of what nights leave.
 
 A pile is a directory of hard links to shards. Shards that a night adds or changes are written in
 advance, next to the pile, and dated an hour back. So a pile can be laid out again at any time with
@@ -8,9 +8,10 @@ the same paths, sizes, modification times and inodes: to fastrec it is the same 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +19,12 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
-from bench.corpora import LEVEL, shard_lines
-
-__all__ = ["Change", "Pile", "Stock", "lay_out"]
+from bench.corpora import LEVEL
+from bench.real import shard_lines
 
 Pile = Mapping[str, Path]
 """The file behind each name in the pile."""
+Record = dict[str, Any]
 
 _HOUR: Final = 3600.0
 _CHANGED: Final = 10  # every tenth record of a changed shard is another one
@@ -44,19 +45,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Shards of the largest evaluation that are removed."""
 
     def described(self) -> list[str]:
-        """One short phrase per kind of change.
-
-        A large model is a new model on the largest evaluation.
-        """
-        phrases = (
-            (self.evaluations, "new evaluation"),
-            (self.models, "large model"),
-            (self.small_models, "small model"),
-            (self.changed, "changed shard"),
-            (self.removed, "removed shard"),
-        )
+        """One short phrase per kind of change."""
+        kinds = ("new evaluation", "large model", "small model", "changed shard", "removed shard")
+        numbers = msgspec.structs.astuple(self)
         return [
-            f"{number} {words}{'s' if number > 1 else ''}" for number, words in phrases if number
+            f"{number} {kind}{'s' if number > 1 else ''}"
+            for number, kind in zip(numbers, kinds, strict=True)
+            if number
         ]
 
 
@@ -71,11 +66,10 @@ class Stock:
         self._numbers = count(1)
         evaluations: dict[str, list[str]] = defaultdict(list)
         for name, path in self.base.items():
-            evaluations[msgspec.json.decode(next(shard_lines(path)))["evaluation_name"]].append(
-                name
-            )
+            evaluations[next(_records(path))["evaluation_name"]].append(name)
         # The largest evaluation, and the second largest as the small one.
-        self._large, self._small = sorted(evaluations.values(), key=self._size, reverse=True)[:2]
+        by_size = sorted(evaluations.values(), key=self._size, reverse=True)
+        self._large, self._small, *_ = by_size
 
     def after(self, pile: Pile, change: Change) -> Pile:
         """The pile after a change. The shards that it adds or changes are written now."""
@@ -84,11 +78,15 @@ class Stock:
             new |= self._evaluation()
         for names, models in ((self._large, change.models), (self._small, change.small_models)):
             for _ in range(models):
-                new |= self._model(names)
+                number = next(self._numbers)
+                new |= self._renamed(names[number % len(names)], "model", number)
         for _ in range(change.changed):
             number = next(self._numbers)
             name = self._small[number % len(self._small)]
-            new[name] = self._write(f"changed-{number}-{name}", _changed(_records(new[name])))
+            records = list(_records(new[name]))
+            for record in records[::_CHANGED]:
+                record["evaluation"]["is_correct"] = not record["evaluation"]["is_correct"]
+            new[name] = self._write(f"changed-{number}-{name}", records)
         for _ in range(change.removed):
             del new[next(name for name in reversed(self._large) if name in new)]
         return new
@@ -98,42 +96,44 @@ class Stock:
         return {name: path for name, path in self.base.items() if name.startswith("v0-")}
 
     def joined_versions(self) -> Pile:
-        """One shard per model, with the records of all its versions: as many shards as `first_versions`."""
+        """One shard per model, with the records of all its versions."""
         joined: dict[str, Path] = {}
         for name, path in self.base.items():
             model = name.partition("-")[2]
-            target = joined.setdefault(model, self._folder / f"joined-{model}")
-            with target.open("ab") as file:  # zstd frames can be concatenated
+            joined[model] = self._folder / f"joined-{model}"
+            with joined[model].open("ab") as file:  # zstd frames can be concatenated
                 file.write(path.read_bytes())
-        for path in joined.values():
-            _date_back(path)
+            _date_back(joined[model])
         return joined
 
     def _size(self, names: Sequence[str]) -> int:
         return sum(self.base[name].stat().st_size for name in names)
 
-    def _model(self, names: Sequence[str]) -> Pile:
-        number = next(self._numbers)
-        source = names[number % len(names)]
-        name = f"model-{number}-{source}"
-        return {name: self._write(name, _renamed(_records(self.base[source]), "model_id", number))}
-
     def _evaluation(self) -> Pile:
         number = next(self._numbers)
-        written = {}
+        written: dict[str, Path] = {}
         size = 0
         for source in self._small:
-            records = list(_renamed(_records(self.base[source]), "evaluation_name", number))
-            name = f"evaluation-{number}-{source}"
-            written[name] = self._write(name, records)
-            size += sum(len(msgspec.json.encode(record)) + 1 for record in records)
+            shard = self._renamed(source, "evaluation", number)
+            written |= shard
+            size += sum(len(line) + 1 for path in shard.values() for line in shard_lines(path))
             if size >= self._one_percent:
                 break
         return written
 
-    def _write(self, name: str, records: Iterable[dict[str, Any]]) -> Path:
+    def _renamed(self, source: str, kind: str, number: int) -> Pile:
+        """A shard with the records of another one, as those of a new model or evaluation."""
+        key = "model_id" if kind == "model" else "evaluation_name"
+        records = list(_records(self.base[source]))
+        for record in records:
+            record[key] += f"-{number}"
+            record["evaluation_id"] += f"-{number}"
+        name = f"{kind}-{number}-{source}"
+        return {name: self._write(name, records)}
+
+    def _write(self, name: str, records: list[Record]) -> Path:
         path = self._folder / name
-        text = msgspec.json.Encoder().encode_lines(list(records))
+        text = msgspec.json.Encoder().encode_lines(records)
         path.write_bytes(zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text))
         _date_back(path)
         return path
@@ -153,27 +153,41 @@ def lay_out(pile: Pile, folder: Path) -> None:
             os.link(path, folder / name)
 
 
-def _records(path: Path) -> Iterable[dict[str, Any]]:
+def _records(path: Path) -> Iterator[Record]:
     return map(msgspec.json.decode, shard_lines(path))
 
 
-def _renamed(records: Iterable[dict[str, Any]], key: str, number: int) -> Iterable[dict[str, Any]]:
-    for record in records:
-        record[key] = f"{record[key]}-{number}"
-        record["evaluation_id"] = f"{record['evaluation_id']}-{number}"
-        yield record
-
-
-def _changed(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    for number, record in enumerate(records):
-        if number % _CHANGED == 0:
-            record["evaluation"]["is_correct"] = not record["evaluation"]["is_correct"]
-        yield record
-
-
 def _date_back(path: Path) -> None:
-    """A shard written just before a night could still change; fastrec reads such a shard again.
-
-    This one is older.
-    """
+    """Make a shard older: one written just before a night is read again, as it could change."""
     os.utime(path, (time.time() - _HOUR,) * 2)
+
+
+class Snapshot:
+    """A directory as it is now, with all inodes and modification times.
+
+    fastrec recognises kept files by size, modification time and inode, so copies would not be the
+    same state. A snapshot holds hard links to all files, and copies in case a night writes to a
+    file in place.
+    """
+
+    def __init__(self, state: Path, store: Path) -> None:
+        self._state = state
+        self._links = store / "links"
+        self._copies = store / "copies"
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(state, self._links, copy_function=os.link)
+        shutil.copytree(state, self._copies)
+
+    def restore(self) -> None:
+        """Bring the directory back to the state of the snapshot."""
+        for copy in self._copies.rglob("*"):
+            link = self._links / copy.relative_to(self._copies)
+            if copy.is_file() and _stamp(copy) != _stamp(link):
+                link.write_bytes(copy.read_bytes())  # the inode stays
+                shutil.copystat(copy, link)
+        shutil.rmtree(self._state, ignore_errors=True)
+        shutil.copytree(self._links, self._state, copy_function=os.link)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    return path.stat().st_size, path.stat().st_mtime_ns

@@ -1,45 +1,19 @@
-"""`make bench-report`: the history of figures as one self-contained HTML page, `out/bench/report.html`."""
+"""`make bench-report`: the history of figures as a self-contained page, `out/bench/report.html`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from bench.corpora import OUT
 from bench.history import HistoryLine, HistoryValue, read
-from bench.plot import Point, plot
+from bench.plots import Point, plot
 from bench.tables import number
 
-__all__ = ["main", "page"]
-
-_STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1c2530; --soft: #66717f; --paper: #fbfbfa; --card: #fff; --rule: #e2e5e9;
-  --line: #2563a8; --target: #c2700f; --good: #1c7f4b; --bad: #b3372f }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ed; --soft: #98a3b0; --paper: #14181d; --card: #1c2229;
-  --rule: #303842; --line: #6aa9ee; --target: #e0a24e; --good: #5cc48d; --bad: #ee8177 } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 1180px; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem } h2 { font-size: 1.1rem; margin: 2.2rem 0 .8rem }
-p { margin: .2rem 0; color: var(--soft); max-width: 46rem }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 14px }
-.card { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .8rem .9rem .6rem;
-  display: flex; flex-direction: column }
-.card h3 { font-size: .9rem; font-weight: 600; margin: 0; overflow-wrap: anywhere }
-.card .now { display: flex; align-items: baseline; gap: .6rem; margin: .1rem 0 .3rem;
-  font-variant-numeric: tabular-nums }
-.card .now b { font-size: 1.35rem } .card .now span { color: var(--soft); font-size: .82rem }
-.card svg { margin-top: auto }
-.good { color: var(--good) !important } .bad { color: var(--bad) !important }
-svg { width: 100%; height: auto; display: block; overflow: visible }
-polyline { fill: none; stroke: var(--line); stroke-width: 1.6 } circle { fill: var(--line) } circle:hover { r: 5 }
-.axis { stroke: var(--rule) } .target { stroke: var(--target); stroke-dasharray: 5 4 }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums }
-td, th { padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule); white-space: nowrap }
-th { color: var(--soft); font-weight: 500 }
-"""
+_STYLE: Final = Path(__file__).with_suffix(".css")
 
 
 def page(history: Sequence[HistoryLine]) -> str:
@@ -49,13 +23,15 @@ def page(history: Sequence[HistoryLine]) -> str:
     whole = [name for name in names if _latest(name, history).unit != "MB/s" and "_" not in name]
     stages = [name for name in names if name not in whole]
     return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>fastrec: figures over time</title><style>{_STYLE}</style>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fastrec: figures over time</title><style>{_STYLE.read_text()}</style>
 <h1>fastrec: figures over time</h1>
 <p>{len(history)} {"run" if len(history) == 1 else "runs"} of <code>make bench</code>; the last on
-{escape(last.date[:10])} at commit {escape(last.commit)}, {escape(str(last.machine))}, Python {escape(last.python)}.
-The dashed line is the target. The large number is the measured value. Machines differ, so the plots show throughputs
-relative to the calibration of their run. Hover over a dot to see its run.</p>
+{escape(last.date[:10])} at commit {escape(last.commit)}, {escape(str(last.machine))},
+Python {escape(last.python)}. The dashed line is the target. The large number is the measured value.
+Machines differ, so the plots show throughputs relative to the calibration of their run.
+Hover over a dot to see its run.</p>
 <h2>Whole runs</h2><div class="cards">{"".join(_card(name, history) for name in whole)}</div>
 <h2>Stages, one core</h2><div class="cards">{"".join(_card(name, history) for name in stages)}</div>
 <h2>Runs</h2>{_runs(history)}
@@ -85,10 +61,10 @@ def _card(name: str, history: Sequence[HistoryLine]) -> str:
     # last run.
     scale = latest.relative / latest.value if latest.unit == "s" else 1.0
     target = latest.target * scale if latest.target is not None else None
-    return (
-        f'<div class="card"><h3>{escape(name.replace("_", " "))}</h3><div class="now">'
-        f"<b>{number(latest.value, latest.unit)}</b>{_verdict(latest)}</div>{plot(points, target)}</div>"
-    )
+    title = escape(name.replace("_", " "))
+    now = f"<b>{number(latest.value, latest.unit)}</b>{_verdict(latest)}"
+    drawn = plot(points, target)
+    return f'<div class="card"><h3>{title}</h3><div class="now">{now}</div>{drawn}</div>'
 
 
 def _verdict(entry: HistoryValue) -> str:

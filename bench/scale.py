@@ -2,7 +2,7 @@
 
     python -m bench.scale 1e9               # or several: 1e6 1e9
     python -m bench.scale 1e8 --nights      # and two incremental nights after it
-    python -m bench.scale --cores 2 16 64 --measured result.json      # how long 0.8, 20 and 500 GB would take
+    python -m bench.scale --cores 2 16 64 --measured result.json    # how long runs would take
 
 The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard
 has only a name and a size, and the engine returns results with the right number and size of keys,
@@ -50,8 +50,6 @@ from fastrec.normalize.run import run_attempts
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
-
-__all__ = ["Simulated", "main", "simulate", "simulate_nights"]
 
 _SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a quarter
 _PER_QUESTION: Final = 200  # records of a question
@@ -221,7 +219,7 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: An
 def simulate_nights(
     records: int, options: Options, **sizes: Any
 ) -> tuple[Simulated, Simulated, Simulated]:
-    """Simulate three incremental nights: the first, one without changes, and one with a shard that has changed.
+    """Simulate three incremental nights: the first, one without changes, one with a new shard.
 
     Args:
         records: Number of records, besides those of the shard that changes.
@@ -238,7 +236,7 @@ def simulate_nights(
 
 
 class _Clocked(SimulatedWorkers):
-    """Measures the driver: the tasks of each phase, and its seconds to make them and for their results."""
+    """Counts the tasks of each phase, and the seconds of the driver for them."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -284,7 +282,9 @@ class _Clocked(SimulatedWorkers):
 def simulate_cores(
     gigabytes: float, cores: Sequence[int], measured: dict[str, Any]
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """How long a run would take, for each number of cores: in seconds by phase, and `processor` in total.
+    """How long a run would take for each number of cores, in seconds by phase.
+
+    `processor` is the processor time in total.
 
     Args:
         gigabytes: Size of the text.

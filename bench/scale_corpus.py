@@ -12,8 +12,6 @@ from typing import Final
 
 from fastrec.sorting.cuts import Border
 
-__all__ = ["RECORD", "SimulatedCorpus"]
-
 RECORD: Final = 1_500  # bytes of text, as in real evaluation records
 _EVALUATIONS: Final = 40
 _LEAST: Final = 25_000  # records of an evaluation; a small corpus has fewer evaluations
@@ -49,7 +47,7 @@ class SimulatedCorpus:
         return self.records + self.narrow
 
     def key(self, number: int, *, is_narrow: bool = False) -> bytes:
-        """Return the key of a record; if it is of the narrow shard, that after those of the same question."""
+        """Return the key of a record; those of the narrow shard come last in their question."""
         question, of_question = divmod(number, self._per_question)
         return self._prefix(question) + (
             b"organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"

@@ -34,8 +34,6 @@ from fastrec.summary.census import QuestionCounts
 from fastrec.summary.part_statistics import Census, LinesByPiece
 from fastrec.summary.tally import ModelTally, Tally
 
-__all__ = ["Charged", "SimulatedWorkers", "reads_of"]
-
 _KEY: Final = 150  # bytes of a key
 _ROW: Final = 60  # bytes of a row of statistics
 _COLUMNS: Final = 15  # bytes of columns of a record
@@ -325,7 +323,7 @@ class SimulatedWorkers(Engine):
         )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
-        """Yield the blocks of a file that a part has written, its counts or a list of its census, or of a real file."""
+        """Yield the blocks of a real file, or of the counts or the census of a part."""
         prefix, _, name = path.rpartition("-")
         if prefix not in self._parts:
             return read_blocks(path)

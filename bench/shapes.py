@@ -1,10 +1,11 @@
 """Generated corpora of shapes that fastrec was not tuned to. All records are of version 0.3.0.
 
-    many evaluations   300 small evaluations, three models, one to three metrics per answer: a shard per evaluation and
-                       model, records of 1 to 6 KB. A question is repeated only a few times.
-    transcripts        agents that use tools: records of 50 to 400 KB with 30 to 150 messages. The system prompt repeats
-                       in every record of an environment, and documents of the environment in the
-                       output of tools.
+    many evaluations   300 small evaluations, three models, one to three metrics per answer: a shard
+                       per evaluation and model, records of 1 to 6 KB. A question is repeated only
+                       a few times
+    transcripts        agents that use tools: records of 50 to 400 KB with 30 to 150 messages. The
+                       system prompt repeats in every record of an environment, and documents of the
+                       environment in the output of tools
 
 The same seed gives the same text everywhere. Every shard has its own random numbers.
 """
@@ -12,292 +13,237 @@ The same seed gives the same text everywhere. Every shard has its own random num
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Spelling
-from fastrec.commands.generate.text import PhraseTables, Rng, phrase_tables
+from fastrec.commands.generate.text import Rng, phrase_tables
 from fastrec.schemas.hashes import LIST_HASHES
-
-__all__ = ["SHAPES", "many_evaluations", "transcripts"]
 
 Record = dict[str, Any]
 Shards = Iterator[tuple[str, Iterator[bytes]]]
+Write = Callable[[int], str]
 
-_EVALUATIONS: Final = 300
 _METRICS: Final = ("acc", "acc_norm", "exact_match", "f1", "judge_score", "bleu")
-_ENVIRONMENTS: Final = 6
-_TASKS: Final = 26
 _TOOLS: Final = ("read_file", "search", "run_command", "edit_file", "http_get", "query_table")
+_SPELLING: Final = Spelling(
+    ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
+)
+_DUMPED: Final = Spelling(
+    ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False
+)
 
 
 class _Model(NamedTuple):
-    """A model, and how the harness that evaluated it writes JSON."""
+    """A model, and how the harness that evaluated it writes JSON: one of three in turn."""
 
-    name: str
-    spelling: Spelling
-    hashes: bool
-    nulls: bool
+    number: int
 
     @property
-    def file(self) -> str:
-        """The name as part of a file name."""
-        return self.name.replace("/", "_")
+    def name(self) -> str:
+        return f"lab-{self.number % 5}/model-{self.number}"
+
+    def line(self, rng: Rng, name: str, sample_id: str, metric: str, **fields: Any) -> bytes:
+        """Write a record as the harness does, with what it measured."""
+        read = rng.between(50, 4_000)
+        written = rng.between(1, 3_000)
+        record: Record = {
+            "schema_version": "0.3.0",
+            "evaluation_id": f"{name}/{self.name.replace('/', '_')}/1760000000",
+            "model_id": self.name,
+            "evaluation_name": name,
+            "evaluation_result_id": f"{name}:{metric}",
+            "sample_id": sample_id,
+            **fields,
+            "token_usage": {
+                "input_tokens": read,
+                "output_tokens": written,
+                "total_tokens": read + written,
+            },
+            "performance": {"latency_ms": round(rng.random() * 20_000, 3)},
+        }
+        asked = record["input"]
+        if self.number % 3:
+            record["sample_hash"] = LIST_HASHES["sha256"](asked["raw"], asked["reference"])
+        if self.number % 3 == 2:
+            record = {"output": None, "messages": None, "error": None, "metadata": None, **record}
+        return (_SPELLING if self.number % 3 else _DUMPED).line(record)
 
 
-def _models(count: int) -> list[_Model]:
-    """The models, evaluated by three harnesses in turn: as `json.dumps` writes by default, compact, and with nulls."""
-    dumped = Spelling(
-        ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False
-    )
-    compact = Spelling(
-        ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
-    )
-    harnesses = ((dumped, False, False), (compact, True, False), (compact, True, True))
+def _attributed(turn_idx: int, source: str, extracted: str) -> list[Record]:
     return [
-        _Model(f"lab-{number % 5}/model-{number}", *harnesses[number % 3])
-        for number in range(count)
+        {
+            "turn_idx": turn_idx,
+            "source": source,
+            "extracted_value": extracted,
+            "extraction_method": "regex",
+            "is_terminal": True,
+        }
     ]
 
 
-def _rng(seed: int, number: int, model: int = 0) -> Rng:
-    return Rng((seed << 32) + (number << 8) + model)
+def _shards(
+    seed: int, names: list[str], models: int, make: Callable[[int, Rng], Callable[..., Any]]
+) -> Shards:
+    """One shard per evaluation and model; `make` gives the lines of an evaluation."""
+    for number, name in enumerate(names):
+        place = (seed << 32) + (number << 8)
+        lines_of = make(seed, Rng(place))
+        for model in map(_Model, range(models)):
+            rng = Rng(place + model.number + 1)
+            yield f"{name}-{model.name.replace('/', '_')}", lines_of(name, model, rng)
 
 
-def many_evaluations(seed: int) -> Shards:
-    """Yield the shards of many small evaluations of three models."""
-    for number in range(_EVALUATIONS):
-        evaluation = _Evaluation(_rng(seed, number), phrase_tables(seed), number)
-        for place, model in enumerate(_models(3), 1):
-            yield (
-                f"{evaluation.name}-{model.file}",
-                evaluation.lines(_rng(seed, number, place), model),
-            )
+# Many small evaluations
 
 
-class _Evaluation:
-    """A small evaluation: its questions and metrics, and how long answers are."""
+def _small_evaluation(seed: int, rng: Rng) -> Callable[[str, _Model, Rng], Iterator[bytes]]:
+    tables = phrase_tables(seed)
+    phrases = rng.choice(tables.world if rng.chance(0.1) else tables.latin)
 
-    def __init__(self, rng: Rng, tables: PhraseTables, number: int) -> None:
-        self.name = f"suite_{number % 17}_subject_{number:03d}"
-        self._table = rng.choice(tables.world if number % 10 == 0 else tables.latin)
-        self._questions = self._ask(rng)
-        self._metrics = rng.shuffled(_METRICS)[: rng.choice((1, 1, 1, 2, 2, 3))]
-        self._answer_size = rng.between(20, 110)
+    def text(rng: Rng, size: int) -> str:
+        return phrases.write(rng, rng.long_tail(size, 4 * size))
 
-    def lines(self, rng: Rng, model: _Model) -> Iterator[bytes]:
-        """Yield the lines of one model: one per question and metric."""
-        for number, asked in enumerate(self._questions):
-            output: Record = {"raw": [self._write(rng, self._answer_size)]}
+    size = rng.between(12, 80)
+    answer_size = rng.between(20, 110)
+    shots = text(rng, 80) if rng.chance(0.3) else ""
+    has_choices = rng.chance(0.5)
+    metrics = rng.shuffled(_METRICS)[: rng.choice((1, 1, 1, 2, 2, 3))]
+    questions = []
+    for _ in range(rng.between(40, 60)):
+        asked: Record = {"raw": text(rng, size) + "?"}
+        if shots:
+            asked["formatted"] = f"{shots}\n\nQuestion: {asked['raw']}\nAnswer:"
+        asked["reference"] = [rng.choice("ABCD") if has_choices else text(rng, 8)]
+        if has_choices:
+            asked["choices"] = [text(rng, 3) for _ in "ABCD"]
+        questions.append(asked)
+
+    def lines(name: str, model: _Model, rng: Rng) -> Iterator[bytes]:
+        for number, asked in enumerate(questions):
+            output: Record = {"raw": [text(rng, answer_size)]}
             if rng.chance(0.2):
-                output["reasoning_trace"] = [self._write(rng, self._answer_size)]
-            for metric in self._metrics:
+                output["reasoning_trace"] = [text(rng, answer_size)]
+            for metric in metrics:
                 score = rng.choice((0.0, 1.0, round(rng.random(), 4)))
-                record = _head(self.name, model, f"{self.name}/{number}", metric)
-                record.update(interaction_type="single_turn", input=asked, output=output)
-                record["answer_attribution"] = [
-                    _attribution(0, "output.raw", asked["reference"][0])
-                ]
-                record["evaluation"] = {"score": score, "is_correct": score >= 0.5}
-                yield _line(rng, model, record, ("messages", "error", "metadata"))
+                yield model.line(
+                    rng,
+                    name,
+                    f"{name}/{number}",
+                    metric,
+                    interaction_type="single_turn",
+                    input=asked,
+                    output=output,
+                    answer_attribution=_attributed(0, "output.raw", asked["reference"][0]),
+                    evaluation={"score": score, "is_correct": score >= 0.5},
+                )
 
-    def _ask(self, rng: Rng) -> list[Record]:
-        """The questions; in some evaluations examples come before each."""
-        size = rng.between(12, 80)
-        shots = self._write(rng, 80) if rng.chance(0.3) else ""
-        has_choices = rng.chance(0.5)
-        questions = []
-        for _ in range(rng.between(40, 60)):
-            asked: Record = {"raw": self._write(rng, size) + "?"}
-            if shots:
-                asked["formatted"] = f"{shots}\n\nQuestion: {asked['raw']}\nAnswer:"
-            asked["reference"] = [rng.choice("ABCD") if has_choices else self._write(rng, 8)]
-            if has_choices:
-                asked["choices"] = [self._write(rng, 3) for _ in "ABCD"]
-            questions.append(asked)
-        return questions
-
-    def _write(self, rng: Rng, size: int) -> str:
-        return self._table.write(rng, rng.long_tail(size, 4 * size))
+    return lines
 
 
-def transcripts(seed: int) -> Shards:
-    """Yield the shards of long transcripts: one per environment and model."""
-    for number in range(_ENVIRONMENTS):
-        environment = _Environment(_rng(seed, number), phrase_tables(seed), f"agent_world_{number}")
-        for place, model in enumerate(_models(8), 1):
-            yield (
-                f"{environment.name}-{model.file}",
-                environment.lines(_rng(seed, number, place), model),
-            )
+# Transcripts
 
 
-class _Environment:
-    """An environment for agents: its system prompt, the documents that tools read, and the tasks."""
+def _environment(seed: int, rng: Rng) -> Callable[[str, _Model, Rng], Iterator[bytes]]:
+    """An environment for agents: its system prompt, documents that tools read, and tasks."""
+    tables = phrase_tables(seed)
+    phrases = rng.choice(tables.latin)
+    write = partial(phrases.write, rng)
+    documents = [_document(seed, rng, number) for number in range(120)]
+    rules = "\n\n".join(f"- {write(rng.between(20, 60))}" for _ in range(12))
+    tools = [{"name": name, "description": write(rng.between(20, 90))} for name in _TOOLS]
+    system = f"# Policy\n\n{rules}\n\n# Tools\n\n{json.dumps(tools, indent=2)}"
+    tasks = [
+        {"raw": write(rng.between(40, 120)), "reference": [write(rng.between(3, 40))]}
+        for _ in range(26)
+    ]
 
-    def __init__(self, rng: Rng, tables: PhraseTables, name: str) -> None:
-        self.name = name
-        self._tables = tables
-        self._table = rng.choice(tables.latin)
-        self._documents = [self._document(rng, number) for number in range(120)]
-        self._system = (
-            f"# Policy\n\n{self._paragraphs(rng, 12)}\n\n# Tools\n\n{self._tool_descriptions(rng)}"
-        )
-        self._tasks = [(f"task-{number:03d}", self._task(rng)) for number in range(_TASKS)]
-
-    def lines(self, rng: Rng, model: _Model) -> Iterator[bytes]:
-        """Yield the lines of one model: one transcript per task."""
-        for sample_id, asked in self._tasks:
-            messages = self._messages(rng, asked["raw"])
-            record = _head(self.name, model, sample_id, "solved")
-            record.update(interaction_type="agentic", input=asked, messages=messages)
-            last = len(messages) - 1
-            record["answer_attribution"] = [
-                _attribution(last, f"messages[{last}].content", str(rng.below(1000)))
+    def lines(name: str, model: _Model, rng: Rng) -> Iterator[bytes]:
+        for number, asked in enumerate(tasks):
+            turns: list[Record] = [
+                {"role": "system", "content": system},
+                {"role": "user", "content": asked["raw"]},
             ]
+            verbosity = rng.between(20, 90)
+            for _ in range(rng.between(14, 73)):
+                turns += _exchange(rng, seed, phrases.write, documents, verbosity)
+            answer = phrases.write(rng, rng.long_tail(verbosity, 600))
+            turns.append({"role": "assistant", "content": answer})
             solved = rng.chance(0.4)
-            calls = sum(len(message.get("tool_calls", ())) for message in messages)
-            record["evaluation"] = {
-                "score": float(solved),
-                "is_correct": solved,
-                "num_turns": len(messages),
-                "tool_calls_count": calls,
-            }
-            yield _line(rng, model, record, ("output", "error", "metadata"))
+            last = len(turns) - 1
+            yield model.line(
+                rng,
+                name,
+                f"task-{number:03d}",
+                "solved",
+                interaction_type="agentic",
+                input=asked,
+                messages=[{"turn_idx": place, **turn} for place, turn in enumerate(turns)],
+                answer_attribution=_attributed(last, f"messages[{last}].content", answer[:9]),
+                evaluation={
+                    "score": float(solved),
+                    "is_correct": solved,
+                    "num_turns": len(turns),
+                    "tool_calls_count": sum(len(turn.get("tool_calls", ())) for turn in turns),
+                },
+            )
 
-    def _messages(self, rng: Rng, task: str) -> list[Record]:
-        messages: list[Record] = [
-            {"turn_idx": 0, "role": "system", "content": self._system},
-            {"turn_idx": 1, "role": "user", "content": task},
+    return lines
+
+
+def _exchange(
+    rng: Rng, seed: int, write: Callable[[Rng, int], str], documents: list[str], verbosity: int
+) -> list[Record]:
+    """A turn that calls one or two tools, and one with a document, a part of it, or new output."""
+    log = phrase_tables(seed).log
+    turn: Record = {"role": "assistant"}
+    if rng.chance(0.6):
+        turn["content"] = write(rng, rng.between(3, 40))
+    if rng.chance(0.3):
+        turn["reasoning_trace"] = write(rng, rng.long_tail(verbosity, 600))
+    ids = [f"call_{rng.bits(64):016x}" for _ in range(2 if rng.chance(0.1) else 1)]
+    turn["tool_calls"] = [
+        {
+            "id": call,
+            "name": rng.choice(_TOOLS),
+            "arguments": {"query": log.write(rng, rng.between(1, 80)), "limit": "20"},
+        }
+        for call in ids
+    ]
+    output = rng.choice(documents)
+    if rng.chance(0.55):
+        output = log.write(rng, rng.long_tail(3 * verbosity, 2_000))
+    elif rng.chance(0.5):
+        output = output[: len(output) // 2] + "\n… (truncated)"
+    return [turn, {"role": "tool", "content": output, "tool_call_id": ids}]
+
+
+def _document(seed: int, rng: Rng, number: int) -> str:
+    """A document: JSON in a string, prose of any script, or something like code."""
+    tables = phrase_tables(seed)
+    size = rng.long_tail(150, 1_500)
+    if number % 3 == 0:
+        rows = [
+            {"id": f"{rng.bits(40):010x}", "name": tables.latin[0].write(rng, 2)}
+            for _ in range(size // 8)
         ]
-        verbosity = rng.between(20, 90)
-        for _ in range(rng.between(14, 73)):
-            ids = [f"call_{rng.bits(64):016x}" for _ in range(2 if rng.chance(0.1) else 1)]
-            turn: Record = {"turn_idx": len(messages), "role": "assistant"}
-            if rng.chance(0.6):
-                turn["content"] = self._table.write(rng, rng.between(3, 40))
-            if rng.chance(0.3):
-                turn["reasoning_trace"] = self._table.write(rng, rng.long_tail(verbosity, 600))
-            turn["tool_calls"] = [
-                {"id": id_, "name": rng.choice(_TOOLS), "arguments": self._call(rng)} for id_ in ids
-            ]
-            messages.append(turn)
-            result = {"role": "tool", "content": self._result(rng, verbosity), "tool_call_id": ids}
-            messages.append({"turn_idx": len(messages), **result})
-        answer = self._table.write(rng, rng.long_tail(verbosity, 600))
-        messages.append({"turn_idx": len(messages), "role": "assistant", "content": answer})
-        return messages
-
-    def _call(self, rng: Rng) -> dict[str, str]:
-        if rng.chance(0.25):
-            patch = "\n".join(
-                f"+\t{line}" for line in self._tables.log.write(rng, rng.between(10, 80)).split(";")
-            )
-            return {"path": f"src/module_{rng.below(60)}/file.py", "patch": patch}
-        return {
-            "query": self._tables.log.write(rng, rng.between(1, 12)),
-            "limit": str(rng.between(1, 50)),
-        }
-
-    def _result(self, rng: Rng, verbosity: int) -> str:
-        """What a tool returns: a document or the beginning of one, or output that no other call has."""
-        if rng.chance(0.45):
-            document = rng.choice(self._documents)
-            return (
-                document if rng.chance(0.5) else document[: len(document) // 2] + "\n… (truncated)"
-            )
-        return self._tables.log.write(rng, rng.long_tail(3 * verbosity, 2_000))
-
-    def _document(self, rng: Rng, number: int) -> str:
-        """A document: JSON in a string, prose of any script, or something like code."""
-        size = rng.long_tail(150, 1_500)
-        if number % 3 == 0:
-            rows = [
-                {
-                    "id": f"{rng.bits(40):010x}",
-                    "name": self._table.write(rng, 2),
-                    "price": rng.below(10_000) / 100,
-                }
-                for _ in range(size // 8)
-            ]
-            return json.dumps({"status": "ok", "rows": rows}, indent=2)
-        if number % 3 == 1:
-            return rng.choice(self._tables.world if number % 2 else self._tables.latin).write(
-                rng, size
-            )
-        words = iter(self._tables.log.write(rng, size).split(" "))
-        lines = iter(lambda: " ".join(islice(words, 8)), "")
-        return "\n".join(
-            f"{place:5d}\t{'    ' * rng.below(4)}{line}" for place, line in enumerate(lines)
-        )
-
-    def _tool_descriptions(self, rng: Rng) -> str:
-        parameters = {
-            "type": "object",
-            "properties": {"query": {"type": "string"}, "limit": {"type": "string"}},
-        }
-        tools = [
-            {
-                "name": name,
-                "description": self._table.write(rng, rng.between(20, 90)),
-                "parameters": parameters,
-            }
-            for name in _TOOLS
-        ]
-        return json.dumps(tools, indent=2)
-
-    def _task(self, rng: Rng) -> Record:
-        return {
-            "raw": self._paragraphs(rng, 2),
-            "reference": [self._table.write(rng, rng.between(3, 40))],
-        }
-
-    def _paragraphs(self, rng: Rng, count: int) -> str:
-        return "\n\n".join(f"- {self._table.write(rng, rng.between(20, 60))}" for _ in range(count))
-
-
-def _head(name: str, model: _Model, sample_id: str, metric: str) -> Record:
-    """The first fields of a record."""
-    return {
-        "schema_version": "0.3.0",
-        "evaluation_id": f"{name}/{model.file}/1760000000",
-        "model_id": model.name,
-        "evaluation_name": name,
-        "evaluation_result_id": f"{name}:{metric}",
-        "sample_id": sample_id,
-    }
-
-
-def _attribution(turn_idx: int, source: str, extracted: str) -> Record:
-    return {
-        "turn_idx": turn_idx,
-        "source": source,
-        "extracted_value": extracted,
-        "extraction_method": "regex",
-        "is_terminal": True,
-    }
-
-
-def _line(rng: Rng, model: _Model, record: Record, absent: Iterable[str]) -> bytes:
-    """Add what the harness measured, and write the record as it does."""
-    asked = record["input"]
-    read = rng.between(50, 4_000)
-    written = rng.between(1, 3_000)
-    if model.hashes:
-        record["sample_hash"] = LIST_HASHES["sha256"](asked["raw"], asked["reference"])
-    record["token_usage"] = {
-        "input_tokens": read,
-        "output_tokens": written,
-        "total_tokens": read + written,
-    }
-    record["performance"] = {"latency_ms": round(rng.random() * 20_000, 3)}
-    if model.nulls:
-        record.update(dict.fromkeys(absent))
-    return model.spelling.line(record)
+        return json.dumps({"status": "ok", "rows": rows}, indent=2)
+    if number % 3 == 1:
+        return rng.choice(tables.world if number % 2 else tables.latin).write(rng, size)
+    return "\n".join(
+        f"{line:5d}\t{'    ' * rng.below(4)}{tables.log.write(rng, 8)}" for line in range(size // 8)
+    )
 
 
 SHAPES: Final[dict[str, Callable[[int], Shards]]] = {
-    "many-evaluations": many_evaluations,
-    "transcripts": transcripts,
+    "many-evaluations": lambda seed: _shards(
+        seed,
+        [f"suite_{number % 17}_subject_{number:03d}" for number in range(300)],
+        3,
+        _small_evaluation,
+    ),
+    "transcripts": lambda seed: _shards(
+        seed, [f"agent_world_{number}" for number in range(6)], 8, _environment
+    ),
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.compare import Comparison
-from bench.values import Value
-
-__all__ = ["aligned", "comparison_table", "number", "target_of"]
+from bench.figures import Value
+from bench.history import Comparison
 
 
 def number(value: float | None, unit: str) -> str:
@@ -15,7 +13,12 @@ def number(value: float | None, unit: str) -> str:
     if value is None:
         return "failed"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 20 else 2 if abs(value) >= 0.1 else 3
-    return f"{value:,.{digits}f} {unit}" if unit != "×" else f"{value:,.{digits}f} ×"
+    return f"{value:,.{digits}f} {unit}"
+
+
+def shown(value: Value) -> str:
+    """The value, or why it failed."""
+    return value.error or number(value.value, value.unit)
 
 
 def target_of(value: Value) -> str:
@@ -32,14 +35,7 @@ def comparison_table(comparisons: Iterable[Comparison]) -> str:
     rows = [("figure", "now", "target", "compared with the best")]
     for comparison in comparisons:
         value = comparison.value
-        rows.append(
-            (
-                value.name,
-                value.error or number(value.value, value.unit),
-                target_of(value),
-                _change(comparison),
-            )
-        )
+        rows.append((value.name, shown(value), target_of(value), _change(comparison)))
     return aligned(rows)
 
 
@@ -47,19 +43,15 @@ def _change(comparison: Comparison) -> str:
     change = comparison.change
     if change is None:
         return "failed" if comparison.is_worse else "first"
-    words = (
-        f"{abs(change):.0%} {'worse' if change > 0 else 'better'}"
-        if abs(change) >= 0.005
-        else "same"
-    )
+    direction = "worse" if change > 0 else "better"
+    words = "same" if abs(change) < 0.005 else f"{abs(change):.0%} {direction}"
     return f"{words}  ◀ WORSE" if comparison.is_worse else words
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Align rows in columns; the first row is the header."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["─" * width for width in widths]
+    return "\n".join(
+        "  ".join(map(str.ljust, row, widths)).rstrip() for row in (rows[0], rule, *rows[1:])
+    )

@@ -13,31 +13,35 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from bench.calibrate import calibrate
-from bench.compare import Comparison, compare, worse
 from bench.corpora import OUT, available, corpus
-from bench.figures import figures_of, trials_of
-from bench.history import append, line_of, machine, read
-from bench.night_figures import CORPUS, Nights
-from bench.stages import Stage, run_stages
+from bench.figures import (
+    SETS,
+    Figure,
+    Stage,
+    Value,
+    better_stage,
+    figures_of,
+    stage_values,
+    trial_values,
+    trials_of,
+)
+from bench.history import append, compare, line_of, machine, read, worse
+from bench.nights import CORPUS, Nights
 from bench.tables import comparison_table
 from bench.trials import Results, run_trials
-from bench.values import SETS, Figure, Value, better_stage, stage_values, trial_values
 
-__all__ = ["main"]
-
-_ROUNDS: Final = {
-    "track": 5,
-    "peers": 5,
-    "import": 5,
-    "view": 5,
-}  # of the other sets: 2, because they take long
+# Of the other sets: 2, because they take long.
+_ROUNDS: Final = {"track": 5, "peers": 5, "import": 5, "view": 5}
 _BUSY: Final = 0.5
 _ROOT: Final = Path(__file__).parents[1]
 _ASSETS: Final = _ROOT / "docs" / "assets"
@@ -46,40 +50,61 @@ _ASSETS: Final = _ROOT / "docs" / "assets"
 class _Session:
     """The measurements so far. Measuring again keeps the better result of each."""
 
-    def __init__(
-        self, figures: Sequence[Figure], *, stages: bool, nights: Nights | None, rounds: int
-    ) -> None:
+    def __init__(self, chosen: str, figures: Sequence[Figure], rounds: int) -> None:
         self._figures = figures
-        self._with_stages = stages
-        self._nights = nights
         self._rounds = rounds
+        self._with_stages = chosen in {"track", "all"}
         self._stages: dict[str, Stage] = {}
         self._results: Results = {}
         self.calibration = float("inf")
+        self.nights: Nights | None = None
+        if chosen in {"nights", "all"}:
+            if available(CORPUS):
+                self.nights = Nights(rounds)
+            else:
+                print(f"no nights: {CORPUS} needs the real records")
 
     def measure(self, names: set[str] | None = None) -> None:
         """Measure all figures, or only those with the given names."""
-        self._calibrate()
+        self.calibration = min(self.calibration, calibrate())
         if self._with_stages and (names is None or names & self._stages.keys()):
             print("stages …")
-            for stage in run_stages():
+            for stage in _run_stages():
                 self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
         self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
-        if self._nights and (
-            names is None or names & {value.name for value in self._nights.values()}
-        ):
-            self._nights.measure()
-        self._calibrate()
+        if self.nights and (names is None or names & self.nights.values.keys()):
+            self.nights.measure()
+        self.calibration = min(self.calibration, calibrate())
 
     def values(self) -> list[Value]:
         """All figures."""
         stages = stage_values(self._stages.values(), self.calibration)
-        nights = self._nights.values() if self._nights else []
-        return stages + trial_values(self._figures, self._results, self.calibration) + nights
+        nights = self.nights.values.values() if self.nights else ()
+        return [*stages, *trial_values(self._figures, self._results, self.calibration), *nights]
 
-    def _calibrate(self) -> None:
-        self.calibration = min(self.calibration, calibrate())
+
+class _Stages(msgspec.Struct):
+    """The document that pytest-benchmark writes."""
+
+    benchmarks: list[Stage]
+
+
+def _run_stages() -> list[Stage]:
+    """Run all stage benchmarks in a fresh process."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    path = OUT / "stages.json"
+    command = f"-m pytest bench --benchmark-only --quiet --benchmark-json {path}"
+    command += " --override-ini python_files=bench_*.py"
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=_ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(
+            f"the stage benchmarks failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
+    stages = msgspec.json.decode(path.read_bytes(), type=_Stages).benchmarks
+    return [Stage(stage.name.removeprefix("test_"), stage.extra_info) for stage in stages]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,46 +113,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = os.getloadavg()[0]
     if load > _BUSY:
         print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
-    figures = figures_of(
-        [name for name in SETS if name != "large"] if options.set == "all" else [options.set]
-    )
+    sets = [name for name in SETS if name != "large"] if options.set == "all" else [options.set]
     figures = [
-        figure for figure in figures if not any(text in figure.name for text in options.without)
+        figure
+        for figure in figures_of(sets)
+        if not any(text in figure.name for text in options.without)
     ]
-    for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
-        corpus(name)
+    for trial in trials_of(figures):
+        corpus(trial.corpus)
     started = time.perf_counter()
-    rounds = options.rounds or _ROUNDS.get(options.set, 2)
-    nights = _nights(options.set, rounds)
-    session = _Session(
-        figures, stages=options.set in {"track", "all"}, nights=nights, rounds=rounds
-    )
+    session = _Session(options.set, figures, options.rounds or _ROUNDS.get(options.set, 2))
     session.measure()
     history = read()
-    here = machine()
-    comparisons = compare(session.values(), history, here)
+    comparisons = compare(session.values(), history, machine())
     if suspects := worse(comparisons):
-        print(f"measuring again: {', '.join(suspect.value.name for suspect in suspects)}")
-        session.measure({suspect.value.name for suspect in suspects})
-        comparisons = compare(session.values(), history, here)
-    if nights:
-        print(f"\n{nights.table()}")
-        _write_picture(nights.picture, OUT if options.dry_run else _ASSETS)
+        names = [suspect.value.name for suspect in suspects]
+        print(f"measuring again: {', '.join(names)}")
+        session.measure(set(names))
+        comparisons = compare(session.values(), history, machine())
+    if session.nights:
+        print(f"\n{session.nights.table()}")
+        _write_picture(session.nights.picture, OUT if options.dry_run else _ASSETS)
     print(f"\n{comparison_table(comparisons)}\n")
-    _print_end(comparisons, session.calibration, started)
+    seconds = time.perf_counter() - started
+    print(f"{machine()}; calibration {session.calibration:.4f} s; took {seconds:.0f} s")
+    for comparison in worse(comparisons):
+        print(f"WORSE: {comparison.value.name}")
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
-    wrong = [value for value in nights.values() if value.error] if nights else []
+    wrong = session.nights and any(value.error for value in session.nights.values.values())
     return 1 if wrong or worse(comparisons) else 0
-
-
-def _nights(chosen: str, rounds: int) -> Nights | None:
-    if chosen not in {"nights", "all"}:
-        return None
-    if not available(CORPUS):
-        print(f"no nights: {CORPUS} needs the real records")
-        return None
-    return Nights(rounds)
 
 
 def _write_picture(picture: str, folder: Path) -> None:
@@ -137,35 +152,14 @@ def _write_picture(picture: str, folder: Path) -> None:
         print(f"wrote {path.relative_to(_ROOT)}")
 
 
-def _print_end(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
-    print(
-        f"{machine()}; calibration {calibration:.4f} s; took {time.perf_counter() - started:.0f} s"
-    )
-    for comparison in worse(comparisons):
-        print(f"WORSE: {comparison.value.name}")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
-    parser.add_argument(
-        "--set",
-        choices=[*SETS, "all"],
-        default="track",
-        help="the figures to measure; large is not part of all",
-    )
-    parser.add_argument(
-        "--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)"
-    )
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="no figures with this in their names, like 50GB",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="do not write to the history or docs"
-    )
+    add = parser.add_argument
+    add("--set", choices=[*SETS, "all"], default="track", help="large is not part of all")
+    add("--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)")
+    without = "no figures with this in their names, like 50GB"
+    add("--without", action="append", default=[], metavar="TEXT", help=without)
+    add("--dry-run", action="store_true", help="do not write to the history or docs")
     return parser
 
 

@@ -17,10 +17,7 @@ import msgspec
 
 from bench.contenders import CONTENDERS, command_of
 from bench.corpora import LEVEL, OUT, corpus
-from bench.job import Job
-from bench.measure import Measured, measure
-
-__all__ = ["JOBS", "Results", "Trial", "better", "run_trials"]
+from bench.measure import Job, Measured, measure
 
 JOBS: Final = 2
 _LONG: Final = 40.0  # seconds; a longer trial is not repeated
@@ -90,7 +87,7 @@ def run_trials(
 
 
 def better(one: Measured, other: Measured) -> Measured:
-    """The shorter times and the larger memory of two runs: sampling can miss a peak but not invent one."""
+    """The shorter times and the larger memory of two runs: sampling can miss a peak."""
     if one.error or other.error:
         return other if one.error else one
     return Measured(

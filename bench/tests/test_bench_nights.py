@@ -17,14 +17,24 @@ import zstandard
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench.bar_plot import Group, bar_plot
-from bench.corpora import shard_lines
-from bench.job import Job
-from bench.measure import Measured
-from bench.night_figures import night_table, night_values, week_plot, week_value
-from bench.night_runs import FIRST, FULL, NIGHTS, SMALL, TEN_TIMES, Desk, run_nights, run_week
-from bench.night_states import Snapshot
-from bench.piles import Change, Stock, lay_out
+from bench.measure import Job, Measured
+from bench.nights import (
+    FIRST,
+    FULL,
+    NIGHTS,
+    SMALL,
+    TEN_TIMES,
+    Desk,
+    night_table,
+    night_values,
+    run_nights,
+    run_week,
+    week_plot,
+    week_value,
+)
+from bench.piles import Change, Snapshot, Stock, lay_out
+from bench.plots import Group, bar_plot
+from bench.real import shard_lines
 from tests.samples import sample
 
 RECORDS = 20
@@ -46,20 +56,10 @@ def stock(tmp_path: Path) -> Stock:
             ("b", "large", RECORDS),
             ("c", "small", 2),
         ):
-            lines = [
-                json.dumps(
-                    sample(
-                        evaluation_name=evaluation,
-                        model_id=f"v{version}-{model}",
-                        sample_id=str(number),
-                    )
-                )
-                for number in range(records)
-            ]
+            names = {"evaluation_name": evaluation, "model_id": f"v{version}-{model}"}
+            lines = [json.dumps(sample(**names, sample_id=str(n))) for n in range(records)]
             paths.append(folder / f"v{version}-{model}.jsonl.zst")
-            paths[-1].write_bytes(
-                zstandard.compress("".join(f"{line}\n" for line in lines).encode())
-            )
+            paths[-1].write_bytes(zstandard.compress("\n".join([*lines, ""]).encode()))
     size = sum(len(line) + 1 for path in paths for line in shard_lines(path))
     return Stock(paths, tmp_path / "stock", size)
 
@@ -73,7 +73,7 @@ def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job], Measured]:
-    """A stand-in for `normalize`: it sorts all lines, and adds one to the output of spoiled incremental nights."""
+    """A stand-in for `normalize`: it sorts all lines, and adds one in spoiled nights."""
     nights: list[Job] = []
 
     def execute(job: Job) -> Measured:
@@ -198,9 +198,7 @@ def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> 
 
 
 def test_the_bars_are_self_contained() -> None:
-    drawn = bar_plot(
-        "a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])], unit="s"
-    )
+    drawn = bar_plot("a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])])
     assert drawn.count("<rect") == 1 + 2 + 2
     assert "a &lt;title&gt;" in drawn
     assert "2.0 s" in drawn

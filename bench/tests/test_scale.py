@@ -27,7 +27,7 @@ from tests.sorting.test_runs import spilled
 MIB = 1 << 20
 BLOCK = 128 * 200
 SMALL_LIMITS = Limits(unmerged_runs=16, merged_runs=8, merge_fan_in=8, least_merge_fan_in=4)
-"""Limits as far below the sizes of a small corpus as the real ones are below those of a huge corpus."""
+"""Limits that are to a small corpus what the real ones are to a huge one."""
 
 
 def requests(result: Simulated) -> int:
@@ -54,7 +54,7 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
 
 
 def test_costs_grow_linearly() -> None:
-    """Four times the records take four times the requests and the memory, though runs × parts grow 16-fold."""
+    """Four times the records take four times the requests and memory."""
     one = simulated(40_000)
     four = simulated(160_000)
     held, held_by_four = (
@@ -96,7 +96,7 @@ def test_a_night_makes_only_what_changed() -> None:
 
 
 def test_pieces_that_are_gone_are_found_by_part() -> None:
-    """The pieces that may have records in a part are those whose keys reach into it, however many there are."""
+    """The pieces that may have records in a part are those whose keys reach into it."""
     rng = random.Random(7)
     cuts = [b"%06d" % number for number in range(10, 100_000, 10)]
     written = Written(0, "", 0, "")

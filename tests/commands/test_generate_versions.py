@@ -182,7 +182,7 @@ def test_contradictions():
 
 
 def test_labels_that_lie(newest):
-    """Most labels are those of the version, with and without the prefix; some are those of other versions."""
+    """Most labels are those of the version; some are those of other versions."""
     labels = Counter(record["schema_version"] for record in newest)
     own = SCHEMAS["0.3.0"].labels
     assert 0.5 < sum(count for label, count in labels.items() if label in own) / len(newest) < 1

@@ -1,4 +1,4 @@
-"""Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
+"""Synthetic shards from a seed: any size, every spelling, every kind of invalid line.
 
     tasks, text ─▶ evaluation (questions, answers) ─▶ records (valid) ─▶ invalid ─▶ lines ─▶ shards
     on disk producers (models, spellings) ──────────────────▶
@@ -26,17 +26,16 @@ from typing import Final
 import msgspec
 import zstandard
 
-from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words, Writer
-from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
+from fastrec.commands.generate.evaluation import EvaluationText, QuestionBank, Words, Writer
+from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES, WARNINGS
 from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import (
     VERSIONS,
-    WARNINGS,
     Answer,
     add_unknown_keys,
     new_answer,
 )
-from fastrec.commands.generate.text import Rng
+from fastrec.commands.generate.text import Rng, table
 from fastrec.errors import UsageError, check_choice, naming
 from fastrec.notebook import Framed
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -68,7 +67,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
-        for name, known in (("mix", MIXES), ("text", _TEXTS), ("schema", VERSIONS)):
+        for name, known in (
+            ("mix", table("evaluations")["mixes"]),
+            ("text", _TEXTS),
+            ("schema", VERSIONS),
+        ):
             check_choice(name, getattr(self, name), known)
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
@@ -84,7 +87,9 @@ def lines(recipe: Recipe) -> Iterator[bytes]:
 
 
 def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
-    """Yield each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
+    """Yield each line with its kind.
+
+    A kind is `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
 
     A duplicate repeats an earlier record, half of the time byte for byte and half of the time in
     another spelling. A conflict has the identity of an earlier record and another answer.
@@ -123,7 +128,7 @@ class _Source:
         """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle(
-            [row for row in WARNINGS.values() if any(kind in MIXES[recipe.mix] for kind in row[0])]
+            [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
         )
         self.invalid_lines = cycle(INVALID_LINES)
         self.mistakes = cycle(MISTAKES)
@@ -152,13 +157,13 @@ class _Source:
         """Compose the next answer; if it has several records, the others wait."""
         rng = self.rng
         recipe = self.recipe
-        types, change = next(self.warnings) if rng.chance(recipe.warnings) else (None, None)
+        warning = next(self.warnings) if rng.chance(recipe.warnings) else None
         kind = rng.choice(self.bank.weighted_types)
-        while types and kind not in types:
+        while warning and kind not in warning.types:
             kind = rng.choice(self.bank.weighted_types)
         answer = self.compose(kind)
-        if change:
-            change(answer.record)
+        if warning:
+            warning.apply(answer.record)
         if rng.chance(recipe.unknown_keys):
             add_unknown_keys(rng, answer.record)
         self.waiting.extend(answer.records(rng, self.writer))
@@ -213,7 +218,7 @@ _COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
 
 
 class Generated(Framed):
-    """What `generate` wrote: shards in order, number of lines, bytes of text and of files, lines by kind."""
+    """What `generate` wrote: shards, lines, bytes of text and of files, lines by kind."""
 
     paths: tuple[str, ...]
     lines: int
@@ -272,9 +277,18 @@ def generate(
         UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
-        records=records, seed=seed, duplicates=duplicates, conflicts=conflicts, unknown_keys=unknown_keys,
-        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix, schema=schema, text=text,
-    )  # fmt: skip
+        records=records,
+        seed=seed,
+        duplicates=duplicates,
+        conflicts=conflicts,
+        unknown_keys=unknown_keys,
+        rejects=rejects,
+        blanks=blanks,
+        warnings=warnings,
+        mix=mix,
+        schema=schema,
+        text=text,
+    )
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
     formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)

@@ -1,7 +1,7 @@
-"""Invalid lines: one row for every reason why a line can be rejected.
+"""Invalid lines: one row for every reason why a line can be rejected; and valid ones with warnings.
 
-A row turns a valid record into a line with exactly one error; `invalid.toml` has the rows. Errors
-that no JSON encoder writes use a placeholder: a string that is replaced after encoding.
+A row of `data/invalid.toml` turns a valid record into a line with exactly one error. Errors that
+no JSON encoder writes use a placeholder: a string that is replaced after encoding.
 `line.too_long` and `hash.mismatch` are missing, because they depend on the options of the reader.
 `INVALID_LINES` are for the oldest schema version, `MISTAKES` for later ones: what known producers
 get wrong, and contradictions.
@@ -10,14 +10,13 @@ get wrong, and contradictions.
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby, zip_longest
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
 from fastrec.commands.generate.records import arranged
+from fastrec.commands.generate.text import table
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
@@ -30,104 +29,104 @@ _TYPES: Final = {
     "chat": ("multi_turn",),
     "agent": ("agentic",),
 }
-_FITS: Final[dict[str, Callable[[Schema], bool]]] = {
-    "": lambda _: True,
-    "closed": lambda schema: schema.closed,
-    "open": lambda schema: not schema.closed,
-    "metrics": lambda schema: "evaluation_result_id" in schema.shape.fields,
-}
 _BYTES: Final = {
     "@list": b"[" * _DEEP + b"]" * _DEEP,
     "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
 }
 _CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "@cut": lambda line: (
-        line[: len(line) // 3].decode(errors="ignore").encode()
-    ),  # between characters
+    # Between characters.
+    "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),
     "@twice": lambda line: line + b" " + line,
     "@comma": lambda line: line.rstrip()[:-1] + b",}",
     "@open": lambda line: line.rstrip()[:-1],
 }
 
 
-class InvalidLine(NamedTuple):
-    """One row: the code (`{turns}` is what a version calls them), interaction types, what makes the line, versions."""
+class Change(NamedTuple):
+    """A change of a record, as a row of the table describes it."""
 
     code: str
+    path: str
     types: tuple[str, ...]
-    line: Callable[[Record, Schema, Spelling], bytes]
-    fits: Callable[[Schema], bool]
+    versions: str
+    value: str
+    adds_nulls: bool
+    """Add nulls that only the record's own version allows: a mistake may be valid in another."""
 
+    def fits(self, schema: Schema) -> bool:
+        has_metrics = "evaluation_result_id" in schema.shape.fields
+        fitting = {"closed": schema.closed, "open": not schema.closed, "metrics": has_metrics}
+        return fitting.get(self.versions, True)
 
-def _rows(text: str) -> Iterator[InvalidLine]:
-    """Make a row for each value in a table of `invalid.toml`."""
-    for row in text.strip().splitlines():
-        code, path, types, fits, *values = map(str.strip, row.split("|"))
-        for value in values:
-            yield InvalidLine(code, _TYPES[types], _line_maker(path, value), _FITS[fits])
-
-
-def _line_maker(path: str, spelled: str) -> Callable[[Record, Schema, Spelling], bytes]:
-    if spelled == "@other turns":
-        return _with_other_turns
-    if change := _CHANGES.get(spelled):
-        return lambda record, _, spelling: change(spelling.line(record))
-    is_raw = spelled.startswith(("=", "@"))
-    raw = _BYTES.get(spelled) or spelled[1:].encode().decode("unicode_escape").encode("latin-1")
-    if not path:
-        return lambda *_: raw
-    value = _PLACEHOLDER if is_raw else ... if spelled == "..." else json.loads(spelled)
-
-    def line(record: Record, schema: Schema, spelling: Spelling) -> bytes:
-        *parents, key = path.format(turns=schema.turns_field).split(".")
-        owner: Any = record
-        for name in parents:
-            if name.isdigit():
-                owner = owner[int(name)]
-            else:  # a missing object is made
-                owner[name] = owner.get(name) or {}
-                owner = owner[name]
-        owner[key] = value
-        if value is ...:
-            del owner[key]
-        written = spelling.line(record)
-        return written.replace(f'"{_PLACEHOLDER}"'.encode(), raw) if is_raw else written
-
-    return line
-
-
-def _with_other_turns(record: Record, schema: Schema, spelling: Spelling) -> bytes:
-    """Add the turns of another version beside those of the record's own."""
-    fields = {DEFAULT_SCHEMA.turns_field, NEWEST_SCHEMA.turns_field} - {schema.turns_field}
-    return spelling.line({**record, fields.pop(): record[schema.turns_field]})
-
-
-def _with_nulls(row: InvalidLine) -> InvalidLine:
-    """Add nulls that only the record's own version allows, as real records have: a mistake may be valid in another."""
-
-    def line(record: Record, schema: Schema, spelling: Spelling) -> bytes:
-        if schema.closed:
-            record = arranged(record, schema.shape, nulls=True)
-            record["input"] = {**record["input"], "formatted": None}
+    def line(self, record: Record, schema: Schema, spelling: Spelling) -> bytes:
+        """Change a record, and write it."""
+        if self.adds_nulls:
+            record = _with_nulls(record, schema)
+        if self.value in _CHANGES:
+            return _CHANGES[self.value](spelling.line(record))
+        escaped = self.value[1:].encode().decode("unicode_escape").encode("latin-1")
+        raw = _BYTES.get(self.value, escaped)
+        if self.value == "@other turns":
+            fields = {DEFAULT_SCHEMA.turns_field, NEWEST_SCHEMA.turns_field}
+            (other,) = fields - {schema.turns_field}
+            record = {**record, other: record[schema.turns_field]}
+        elif not self.path:
+            return raw
         else:
-            record.setdefault(schema.turns_field, None)
-        return row.line(record, schema, spelling)
+            self.apply(record, schema)
+        return spelling.line(record).replace(f'"{_PLACEHOLDER}"'.encode(), raw)
 
-    return row._replace(line=line)
+    def apply(self, record: Record, schema: Schema = DEFAULT_SCHEMA) -> None:
+        path = self.path.format(turns=schema.turns_field)
+        _change(record, path.split("."), self.value)
 
 
-_TABLES: Final = tomllib.loads(Path(__file__).with_name("invalid.toml").read_text(encoding="utf-8"))
-_BY_CODE: Final = [
-    list(group) for _, group in groupby(_rows(_TABLES["oldest"]), key=lambda row: row.code)
-]
+def _change(owner: Any, path: list[str], value: str) -> None:
+    key, *others = path
+    if key == "*":
+        for item in owner:
+            _change(item, others, value)
+    elif key.isdigit():
+        _change(owner[int(key)], others, value)
+    elif others:
+        owner[key] = owner.get(key) or {}  # a missing object is made
+        _change(owner[key], others, value)
+    elif value == "...":
+        owner.pop(key, None)
+    elif value.startswith("+"):
+        owner[key] += int(value)
+    else:
+        owner[key] = _PLACEHOLDER if value[0] in "=@" else json.loads(value)
+
+
+def _with_nulls(record: Record, schema: Schema) -> Record:
+    if schema.closed:
+        record = arranged(record, schema.shape, nulls=True)
+        record["input"] = {**record["input"], "formatted": None}
+    else:
+        record.setdefault(schema.turns_field, None)
+    return record
+
+
+def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
+    """Make a change for each value in a table of `invalid.toml`."""
+    changes = []
+    for row in table("invalid")[name].strip().splitlines():
+        code, path, types, versions, *values = map(str.strip, row.split("|"))
+        changes += [
+            Change(code, path, _TYPES[types], versions, value, adds_nulls) for value in values
+        ]
+    return tuple(changes)
+
+
+_BY_CODE: Final = [list(group) for _, group in groupby(_changes("oldest"), lambda row: row.code)]
 # The first row of every code, then the second of every code, and so on.
 INVALID_LINES: Final = tuple(row for turn in zip_longest(*_BY_CODE) for row in turn if row)
-REPAIRABLE: Final = tuple(
-    map(_with_nulls, _rows(_TABLES["repairable"]))
-)  # what `--repair all` fixes
+REPAIRABLE: Final = _changes("repairable", adds_nulls=True)  # what `--repair all` fixes
 MISTAKES: Final = (
     *REPAIRABLE,
-    *map(_with_nulls, _rows(_TABLES["contradictions"])),
+    *_changes("contradictions", adds_nulls=True),
     # One row of the oldest version for each code that is the same in all versions.
     *(rows[0] for rows in _BY_CODE if rows[0].code.startswith("json.")),
 )
+WARNINGS: Final = _changes("warnings")

@@ -14,18 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.commands.generate.text import Rng
+from fastrec.commands.generate.text import Rng, table
 
 Record = dict[str, Any]
-
-# Every key that the schema names, for producers that write keys in an order of their own.
-_KEYS: Final = """
-    schema_version evaluation_id model_id evaluation_name sample_id sample_hash interaction_type input output
-    interactions answer_attribution evaluation token_usage performance error metadata raw formatted reference
-    choices reasoning_trace turn_idx role content tool_calls tool_call_id id name arguments source
-    extracted_value extraction_method is_terminal score is_correct num_turns tool_calls_count input_tokens
-    output_tokens total_tokens latency_ms
-"""
 _SIZES: Final = (1, 3, 7, 13, 34, 70)
 _ORGANISATIONS: Final = 13
 
@@ -49,7 +40,7 @@ class Spelling(msgspec.Struct, frozen=True):
         line = _encoder(self.ascii_only, self.spaced, self.sort_keys)(record)
         if self.escape_slashes:  # slashes occur only inside strings, so the value stays the same
             line = line.replace(b"/", b"\\/")
-        return self.margin + line + self.margin if self.margin else line
+        return self.margin + line + self.margin
 
 
 @cache
@@ -67,29 +58,6 @@ def _encoder(ascii_only: bool, spaced: bool, sort_keys: bool) -> Callable[[Recor
     return (lambda record: msgspec.json.format(encode(record), indent=0)) if spaced else encode
 
 
-# Each habit with two numbers: of any eleven consecutive producers, `elevenths` have it, so that
-# small corpora show all habits; `stride` decides which. The order matters, because each habit draws
-# a random number.
-_HABITS: Final = {
-    "ascii": (1, 4),  # (stride, elevenths)
-    "spaces": (2, 6),
-    "escaped slashes": (3, 2),
-    "nulls": (4, 4),
-    "hashes": (5, 6),
-    "templates": (6, 3),
-    "reasoning": (7, 3),
-    "tokens": (8, 8),
-    "cached tokens": (9, 4),
-    "latency": (10, 6),
-    "metadata": (3, 8),
-    # Only in versions after the oldest one:
-    "wrong labels": (2, 2),
-    "few-shot prompts": (4, 1),
-    "trailing white space": (6, 1),
-    "indexed references": (8, 2),
-}
-
-
 class Producer(msgspec.Struct, frozen=True):
     """A model and the habits of the harness that evaluated it."""
 
@@ -100,18 +68,19 @@ class Producer(msgspec.Struct, frozen=True):
     score: Callable[[bool], float]
     habits: frozenset[str]
     ability: float
-    """How good the model is, from about 0 to 1; large models are better, and organisations differ."""
+    """How good the model is, from about 0 to 1; large models are better."""
 
 
 def producer(seed: int, number: int) -> Producer:
     """Make the producer with this number; cheap enough to be made again instead of stored."""
     version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
+    size = place % len(_SIZES)
     organisation = f"org-{place % _ORGANISATIONS}"
-    model = f"model-{_SIZES[place % len(_SIZES)]}b" + (f"-v{version + 1}" if version else "")
+    model = f"model-{_SIZES[size]}b" + (f"-v{version + 1}" if version else "")
     shifts = Rng(seed)  # the same shifts for every number
     habits = frozenset(
         name
-        for name, (stride, elevenths) in _HABITS.items()
+        for name, (stride, elevenths) in table("habits")["habits"].items()
         if (stride * number + shifts.below(11)) % 11 < elevenths
     )
     return Producer(
@@ -127,10 +96,8 @@ def producer(seed: int, number: int) -> Producer:
         ),
         score=(bool, int, float)[number % 3],
         habits=habits,
-        ability=(place % len(_SIZES)) * 0.11
-        + (place * 7 % _ORGANISATIONS) * 0.02
-        + min(version, 5) * 0.03
-        + 0.12,
+        # Organisations differ, and later versions of a model are better.
+        ability=size * 0.11 + place * 7 % _ORGANISATIONS * 0.02 + min(version, 5) * 0.03 + 0.12,
     )
 
 
@@ -147,27 +114,24 @@ def respelling(rng: Rng) -> Spelling:
 
 
 def _ranks(rng: Rng) -> dict[str, int]:
-    return {key: rank for rank, key in enumerate(rng.shuffled(_KEYS.split()))}
+    keys = rng.shuffled(table("habits")["keys"]["names"].split())
+    return {key: rank for rank, key in enumerate(keys)}
 
 
 def _arranged(value: Any, order: Mapping[str, int]) -> Any:
     """Sort the known keys of every object by rank; unknown keys come first, in their order."""
     if isinstance(value, dict):
-        return {
-            key: _arranged(value[key], order)
-            for key in sorted(value, key=lambda key: order.get(key, -1))
-        }
-    if isinstance(value, list):
-        return [_arranged(item, order) for item in value]
-    return value
+        keys = sorted(value, key=lambda key: order.get(key, -1))
+        return {key: _arranged(value[key], order) for key in keys}
+    return [_arranged(item, order) for item in value] if isinstance(value, list) else value
 
 
 # What the two writers, `Words` and `EvaluationText`, provide. Everything else about a record is the
 # same for both.
 
 
-class Evaluation(NamedTuple):
-    """One evaluation: its name, its interaction type, and the shape of its questions (sizes in phrases)."""
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of `data/evaluations.toml`, which describes the fields."""
 
     name: str
     interaction_type: str
@@ -178,17 +142,14 @@ class Evaluation(NamedTuple):
     choices: bool = False
     graded: bool = False
     integer_ids: bool = False
-    metrics: Mapping[str, float] = {}
-    """In versions that have metrics: each with the highest score of a graded one, or 0 if scores are 0 and 1. The score
-    of the first one is that of the evaluation."""
-    epochs: int = 1  # how often every question is asked, in versions after the oldest one
+    metrics: dict[str, float] = {}
+    epochs: int = 1
 
     def question(self, number: int, raw: str, reference: str, *others: Any) -> Question:
         """Make a question; `others` are its choices, metadata, source and second reference."""
         sample_id = number if self.integer_ids else f"{self.name}_{number:05d}"
-        return Question(
-            self, sample_id, sha256((raw + reference).encode()).hexdigest(), raw, reference, *others
-        )
+        sample_hash = sha256((raw + reference).encode()).hexdigest()
+        return Question(self, sample_id, sample_hash, raw, reference, *others)
 
 
 class Question(NamedTuple):
@@ -213,10 +174,10 @@ class Reply(NamedTuple):
     text: str
     extracted: str
     score: float
-    """A boolean if the evaluation is not graded; else from 0 to 1, the share of what was asked for."""
+    """A boolean, or for graded evaluations the share of what was asked for."""
     reasoning: str | None = None
     turns: Sequence[Record] = ()
     """The turns before the answer, without `turn_idx`. Only conversations have them."""
     error: str | None = None
     usage: tuple[int, int, float] | None = None
-    """Tokens that the model read and wrote, and milliseconds that it took. None: any numbers will do."""
+    """Tokens read and written, and milliseconds. None: any numbers will do."""

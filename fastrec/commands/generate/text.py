@@ -1,8 +1,8 @@
 """Random numbers that are the same on every platform, and random text at high speed.
 
 Text comes from tables of a few thousand short phrases, built once from the word lists of
-`words.toml`. Two random bytes choose each phrase, so a text costs one `getrandbits`, one `unpack`,
-one `map` and one `join`. About twelve random bits per twelve characters make the text as
+`data/words.toml`. Two random bytes choose each phrase, so a text costs one `getrandbits`, one
+`unpack`, one `map` and one `join`. About twelve random bits per twelve characters make the text as
 compressible as real corpora: about four times at zstd level 3.
 """
 
@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
 from struct import unpack
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
+@cache
+def table(name: str) -> dict[str, Any]:
+    """The tables of a file in `data/`."""
+    path = Path(__file__).parent / "data" / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 class Rng:
-    """A seeded generator built on `random()` and `getrandbits()`, whose algorithm (Mersenne Twister) never changed.
+    """A seeded generator on `random()` and `getrandbits()`, whose algorithm never changed.
 
     `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss`
     depends on the platform's libm. The helpers here use plain IEEE arithmetic, which is the same
@@ -38,15 +45,15 @@ class Rng:
         """An integer in `[0, stop)`."""
         return int(self.random() * stop)
 
-    def between(self, low: int, high: int) -> int:
-        """An integer in `[low, high]`."""
-        return low + int(self.random() * (high - low + 1))
+    def between(self, low: int, high: int, step: int = 1) -> int:
+        """An integer in `[low, high]`, a multiple of `step` above `low`."""
+        return low + step * int(self.random() * ((high - low) // step + 1))
 
     def choice(self, items: Sequence[T]) -> T:
         return items[int(self.random() * len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
-        """One of the items, early ones far more often: close enough to Zipf's law for word lists."""
+        """An item, early ones far more often: close enough to Zipf's law for word lists."""
         number = self.random()
         return items[int(number * number * len(items))]
 
@@ -54,7 +61,7 @@ class Rng:
         return self.random() < share
 
     def long_tail(self, typical: int, longest: int) -> int:
-        """A size near `typical`, with a long tail up to `longest`, like the sizes of real outputs."""
+        """A size near `typical`, with a long tail up to `longest`, like the sizes of outputs."""
         return int(typical / (2.0 * self.random() + typical / longest)) + 1
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
@@ -65,10 +72,10 @@ class Rng:
         return result
 
 
-class _WordList(NamedTuple):
+class _Script(NamedTuple):
     """The words of one script, the most frequent first, with its punctuation."""
 
-    words: Sequence[str]
+    words: str
     glue: str = " "
     stop: str = "."
     comma: str = ","
@@ -88,7 +95,7 @@ class PhraseTable(NamedTuple):
 
 
 class PhraseTables(NamedTuple):
-    """All tables of one seed: topics in Latin script, topics in other scripts, and the output of tools."""
+    """All tables of one seed: topics in Latin script, in other scripts, and outputs of tools."""
 
     latin: list[PhraseTable]
     world: list[PhraseTable]
@@ -98,35 +105,31 @@ class PhraseTables(NamedTuple):
 @lru_cache(maxsize=2)
 def phrase_tables(seed: int) -> PhraseTables:
     """The tables of a seed; cached, because building them takes a tenth of a second."""
-    lists = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-    latin, log, *world = (
-        _WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values()
-    )
+    latin, log, *world = (_Script(**fields) for fields in table("words").values())
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def table(words: _WordList, count: int) -> PhraseTable:
+    def phrases(script: _Script, count: int) -> PhraseTable:
+        words = script.words.split()
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
-        return PhraseTable(
-            [_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue
-        )
+        distinct = [_phrase(rng, script, words) for _ in range(count)]
+        return PhraseTable(distinct * (65536 // count), script.glue)
 
-    topics = [table(latin, 16384) for _ in range(2)]
-    return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
+    topics = [phrases(latin, 16384), phrases(latin, 16384)]
+    return PhraseTables(topics, [phrases(script, 1024) for script in world], phrases(log, 16384))
 
 
-def _phrase(rng: Rng, script: _WordList) -> str:
-    words = [
-        rng.skewed_choice(script.words) + rng.choice(script.endings)
-        for _ in range(rng.between(1, 2))
+def _phrase(rng: Rng, script: _Script, words: Sequence[str]) -> str:
+    phrase = [
+        rng.skewed_choice(words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))
     ]
     number = rng.random()
     if number < 0.10:
-        words[-1] += script.stop
-        words.append(rng.skewed_choice(script.words).capitalize())
+        phrase[-1] += script.stop
+        phrase.append(rng.skewed_choice(words).capitalize())
     elif number < 0.17:
-        words[-1] += script.comma
+        phrase[-1] += script.comma
     elif number < 0.20:
-        words.append(str(rng.between(2, 999)))
+        phrase.append(str(rng.between(2, 999)))
     elif number < 0.24 and script.extras:
-        words.append(rng.choice(script.extras))
-    return script.glue.join(words)
+        phrase.append(rng.choice(script.extras))
+    return script.glue.join(phrase)

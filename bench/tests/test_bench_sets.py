@@ -1,0 +1,153 @@
+"""The sets `ask`, `view` and `import`: their targets, their logs, and that all trials run.
+
+No test measures time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import zstandard
+
+pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
+pytest.importorskip("duckdb", reason="needs the extra `sql`")
+pytest.importorskip("starlette", reason="needs the extra `view`")
+
+from bench import corpora, trials
+from bench.corpora import CORPORA, Logged, Published
+from bench.figures import FIGURES, trial_values, trials_of
+from bench.logs import WRITERS, files_in
+from bench.measure import Measured
+from bench.trials import Trial, run_trials
+from fastrec.commands.import_logs import import_logs
+
+SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12, "table": 20}
+TARGETS = {
+    "ask: a phrase in all answers": 1.5,
+    "ask: an aggregate": 0.5,
+    "ask: peak memory, a phrase": 600,
+    "view: leaderboard / decompression": 0.4,
+    "view: start": 1.0,
+    "view: table of 1,000 questions": 0.3,
+    "view: question with 210 answers": 0.5,
+    "view: peak memory, leaderboard": 300,
+    "view: peak memory, pages": 300,
+    "import, lm-eval": 150,
+    "import, lm-eval-shots": 150,
+    "import, inspect": 100,
+    "import, helm": 60,
+    "import, table": 60,
+    **{f"import / recompression, {kind}": None for kind in SIZES},
+    **{f"import: peak memory, {kind}": 200 for kind in SIZES},
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpora of the sets, but small, and cached elsewhere."""
+    monkeypatch.setattr(corpora, "OUT", tmp_path)
+    monkeypatch.setattr(trials, "OUT", tmp_path)
+    monkeypatch.setitem(CORPORA, "published-real-x10", Published("ten-lines"))
+    for kind, size in SIZES.items():
+        monkeypatch.setitem(CORPORA, f"logs-{kind}", Logged(kind, seed=3, size=size))
+
+
+def test_figures_have_their_targets() -> None:
+    chosen = [figure for figure in FIGURES if figure.set in {"ask", "view", "import"}]
+    assert {figure.name: figure.target for figure in chosen} == TARGETS
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("chosen", ["ask", "view", "import"])
+def test_all_trials_of_a_set_run(chosen: str) -> None:
+    figures = [figure for figure in FIGURES if figure.set == chosen]
+    results = run_trials(trials_of(figures), rounds=1, notify=lambda _: None)
+    assert {trial: result.error for trial, result in results.items() if result.error} == {}
+    values = trial_values(figures, results, 1.0)
+    assert all(value.value is not None for value in values)
+    if chosen == "import":
+        assert all(result.output_bytes for result in results.values())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_throughput_is_compared_relative_to_the_calibration() -> None:
+    figure = next(figure for figure in FIGURES if figure.name == "import, helm")
+    results = {
+        Trial("fastrec import", "logs-helm"): Measured(seconds=2.0, cpu_seconds=2.0, peak_bytes=1)
+    }
+    (value,) = trial_values([figure], results, 0.5)
+    assert value.value == pytest.approx(corpora.corpus("logs-helm").text_bytes / 2e6)
+    assert value.relative == pytest.approx(value.value / 2)
+
+
+# Logs
+
+
+def write(kind: str, directory: Path, seed: int = 3) -> tuple[int, int]:
+    directory.mkdir()
+    return WRITERS[kind](seed, directory, SIZES[kind])
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files_in(directory)}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: Path) -> None:
+    samples, size = write(kind, tmp_path / "log")
+    figure = next(figure for figure in FIGURES if figure.name == f"import, {kind}")
+    words = iter(figure.trials[0].options)
+    meaning = {option[2:].replace("-", "_"): next(words) for option in words}
+    result = import_logs(tmp_path / "log", tmp_path / "out", **meaning)
+    assert {log.harness for log in result.logs} == {kind.removesuffix("-shots")}
+    assert sum(log.samples for log in result.logs) == samples
+    assert not result.bad_logs
+    assert not any(log.errors or log.disagreements for log in result.logs)
+    # A table states no figures.
+    assert all(log.comparisons or kind == "table" for log in result.logs)
+    if kind != "inspect":
+        assert size == sum(map(len, content(tmp_path / "log").values()))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_same_seed_gives_the_same_log(kind: str, tmp_path: Path) -> None:
+    for name, seed in (("one", 3), ("two", 3), ("other", 4)):
+        write(kind, tmp_path / name, seed)
+    assert content(tmp_path / "one") == content(tmp_path / "two") != content(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"), [("lm-eval", 1_500, 3_000), ("lm-eval-shots", 5_000, 9_000)]
+)
+def test_sizes_of_lines_of_lm_eval(kind: str, low: int, high: int, tmp_path: Path) -> None:
+    samples, size = write(kind, tmp_path / "log")
+    assert low < size / samples < high
+
+
+def test_events_are_most_of_the_text_of_inspect(tmp_path: Path) -> None:
+    """Members are compressed by zstd, and have the events of the sample."""
+    _, size = write("inspect", tmp_path / "log")
+    (path,) = files_in(tmp_path / "log")
+    with ZipFile(path) as archive:
+        members = archive.infolist()
+    assert {member.compress_type for member in members} == {93}
+    assert sum(member.file_size for member in members) == size
+    member = next(member for member in members if member.filename.startswith("samples/"))
+    place = member.header_offset + 30 + len(member.filename)
+    data = path.read_bytes()[place : place + member.compress_size]
+    sample = json.loads(zstandard.decompress(data))
+    assert len(json.dumps(sample["events"])) > len(json.dumps(sample)) / 2
+
+
+def test_documents_of_helm_are_indented(tmp_path: Path) -> None:
+    write("helm", tmp_path / "log")
+    folder = tmp_path / "log" / "stories"
+    text = (folder / "per_instance_stats.json").read_text()
+    assert json.dumps(json.loads(text), indent=2) == text
+    text = (folder / "scenario_state.json").read_text()
+    assert text.startswith('{\n  "adapter_spec": {')
+    assert '\n    },\n    {\n      "instance": {\n' in text
+    json.loads(text)
