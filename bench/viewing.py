@@ -71,7 +71,7 @@ def _ask(address: str, path: str) -> None:
 
 
 def _paths(corpus: str, kind: str, number: int) -> list[str]:
-    from fastrec.answers.index import open_index  # noqa: PLC0415
+    from fastrec.answers.choosing import open_index  # noqa: PLC0415
 
     return list(
         islice({"table": _tables, "question": _questions}[kind](open_index(corpus)), number)

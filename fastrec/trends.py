@@ -25,9 +25,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes
+from fastrec.answers.choosing import choose_scopes
+from fastrec.answers.index import Index
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
+from fastrec.answers.values import value_rows
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
@@ -305,7 +307,7 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             batch = some[start : start + step]
             models = [model.model_id for _, model, _ in batch]
             before, after = (
-                index.values(query, models, graded=trend.graded) for index in (old, new)
+                value_rows(index, query, models, graded=trend.graded) for index in (old, new)
             )
             _split(old, query, models, before, after, graded=trend.graded)
             _split(new, query, models, after, before, graded=trend.graded)

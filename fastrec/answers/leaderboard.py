@@ -28,10 +28,12 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from fastrec.answers.index import Index, choose_scopes
+from fastrec.answers.choosing import choose_primary, choose_scopes
+from fastrec.answers.index import Index
 from fastrec.answers.table import Query, Scope
+from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.filters import Filters
 from fastrec.html import Html, joined, table, tag
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular
@@ -331,36 +333,13 @@ class _Column(NamedTuple):
         """Yield the values of some models: questions × models."""
         if not self.kept:
             query = Query(evaluation_name=self.scope.evaluation_name, metric=self.scope.metric)
-            yield from index.blocks(query, models, graded=self.scope.graded)
+            yield from value_blocks(index, query, models, graded=self.scope.graded)
         elif len(models) == len(self.models):
             yield from self.kept
         else:
             place_of = {model: at for at, model in enumerate(self.models)}
             places = [place_of[model] for model in models]
             yield from (block[:, places] for block in self.kept)
-
-
-def choose_primary(scopes: Sequence[Scope], primary: Sequence[str]) -> list[Scope]:
-    """Choose a metric of each evaluation: as EVALUATION=METRIC says, or as records say, or the first by name."""
-    by_name: dict[str, list[Scope]] = {}
-    for one in scopes:
-        by_name.setdefault(one.evaluation_name, []).append(one)
-    chosen = {
-        name: next((one for one in some if one.primary), some[0]) for name, some in by_name.items()
-    }
-    for choice in primary:
-        evaluation, equals, metric = choice.rpartition("=")
-        names = [name for name in by_name if matches_any(name, [evaluation])]
-        found = {
-            name: one
-            for name in names
-            for one in reversed(by_name[name])
-            if matches_any(one.metric or "", [metric])
-        }
-        if not equals or not evaluation or not found:
-            raise UsageError(f"--primary {choice!r} is no EVALUATION=METRIC of this corpus")
-        chosen |= found
-    return list(chosen.values())
 
 
 def make_leaderboard(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query
+from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
 from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
 from fastrec.summary.present_ranking import EvaluationStats
@@ -23,7 +24,9 @@ def add_ranks(
         names = [model.model_id for model in ranked[:most]]
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.by == "score"
-        sums = pair_sums(index.blocks(query, names, graded=graded, common=common), len(names))
+        sums = pair_sums(
+            value_blocks(index, query, names, graded=graded, common=common), len(names)
+        )
         ranges = rank_ranges(significant(sums, lower=graded and one.lower_is_better))
         for model, (best, worst) in zip(ranked, ranges, strict=False):
             model.rank_best = best

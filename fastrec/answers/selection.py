@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ import numpy as np
 
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
-from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
@@ -40,6 +41,22 @@ from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_
 _NO_FILTERS: Final = Filters()
 Array = np.ndarray[Any, Any]
 ScopeName = tuple[str, str | None]  # evaluation and metric
+
+
+class Values:
+    """Numbers of values, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def add(self, values: Sequence[Any]) -> Array:
+        """The number of each of some values."""
+        numbers = self._numbers
+        found = [numbers.setdefault(value, len(numbers)) for value in values]
+        return np.array(found, dtype=np.int64)
+
+    def list(self) -> list[Any]:
+        return list(self._numbers)
 
 
 class Field(NamedTuple):
@@ -96,6 +113,12 @@ class Selection:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
         return np.array(found, dtype=np.int32)[places]
+
+    def numbers(self, part: int) -> Array:
+        """The numbers of the records of a part that count."""
+        if self.is_whole:
+            return np.arange(self.starts[part], self.starts[part + 1])
+        return np.flatnonzero(self.scope_codes(part) >= 0) + int(self.starts[part])
 
     def filtered(
         self,
@@ -204,23 +227,63 @@ class Selection:
         """The part that has a record."""
         return self.parts[int(np.searchsorted(self.starts, number, side="right")) - 1]
 
+    def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
+        """Split the numbers of records, in ascending order: a part, and positions in it."""
+        bounds = np.searchsorted(numbers, self.starts).tolist()
+        for part, (begin, end) in enumerate(pairwise(bounds)):
+            if begin < end:
+                yield part, numbers[begin:end] - self.starts[part]
+
     def lines(self, numbers: Array) -> Iterator[bytes]:
         """Read the lines of some records, given their numbers in ascending order."""
-        bounds = np.searchsorted(numbers, self.starts)
-        for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
-            positions = numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
+        for part, positions in self.by_part(numbers):
             yield from lines_of(self.parts[part], self.columns(part), positions)
 
     def gather(self, name: str, numbers: Array) -> Array:
-        """The values of a column in some records, given their numbers in ascending order."""
-        bounds = np.searchsorted(numbers, self.starts)
+        """The values of a column in some records, given by number."""
+        return self._collect(numbers, lambda columns, at: columns.numbers(name)[at])
+
+    def codes(self, name: str, numbers: Array) -> tuple[Array, list[Any]]:
+        """The codes of a column in some records, and their values.
+
+        Equal values of all parts have one code. Values of metadata are spelled in JSON, because 1,
+        1.0 and true are equal.
+        """
+        values = Values()
+
+        def collect(columns: PartColumns, positions: Array) -> Array:
+            known = _dictionary(columns, name)
+            codes = np.zeros(len(positions), dtype=np.uint8)
+            if name in columns.frames:
+                codes = columns.numbers(name)[positions]
+            used = np.flatnonzero(np.bincount(codes, minlength=len(known)))
+            new = np.zeros(len(known), dtype=np.int64)
+            new[used] = values.add([known[code] for code in used.tolist()])
+            return new[codes]
+
+        return self._collect(numbers, collect), values.list()
+
+    def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
+        """Collect values of records, given by number, from the columns of their parts."""
+        order = np.argsort(numbers, kind="stable")
         found = [
-            self.columns(part).numbers(name)[
-                numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
-            ]
-            for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist()
+            collect(self.columns(part), positions)
+            for part, positions in self.by_part(numbers[order])
         ]
-        return np.concatenate(found) if found else np.array([], dtype=np.int64)
+        in_order = np.concatenate(found) if found else np.array([], dtype=np.int64)
+        values = np.empty_like(in_order)
+        values[order] = in_order
+        return values
+
+    def exact(self, name: str, numbers: Array) -> dict[int, int]:
+        """The integers that the array of a column cannot hold, by position among the numbers."""
+        exact: dict[int, int] = {}
+        for part, _ in self.by_part(np.sort(numbers)):
+            start = int(self.starts[part])
+            for position, value in self.columns(part).exact(name).items():
+                exact[start + position] = value
+        places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
+        return {place: exact[int(numbers[place])] for place in places}
 
     def _number_scopes(self, scopes: Sequence[ScopeName], codes: list[Array]) -> None:
         """Set the scope of each record.
@@ -396,6 +459,21 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
     if (found[1:] < found[:-1]).any():
         raise UsageError("the numbers of records must be in ascending order")
     return found.astype(np.int64)
+
+
+def has_column(columns: PartColumns, name: str) -> bool:
+    """Whether a part has a column, or has no record with that key of metadata."""
+    return name in columns.frames or columns.lacks(name.removeprefix(METADATA))
+
+
+def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
+    """What the codes of a column stand for; values of metadata are spelled in JSON."""
+    if not name.startswith(METADATA):
+        return columns.values(name)
+    if name not in columns.frames:
+        return [b"null"]
+    spelled = msgspec.json.decode(columns.content(f"values.{name}"), type=list[msgspec.Raw])
+    return list(map(bytes, spelled))
 
 
 def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:

@@ -147,10 +147,12 @@ def _value(location: str, key: str, value: Any, option: click.Option) -> Any:
 
 _COMMANDS = (
     "normalize", "import", "stats", "leaderboard", "view", "report", "diff", "trend", "questions", "show", "compare",
+    "overlap", "costs", "calibration",
     "cat", "sql", "export", "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
 _MODULES = {
+    **dict.fromkeys(("calibration", "costs", "overlap"), "overlap"),
     **dict.fromkeys(("cat", "compare", "show"), "answers"),
     **dict.fromkeys(("leaderboard", "questions", "trend"), "overviews"),
     **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),

@@ -12,10 +12,12 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.index import Index
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Tabular, flat
@@ -287,8 +289,8 @@ def _compare_scope(
     repeats: RepeatsAs,
     examples: int,
 ) -> ComparedEvaluation:
-    means = index.values(query, pair)
-    values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
+    means = value_rows(index, query, pair)
+    values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
     (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
@@ -332,7 +334,7 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
     tables: dict[str, list[int]] = {}
     disputed: list[Disputed] = []
     by_one = [0, 0]
-    for name, model, *pair in index.pairs(first, second):
+    for name, model, *pair in judged_pairs(index, first, second):
         verdicts = [
             None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair
         ]

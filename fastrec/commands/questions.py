@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
 from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Unpack
 
-from fastrec.answers.index import Index, open_scopes
+from fastrec.answers.choosing import open_scopes
+from fastrec.answers.index import Index
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fastrec.answers.index import Index, open_index
+from fastrec.answers.choosing import open_index
+from fastrec.answers.index import Index
 from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
+from fastrec.answers.values import value_rows
 from fastrec.corpus.columns import PartColumns
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
@@ -193,7 +195,7 @@ def check_query(index: Index, naive: Naive, query: Query) -> None:
 
 def check_values(index: Index, naive: Naive, query: Query, rows: list[QuestionRow]) -> None:
     scope = query.evaluation_name, query.metric
-    values = index.values(query, [MODELS[2], "unknown", *MODELS])
+    values = value_rows(index, query, [MODELS[2], "unknown", *MODELS])
     assert list(values) == [row.sample_hash for row in rows]
     for row in rows:
         means = naive.means(naive.of(scope, row.sample_hash, ()), naive.value_of(scope))

@@ -242,9 +242,7 @@ class AnswersDataset(LazyDataset):
     def _trials(self, rows: _Rows) -> pa.Array:
         """Number the records of each question and model, in the order of the corpus."""
         records, places = self._records(rows)
-        codes = joint_codes(
-            (records.question, len(records.first)), (records.model, len(records.models))
-        )
+        codes = joint_codes(records.question, records.model)
         order = np.lexsort((records.number, codes))
         _, starts, groups = np.unique(codes[order], return_index=True, return_inverse=True)
         trials = np.empty(len(order), dtype=np.int64)

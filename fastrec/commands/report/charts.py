@@ -9,13 +9,14 @@ from functools import partial
 from statistics import fmean
 from typing import Final, NamedTuple
 
+from fastrec.answers.costs import ModelCost
 from fastrec.errors import counted, listed
 from fastrec.filters import AnyPath, Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import current_limits
 from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
-from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
+from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats, largest
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 

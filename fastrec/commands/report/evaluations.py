@@ -10,12 +10,13 @@ from glob import escape
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from fastrec.answers.further_tables import total_costs
+from fastrec.answers.costs import ModelCost, total_costs
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.answers.values import value_rows
 from fastrec.commands.report.charts import (
     are_shares,
     gallery,
@@ -43,7 +44,6 @@ from fastrec.limits import current_limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
-    ModelCost,
     ModelStats,
     Stats,
     about,
@@ -391,7 +391,7 @@ def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]
     query = Query(
         evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
     )
-    values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
+    values = dict(zip(scope.models, value_rows(index, query, scope.models)[row.name], strict=True))
     sign = 1 if scope.lower_is_better else -1
     ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2

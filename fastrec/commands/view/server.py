@@ -45,7 +45,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.index import Index, open_index
+from fastrec.answers.choosing import open_index
+from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import (
