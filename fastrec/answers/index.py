@@ -113,6 +113,10 @@ class Index:
     def _number(self, query: Query) -> int:
         return self._numbers[query.evaluation_name, query.metric]
 
+    def summary_of(self, query: Query) -> EvaluationSummary:
+        """The results of the scope of a query."""
+        return self.evaluations[self._number(query)]
+
     def table(self, query: Query) -> ScopeRecords:
         """The records of the scope of a query."""
         number = self._number(query)

@@ -47,7 +47,7 @@ def costs(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    priced = read_prices(os.fspath(prices))
     by_name, by_record = make_filters(**filters).split()
+    priced = read_prices(os.fspath(prices))
     index = open_index(corpus, by_record, jobs=jobs, progress=progress)
     return Costs(find_costs(index, priced, primary_queries(index, by_name, metrics)))
