@@ -47,7 +47,8 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     """One of the corpora, such as that of a night."""
 
     name: str
-    """Its name in this document: the name of its directory, or its path if another one has that name."""
+    """Its name in this document: the name of its directory, or its path if another one has that
+    name."""
     path: str
     """Its path."""
     line_counts: LineCounts
@@ -81,13 +82,15 @@ class Change(msgspec.Struct, kw_only=True):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     before: str
-    """The name of the earlier corpus: the last one before `after` in which the model has answers."""
+    """The name of the earlier corpus: the last one before `after` in which the model has
+    answers."""
     after: str
     """The name of the later corpus."""
     questions: int = 0
     """Questions that it answered in both. The numbers below are about these."""
     better: int = 0
-    """Questions whose share of right answers, or whose mean score, is higher in the later corpus."""
+    """Questions whose share of right answers, or whose mean score, is higher in the later
+    corpus."""
     worse: int = 0
     """Questions for which it is lower."""
     old: float | None = None
@@ -97,12 +100,13 @@ class Change(msgspec.Struct, kw_only=True):
     difference: float | None = None
     """`new` minus `old`."""
     test: Test | None = None
-    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong answers do; else
-    `t`. Null without common questions."""
+    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong
+    answers do; else `t`. Null without common questions."""
     p: float | None = None
     """Its p-value: how likely so large a difference is if nothing really changed."""
     p_adjusted: float | None = None
-    """The p-value adjusted for the number of comparisons in this document, by the method of Benjamini and Hochberg."""
+    """The p-value adjusted for the number of comparisons in this document, by the method of
+    Benjamini and Hochberg."""
     significant: bool = False
     """Whether `p_adjusted` is below the chosen one: the model changed by more than chance."""
 
@@ -130,7 +134,8 @@ class EvaluationTrend(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
-    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
+    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all
+    corpora."""
     lower_is_better: bool
     """Whether a lower score is better, as the records of any corpus or `--lower-is-better` say."""
     models: list[ModelTrend]
@@ -140,7 +145,7 @@ class EvaluationTrend(ScopeNames, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several, ↓ if lower is better, and the group."""
+        """The evaluation, the metric if it has several, ↓ if lower is better, and the group."""
         return title_of(
             self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better
         )
@@ -170,12 +175,13 @@ class Trend(Tabular, kw_only=True):
     evaluations: list[EvaluationTrend]
     """By evaluation_name, then by metric."""
     notices: list[str]
-    """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+    """What a reader should know: directories that are left out, and corpora whose questions cannot
+    be matched."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric, model and corpus, with the change since the corpus before."""
+        """A row for each evaluation, metric, model and corpus, with the last change."""
         groups = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
         rows = []
         for one in self.evaluations:
@@ -484,7 +490,7 @@ def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
 def _described(
     corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]
 ) -> Iterator[TrendCorpus]:
-    """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
+    """Describe each corpus, with the chosen models that appeared and disappeared."""
     there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
     for evaluation in evaluations:
         for model in evaluation.models:
@@ -507,7 +513,7 @@ def _described(
 
 
 def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
-    """Yield a notice for each pair of neighbours whose hashes differ, so that no question has the same one."""
+    """Yield a notice for each pair of neighbours whose hashes are of different kinds."""
     for old, new in pairwise(corpora):
         if old.hashes != new.hashes:
             yield (

@@ -1,4 +1,4 @@
-"""`Corpus.columns`: a column of many parts as one numpy array, with codes that mean the same in all parts."""
+"""`Corpus.columns`: a column of many parts as one numpy array, with the same codes in all parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CodedColumn(NamedTuple):
 
 
 class Columns(Mapping[str, Any]):
-    """Columns of some records, in the order of the corpus: by name, an array, or codes with their values.
+    """Columns of some records, in the order of the corpus, by name: arrays, or codes with values.
 
     An array has the nearest number to an integer that it cannot hold. `exact` has the integer
     itself.
@@ -79,7 +79,7 @@ class Columns(Mapping[str, Any]):
 
 
 def _categories(column: CodedColumn) -> Any:
-    """The values of a column for pandas, where categories are distinct, and none of them is None."""
+    """The values of a column for pandas, whose categories are distinct and never None."""
     import pandas as pd  # noqa: PLC0415 - an optional package
 
     known = {code: value for code, value in enumerate(column.values) if value is not None}

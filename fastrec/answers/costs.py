@@ -166,7 +166,8 @@ def _share(cost: float | None, number: int) -> float | None:
 
 
 _HEADINGS = (
-    "model", "evaluations", "records", "no tokens", "right", "cost", "per answer", "per right answer",
+    "model", "evaluations", "records", "no tokens", "right", "cost", "per answer",
+    "per right answer",
 )  # fmt: skip
 
 

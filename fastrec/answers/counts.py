@@ -1,4 +1,4 @@
-"""Count the selected records of a corpus: the same results that `normalize` has in its summary, from columns.
+"""Count the selected records of a corpus: the results that a summary of them would have.
 
     `Records` of a run of scopes ──▶ `ModelTally` of each scope and model, `QuestionCounts` of each
     scope ──▶ summaries

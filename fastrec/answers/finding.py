@@ -1,4 +1,4 @@
-"""Find questions by a `sample_hash`, the beginning of one, or a `sample_id`, in the columns of all parts."""
+"""Find questions by a `sample_hash`, the beginning of one, or a `sample_id`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastrec.answers.selection import Array, Selection
 def find_questions(
     selection: Selection, text: str, shortest: int, limit: int
 ) -> Iterator[tuple[int, Array]]:
-    """Yield scopes, and the numbers of records in them that have a hash, or else a `sample_id`, or else a prefix.
+    """Yield scopes with the numbers of records that have a hash, or else an id, or else a prefix.
 
     The beginning of a hash needs at least `shortest` characters. Of each scope and hash, the first
     `limit` are found.
@@ -61,7 +61,7 @@ def _without_repeats(places: Array, names: list[Array]) -> Array:
 
 
 def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int) -> dict[str, str]:
-    """The shortest beginning of each hash, of at least so many characters, that is no other hash's, and no id's."""
+    """The shortest beginning of each hash that no other hash has, and that is no id."""
     wanted = sorted(set(hashes))
     if not wanted:
         return {}

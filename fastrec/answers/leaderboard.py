@@ -1,4 +1,4 @@
-"""The leaderboard: all models on the primary metrics of several evaluations, and what their means rest on.
+"""The leaderboard: all models on the primary metrics of several evaluations.
 
 1. Choose the primary metric of each evaluation, and count who answered how many of its questions.
 2. Group models by the evaluations that they have answered. Only models of one group are compared
@@ -90,14 +90,16 @@ class BoardEvaluation(ScopeNames, kw_only=True):
 
 
 class BoardCell(Estimate, kw_only=True):
-    """A model on an evaluation: accuracy, or mean score if the metric is graded, over questions that it answered."""
+    """A model on an evaluation: the accuracy or mean score over questions that it answered."""
 
     questions: int
     """Questions that it answered."""
     counts: bool
-    """Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from it."""
+    """Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
+    it."""
     rank_best: int | None = None
-    """Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough answers."""
+    """Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
+    answers."""
     rank_worst: int | None = None
     """Its worst rank."""
 
@@ -107,17 +109,19 @@ class BoardModel(msgspec.Struct, kw_only=True):
 
     model_id: str
     group: int
-    """Models of a group have answered the same evaluations; 1 is the group with the most evaluations. 0: none."""
+    """Models of a group have answered the same evaluations; 1 is the group with the most
+    evaluations. 0: none."""
     cells: list[BoardCell | None]
     """One for each evaluation; null without answers."""
     mean: Estimate | None
-    """The weighted mean over the evaluations of its group whose values are in [0, 1] and better if higher."""
+    """The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
+    higher."""
     mean_rank: Estimate | None
-    """The mean over evaluations of its rank among the models of its group; equal values share their mean rank. Null in
-    a group of one, or of more than 2,000."""
+    """The mean over evaluations of its rank among the models of its group; equal values share their
+    mean rank. Null in a group of one, or of more than 2,000."""
     win_share: Estimate | None
-    """The share of pairs of an evaluation and another model of the group in which it is ahead; a tie counts as half.
-    Null in a group of one, or of more than 2,000."""
+    """The share of pairs of an evaluation and another model of the group in which it is ahead; a
+    tie counts as half. Null in a group of one, or of more than 2,000."""
     rank_best: int | None = None
     """Its best rank by mean in its group that paired tests allow; null in a group of one, and
     after the first 2,000 of a group."""
@@ -133,7 +137,8 @@ class Leaderboard(Tabular, kw_only=True):
     models: list[BoardModel]
     """The rows: group by group, best mean first."""
     min_coverage: float
-    """Percent of the questions of an evaluation that a model must have answered for the evaluation to count."""
+    """Percent of the questions of an evaluation that a model must have answered for the evaluation
+    to count."""
     left_out: int = 0
     """Evaluations with fewer questions that a page leaves out."""
 
@@ -237,12 +242,12 @@ class Leaderboard(Tabular, kw_only=True):
         lines = [
             f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             (
-                "rank: the ranks by mean that paired tests allow (Holm). Models are compared within "
-                "their table only."
+                "rank: the ranks by mean that paired tests allow (Holm). Models are compared "
+                "within their table only."
             ),
             (
-                "mean rank and wins: over evaluations; wins is the share of the other models that a "
-                "model is ahead of."
+                "mean rank and wins: over evaluations; wins is the share of the other models that "
+                "a model is ahead of."
             ),
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
@@ -324,7 +329,7 @@ def make_leaderboard(
     name_of: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Leaderboard:
-    """Compare the models on the primary metrics of evaluations, as far as their names match filters.
+    """Compare the models on the primary metrics of the evaluations that match filters.
 
     `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations,
     those with the most questions.
@@ -464,7 +469,7 @@ class _Batch:
         self._better: Bools | None = None
 
     def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
-        """Add an evaluation: the values of these models with their draws, and the sums of pairs if it is tested."""
+        """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
@@ -503,7 +508,7 @@ class _Batch:
 
 
 def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batch]:
-    """Group models by the evaluations that count for them, the most evaluations first, and cut large groups."""
+    """Group models by the evaluations that count for them, and cut large groups."""
     counting: dict[str, list[int]] = {model: [] for column in columns for model in column.models}
     for at, column in enumerate(columns):
         for model in column.enough:
@@ -584,7 +589,7 @@ def _estimate_cells(
 
 
 def _rank_cells(index: Index, column: _Column, cells: dict[str, BoardCell]) -> None:
-    """Rank the cells of an evaluation, if its models were not in memory at the same time, and are not too many."""
+    """Rank the cells of an evaluation whose models were not in memory at the same time."""
     enough = column.enough
     if 1 < len(enough) <= current_limits().compared_models and cells[enough[0]].rank_best is None:
         _set_ranks(column, cells, pair_sums(column.blocks(index, enough), len(enough)))
@@ -600,7 +605,7 @@ def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> 
 def _draw_models(
     index: Index, column: _Column, models: Sequence[str], *, with_sums: bool
 ) -> tuple[Array, PairSums | None]:
-    """The means of some models in an evaluation, followed by those in each draw; and the sums of all pairs."""
+    """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
     rows = min(scope.questions, BUNDLES)
     sums = np.zeros((rows, len(models)))

@@ -43,7 +43,7 @@ from fastrec.where import said, text_of
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """An answer of a model to a question: a record of the corpus, and what a reader wants to know of it at once."""
+    """An answer of a model to a question: a record, and what a reader wants to know first."""
 
     model_id: str
     evaluation_id: str
@@ -263,7 +263,7 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def needles(phrase: str) -> tuple[bytes, tuple[bytes, ...]]:
-    r"""What a line with a phrase contains, given without case: the phrase as JSON spells it, or a special character.
+    r"""What a line with a phrase contains: the phrase as JSON spells it, or a special character.
 
     ASCII letters of the line must be in lower case. Special characters become a letter of the
     phrase, or several, if case is removed: other capital letters, and characters such as `ß`.

@@ -174,7 +174,7 @@ class Records:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each question: its hash; if that is split, also `/` and the `sample_id` in JSON."""
+        """The name of each question: its hash; if split, also `/` and the `sample_id` in JSON."""
         names = [self.hashes[code] for code in self.hash[self.first].tolist()]
         split = np.flatnonzero(self.split_hashes[self.first]).tolist()
         for question in split:
@@ -188,7 +188,7 @@ class Records:
 
 
 class Cells(NamedTuple):
-    """What each model made of each question: one cell for each question and model with records, in this order."""
+    """What each model made of each question: a cell for each question and model with records."""
 
     question: Array
     model: Array

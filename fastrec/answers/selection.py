@@ -1,4 +1,4 @@
-"""Which records of a corpus count, and the scope of each: all records, those that match filters, or groups of them.
+"""Which records of a corpus count, and the scope of each.
 
     columns of a part ──▶ a mask of the records that match ──▶ the scope of each: evaluation, metric
     and group
@@ -94,7 +94,7 @@ class Selection:
         return self.reader.part_columns(part)
 
     def scope_codes(self, part: int) -> Array:
-        """The scope of each record of a part: its position in `scopes`, or -1 if the record does not count."""
+        """The position in `scopes` of each record of a part, or -1 if it does not count."""
         return self._codes[part] if self._codes else self._all_codes(part)
 
     def _all_codes(self, part: int) -> Array:
@@ -304,7 +304,7 @@ class Selection:
     def _fields(
         self, groups: Groups, jobs: int, progress: Progress | None
     ) -> Iterator[tuple[int, list[Field]]]:
-        """Yield the number of each part, and the values of the field of each group in its records."""
+        """Yield each part with the values of the field of each group in its records."""
         known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
         unread = [
             tuple(group for group, field in zip(groups, fields, strict=True) if field is None)
@@ -492,7 +492,8 @@ class _Read(msgspec.Struct, array_like=True):
 
     matches: bytes  # whether each of them matches
     fields: list[tuple[bytes, list[bytes]]]
-    """For each field: the code of each record, and the first value that it has, spelled; `null` without one."""
+    """For each field: the code of each record, and the first value that it has, spelled; `null`
+    without one."""
 
 
 class _ReadTask(msgspec.Struct, frozen=True):

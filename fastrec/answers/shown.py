@@ -26,7 +26,7 @@ from fastrec.wording import percent, score_text
 
 
 def trial_of(evaluation_id: str, sample_id: int | str, transcript: Transcript) -> dict[str, str]:
-    """What may tell a record from others of its model and question, such as trials: run, sample, epoch, trial, seed."""
+    """What may tell a record from others of its model and question: run, sample, epoch, seed."""
     known = transcript.other | transcript.metadata
     named = {name: known[name] for name in TRIAL_FIELDS if name in known}
     return {"evaluation_id": evaluation_id, "sample_id": str(sample_id)} | named
@@ -66,9 +66,10 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
-    """Say how many models are right about a question, how much they disagree, and how many have only errors.
+    """Say how many models are right, how much they disagree, and how many have only errors.
 
-    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
+    >>> counts = {"models": 4, "right": 1, "mean_score": 0.5, "disagreement": 0.9, "errors": 1}
+    >>> tally = Tally(metric=None, graded=True, **counts)
     >>> tally_facts(tally, graded=False)
     ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
     >>> tally_facts(tally, graded=True)[0]
@@ -123,7 +124,8 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     total: int = 1
     """How many answers this model has, whatever the filters on outcomes."""
     trial: dict[str, str] = msgspec.field(default_factory=dict)
-    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty if nothing does."""
+    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty
+    if nothing does."""
     verdicts: list[Verdict]
     """How it was judged, by metric."""
     input_tokens: int | None

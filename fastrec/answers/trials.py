@@ -61,7 +61,7 @@ def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:
 
 
 def _alone(trial: Trial) -> Trial:
-    """The only record of a model: what was extracted from it, and the score of an error, do not matter."""
+    """The only record of a model: its extracted answer and the score of an error do not matter."""
     score = 0.0 if trial.flag == ERROR else trial.score
     return trial._replace(answer=trial.output, score=score)
 

@@ -305,7 +305,8 @@ def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> N
 
 
 @command("Show whether models know which of their answers are right.",
-         usage="the command line is wrong, no answer has a confidence, or a pattern matches nothing",
+         usage="the command line is wrong, a pattern matches nothing, or no answer has a "
+               "confidence",
          failure="something could not be read")  # fmt: skip
 @shared("corpus")
 @option("--confidence", "The confidence of answers, from 0 to 1: a field such as "

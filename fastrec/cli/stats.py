@@ -70,8 +70,8 @@ _NOT_GRADED: Final = (
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked
 # by stays, and so does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
-    "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
-    "95% interval",
+    "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage",
+    "answers/question", "95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = (
@@ -84,8 +84,9 @@ _NO_ANSWERS: Final = (
 # Columns of the CSV table: first those that have the name of an attribute, then names and
 # attributes.
 _CSV_ATTRIBUTES: Final = (
-    "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage", "correct", "accuracy",
-    "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score", "score_standard_error",
+    "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage",
+    "correct", "accuracy", "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score",
+    "score_standard_error",
 )  # fmt: skip
 _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
     "records_with_tokens": "tokens.records",
@@ -216,7 +217,7 @@ def stats(
     no_progress: bool,
     **options: Any,
 ) -> None:
-    """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency, coverage.
+    """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the
     numbers, or any shards. Shards are read and sorted, so that duplicates count once; nothing is

@@ -1,4 +1,4 @@
-"""`fastrec compare`: two models on the questions that both have answered, with the answers that differ."""
+"""`fastrec compare`: two models on the questions that both have answered."""
 
 from __future__ import annotations
 
@@ -69,21 +69,23 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     ties: int
     """The other questions."""
     a: float | None
-    """The accuracy of A, or its mean score if the metric is graded; null without common questions."""
+    """The accuracy of A, or its mean score if the metric is graded; null without common
+    questions."""
     b: float | None
     """The same of B."""
     difference: float | None
     """`a` minus `b`."""
     test: Test | None
-    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong answers do; else `t`.
-    Null without common questions."""
+    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong
+    answers do; else `t`. Null without common questions."""
     p: float | None
     """Its p-value: how likely so large a difference is if both models are equally good."""
     p_adjusted: float | None
-    """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
+    """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini
+    and Hochberg."""
     detectable: float | None
-    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all cases, if the models
-    differ on as many questions as observed; null if it finds none."""
+    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all
+    cases, if the models differ on as many questions as observed; null if it finds none."""
     questions_needed: int | None
     """How many questions it takes to find the observed difference so; null if there is none."""
     examples: list[Example]
@@ -118,7 +120,8 @@ class Agreement(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     answers: int
-    """Answers that both have judged, without errors: those of the same trial, or with the same output."""
+    """Answers that both have judged, without errors: those of the same trial, or with the same
+    output."""
     judged_by_first: int
     """Other answers, which only the first metric has judged."""
     judged_by_second: int
@@ -144,14 +147,15 @@ class Agreement(msgspec.Struct, kw_only=True):
 
 
 class Comparison(Tabular):
-    """Two models, compared on each evaluation and metric; or two metrics, on each evaluation that has both."""
+    """Two models on each evaluation and metric; or two metrics on each evaluation that has both."""
 
     a: str
     """The model A."""
     b: str
     """The model B."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
+    first."""
     evaluations: list[ComparedEvaluation]
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
@@ -164,7 +168,7 @@ class Comparison(Tabular):
     """With --metrics: how they agree on each evaluation."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric and group, or for each evaluation that has both metrics."""
+        """A row for each evaluation, metric and group, or each evaluation with both metrics."""
         names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
         compared = [
             flat(one, {}) | {name: (one.group or {}).get(name) for name in names}
@@ -408,7 +412,7 @@ def _distinguishing_questions(
 
 
 def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Iterable[QuestionRow]:
-    """Find questions that one model has right and the other wrong, and nearly all others right, or all wrong.
+    """Find questions that only one of two models has right, and on which most others agree.
 
     These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
     """

@@ -1,4 +1,4 @@
-"""`fastrec questions`: the questions of each evaluation and metric, and what the models made of them."""
+"""`fastrec questions`: the questions of each evaluation and metric, with their results."""
 
 from __future__ import annotations
 

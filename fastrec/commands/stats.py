@@ -213,8 +213,8 @@ def _corpus_of(
     except BadShardsError as exc:
         lines = [
             (
-                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
-                "statistics:"
+                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are "
+                "no statistics:"
             )
         ]
         lines += [f"  {error}" for error in exc.errors]

@@ -1,4 +1,4 @@
-"""The matrix of models × questions as CSV, for item response theory, made of the columns of a corpus.
+"""The matrix of models × questions as CSV, for item response theory.
 
 1. The cells of each evaluation and metric are written to a scratch file: the score of the first
    answer of a model to a question, and whether it is right. Cells without an answer take no space

@@ -36,15 +36,17 @@ REASONS: Final = {
     "prompt": "other prompt",
     "prompt_and_reference": "both other",
 }
-"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a table.
+"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
+table.
 
-hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they are equal but for
-white space. reference: only the references differ. prompt: only the prompts (`input.raw`) differ.
+hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they
+are equal but for white space. reference: only the references differ. prompt: only the prompts
+(`input.raw`) differ.
 """
 
 
 class QuestionGroup(msgspec.Struct, kw_only=True):
-    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
+    """Models that were asked exactly the same, under the same ids and with the same metrics."""
 
     models: list[str]
     """Their ids, sorted."""
@@ -71,10 +73,12 @@ class PairJoins(msgspec.Struct, kw_only=True):
     ids: int
     """sample_ids that both have."""
     apart: int
-    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of reasons."""
+    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of
+    reasons."""
     reasons: dict[str, int]
-    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt, prompt_and_reference.
-    Where a model has several questions of one id, the two that are closest count."""
+    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt,
+    prompt_and_reference. Where a model has several questions of one id, the two that are closest
+    count."""
     examples: dict[str, list[int | str]]
     """The first ids of each reason; only of the pairs with the fewest common questions."""
 
@@ -99,7 +103,8 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     metrics: list[str | None]
-    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
+    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and
+    comes first."""
     models: int
     """Chosen models that have records."""
     questions: int
@@ -111,7 +116,8 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     common_ids: int
     """sample_ids that all of them have."""
     groups: list[QuestionGroup]
-    """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
+    """Models that were asked exactly the same, the largest group first. They have all of their
+    questions in common."""
     pairs: list[PairJoins]
     """All pairs of groups, those with the smallest share of common questions first."""
 
@@ -389,7 +395,7 @@ class _Closeness:
         ]
 
     def _reasons(self, group: int) -> Array:
-        """By id and group, the position of the reason in REASONS; -1 if nothing keeps them apart."""
+        """By id and group, the position in REASONS; -1 if nothing keeps them apart."""
         if not self._levels:
             return np.full((0, self._groups), -1)
         has_id, same_question, *agreeing = (level.with_group(group) for level in self._levels)
