@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.selection import Array, Selection, has_column
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection, has_column
 from fastrec.corpus.columns import CODES, COLUMNS, METADATA
 from fastrec.errors import UsageError, listed
 

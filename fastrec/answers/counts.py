@@ -16,18 +16,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.records import (
-    ANSWERS,
-    ERROR,
-    RIGHT,
-    Distinct,
-    Records,
-    RecordsOfScopes,
-    count_of,
-    distinct_of,
-    order_of,
-)
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import Array, Distinct, count_of, distinct_of, order_of
+from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
+from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.document import EvaluationSummary

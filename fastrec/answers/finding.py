@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection
 
 
 def find_questions(

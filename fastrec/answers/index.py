@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions, shortest_prefixes
@@ -33,17 +34,8 @@ from fastrec.answers.reading import (
     read_answers,
     read_excerpts,
 )
-from fastrec.answers.records import (
-    ANSWERS,
-    ERROR,
-    RIGHT,
-    WRONG,
-    RecordsOfScopes,
-    ScopeRecords,
-    count_of,
-    is_there,
-)
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScopes, ScopeRecords
+from fastrec.answers.selection import Selection
 from fastrec.answers.table import OUTCOMES_BY_FLAGS, Outcome, Page, Query, QuestionRow, Scope
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA

@@ -30,8 +30,9 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
+from fastrec.answers.codes import count_of
 from fastrec.answers.index import Index, query_of
-from fastrec.answers.records import ANSWERS, count_of
+from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed

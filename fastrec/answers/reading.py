@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection
 from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import (

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
@@ -39,24 +40,7 @@ from fastrec.sources.shard import shard_at
 from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
 
 _NO_FILTERS: Final = Filters()
-Array = np.ndarray[Any, Any]
 ScopeName = tuple[str, str | None]  # evaluation and metric
-
-
-class Values:
-    """Numbers of values, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def add(self, values: Sequence[Any]) -> Array:
-        """The number of each of some values."""
-        numbers = self._numbers
-        found = [numbers.setdefault(value, len(numbers)) for value in values]
-        return np.array(found, dtype=np.int64)
-
-    def list(self) -> list[Any]:
-        return list(self._numbers)
 
 
 class Field(NamedTuple):
@@ -101,18 +85,16 @@ class Selection:
         columns = self.columns(part)
         evaluations = columns.values("evaluation")
         metrics = columns.values("metric")
-        joint = columns.numbers("evaluation").astype(np.int64) * len(metrics) + columns.numbers(
-            "metric"
-        )
-        distinct, places = np.unique(joint, return_inverse=True)
+        codes = columns.numbers("evaluation"), columns.numbers("metric")
+        first, place = distinct_of(*codes)
+        pairs = zip(*(some[first].tolist() for some in codes), strict=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
-        pairs = (divmod(one, len(metrics)) for one in distinct.tolist())
         try:
             found = [numbers[evaluations[one], metrics[other]] for one, other in pairs]
         except (KeyError, IndexError) as exc:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
-        return np.array(found, dtype=np.int32)[places]
+        return np.array(found, dtype=np.int32)[place]
 
     def numbers(self, part: int) -> Array:
         """The numbers of the records of a part that count."""
@@ -167,34 +149,26 @@ class Selection:
             return self
         made = Selection(self.reader)
         made.is_whole = False
-        names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
+        scopes = Values()  # as tuples of the scope and the code of each group
         codes: list[Array] = []
         models: set[tuple[int, str]] = set()  # of each scope
         for part, fields in self._fields(groups, jobs, progress):
-            joint = self.scope_codes(part).astype(np.int64)
-            counts = joint >= 0
-            labels: list[list[str]] = []
+            of_part = self.scope_codes(part).copy()
+            chosen = np.flatnonzero(of_part >= 0)
+            first, place = distinct_of(of_part[chosen], *(field.codes[chosen] for field in fields))
+            columns = [of_part[chosen[first]].tolist()]
             for group, field in zip(groups, fields, strict=True):
-                labels.append(list(map(group.code_of, field.values)))
-                joint = joint * len(field.values) + field.codes
-            distinct, places = np.unique(joint[counts], return_inverse=True)
-            found = []
-            for number in distinct.tolist():
-                key: list[Any] = []
-                for some in reversed(labels):
-                    number, code = divmod(number, len(some))
-                    key.append(some[code])
-                found.append(names.setdefault((number, *reversed(key)), len(names)))
-            of_part = np.full(len(joint), -1, dtype=np.int32)
-            of_part[counts] = np.array(found, dtype=np.int32)[places]
+                labels = list(map(group.code_of, field.values))
+                columns.append([labels[code] for code in field.codes[chosen[first]].tolist()])
+            of_part[chosen] = scopes.add(list(zip(*columns, strict=True)))[place]
             codes.append(of_part)
             models |= self._models_of(part, of_part)
             _check_groups(groups, len(models))
-        scopes = [
+        names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
-            for number, *key in names
+            for number, *key in scopes.list()
         ]
-        made._number_scopes(scopes, codes)
+        made._number_scopes(names, codes)
         return made
 
     def count_numbers(
@@ -371,11 +345,12 @@ class Selection:
 
     def _models_of(self, part: int, codes: Array) -> set[tuple[int, str]]:
         columns = self.columns(part)
-        models = columns.values("model")
-        counts = codes >= 0
-        joint = codes[counts].astype(np.int64) * len(models) + columns.numbers("model")[counts]
-        pairs = (divmod(one, len(models)) for one in np.unique(joint).tolist())
-        return {(scope, models[model]) for scope, model in pairs}
+        chosen = np.flatnonzero(codes >= 0)
+        of_models = columns.numbers("model")
+        first = chosen[distinct_of(codes[chosen], of_models[chosen]).first]
+        names = columns.values("model")
+        models = [names[code] for code in of_models[first].tolist()]
+        return set(zip(codes[first].tolist(), models, strict=True))
 
     def _nothing_matches(self, filters: Filters) -> Exception:
         evaluations = self.summary.evaluations

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from fastrec.answers.codes import Array
 from fastrec.answers.records import ERROR, ScopeRecords
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.selection import Selection
 from fastrec.answers.transcript import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS

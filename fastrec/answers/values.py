@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import Array, count_of
 from fastrec.answers.index import Index
-from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords, count_of
-from fastrec.answers.selection import Array
+from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
 from fastrec.answers.table import Query
 from fastrec.answers.trials import read_trials
 from fastrec.errors import NoMatchError, counted

@@ -23,10 +23,11 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import open_index
+from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
 from fastrec.answers.index import Index
 from fastrec.answers.ranks import add_ranks
-from fastrec.answers.records import ANSWERS, count_of
+from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import Query
 from fastrec.answers.values import reduce_repeats

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from msgspec import Raw
 
-from fastrec.answers.records import Records, joint_codes
-from fastrec.answers.selection import Array, Selection, lines_of
+from fastrec.answers.codes import Array, joint_codes
+from fastrec.answers.records import Records
+from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import Output, Turn
 from fastrec.corpus.columns import PartColumns

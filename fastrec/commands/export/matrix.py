@@ -21,9 +21,10 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from fastrec.answers.codes import Array
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.selection import Selection
 from fastrec.commands.export.table import double_of, has_metrics
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming

@@ -23,9 +23,8 @@ import numpy as np
 from msgspec import Raw
 from xxhash import xxh3_64_intdigest
 
+from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
 from fastrec.answers.index import Index
-from fastrec.answers.records import distinct_of, joint_codes, order_of
-from fastrec.answers.selection import Array, Values
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
 
