@@ -16,6 +16,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Final, TypeVar
 
 import msgspec
@@ -329,10 +330,7 @@ class Index:
             table = self.table(query)
             questions = np.unique(table.question[np.isin(table.number, numbers)])
             first = table.number[table.first[questions]].tolist()
-            rows += [
-                (number, query, question)
-                for number, question in zip(first, questions.tolist(), strict=True)
-            ]
+            rows += zip(first, repeat(query), questions.tolist(), strict=False)
         rows.sort(key=lambda row: row[0])
         return self._add_texts(
             [self._rows(query, [question])[0] for _, query, question in rows[:limit]]

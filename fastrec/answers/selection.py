@@ -37,6 +37,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
+from fastrec.summary.present_choice import names_of
 from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
 
 _NO_FILTERS: Final = Filters()
@@ -90,7 +91,7 @@ class Selection:
         pairs = zip(*(some[first].tolist() for some in codes), strict=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
         try:
-            found = [numbers[evaluations[one], metrics[other]] for one, other in pairs]
+            found = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
         except (KeyError, IndexError) as exc:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
@@ -265,15 +266,14 @@ class Selection:
         Scopes without records are left out, the others are in order.
         """
         used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
-        for some in codes:
-            used[some] = True
-        left = [(scopes[number], number) for number in np.flatnonzero(used[:-1]).tolist()]
-        left.sort(key=lambda one: _order(one[0]))
-        self.scopes = [name for name, _ in left]
+        for of_part in codes:
+            used[of_part] = True
+        kept = np.flatnonzero(used[:-1]).tolist()
+        kept.sort(key=lambda number: _order(scopes[number]))
+        self.scopes = [scopes[number] for number in kept]
         new = np.full(len(scopes) + 1, -1, dtype=np.int32)
-        for position, (_, number) in enumerate(left):
-            new[number] = position
-        self._codes = [new[some] for some in codes]
+        new[kept] = np.arange(len(kept))
+        self._codes = [new[of_part] for of_part in codes]
 
     def _fields(
         self, groups: Groups, jobs: int, progress: Progress | None
@@ -292,7 +292,7 @@ class Selection:
         for part, fields in enumerate(known):
             if unread[part] and to_read[part].any():
                 _, found = next(read)
-                texts = iter(_spread(mask=masks[part], found=one) for one in found.fields)
+                texts = iter([_spread(masks[part], *field) for field in found.fields])
                 fields = [next(texts) if field is None else field for field in fields]
             nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [None])
             yield part, [field or nothing for field in fields]
@@ -353,11 +353,11 @@ class Selection:
         return set(zip(codes[first].tolist(), models, strict=True))
 
     def _nothing_matches(self, filters: Filters) -> Exception:
-        evaluations = self.summary.evaluations
+        known = names_of(self.summary.evaluations)
         names = {
-            "evaluations": sorted({one.evaluation_name for one in evaluations}),
-            "metrics": sorted({one.metric for one in evaluations if one.metric}),
-            "models": sorted({model.model_id for one in evaluations for model in one.by_model}),
+            "evaluations": sorted(known.evaluations),
+            "metrics": sorted(filter(None, known.metrics)),
+            "models": sorted(known.models),
         }
         near = similar(filters.evaluation, names["evaluations"])
         near += similar(filters.metric, names["metrics"])
@@ -405,7 +405,7 @@ def select_same_bins(
     """
     found: list[Selection] = []
     for number, corpus in enumerate(corpora, 1):
-        may_be_empty = number < len(corpora) or any(one.scopes for one in found)
+        may_be_empty = number < len(corpora) or any(selection.scopes for selection in found)
         selection = Selection(corpus)
         found.append(
             selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
@@ -413,10 +413,12 @@ def select_same_bins(
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
-        for one in found if group.bins else ():
-            counts.update(one.count_numbers(group, jobs=jobs, progress=progress))
-        binned.append(with_edges(group, counts) if group.bins else group)
-    return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
+        if group.bins:
+            for selection in found:
+                counts.update(selection.count_numbers(group, jobs=jobs, progress=progress))
+            group = with_edges(group, counts)
+        binned.append(group)
+    return [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
@@ -507,10 +509,9 @@ def _read_fields(task: _ReadTask) -> _Read:
     return _Read(bytes(matches), fields)
 
 
-def _spread(mask: Array, found: tuple[bytes, list[bytes]]) -> Field:
+def _spread(mask: Array, codes: bytes, spelled: list[bytes]) -> Field:
     """Give the codes of chosen records to all records."""
-    codes, spelled = found
-    values = [parse(one)[0] for one in spelled]
+    values = [parse(value)[0] for value in spelled]
     whole = np.full(len(mask), len(values), dtype=np.int64)
     whole[mask] = np.frombuffer(codes, dtype=np.int64)
     return Field(whole, [*values, None])

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from operator import itemgetter
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
@@ -169,12 +168,12 @@ class Comparison(Tabular):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
-        names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
-        compared = [
-            flat(one, {}) | {name: (one.group or {}).get(name) for name in names}
-            for one in self.evaluations
+        fields = dict.fromkeys(field for one in self.evaluations for field in one.group or {})
+        rows = [
+            flat(evaluation, {}) | dict.fromkeys(fields) | (evaluation.group or {})
+            for evaluation in self.evaluations
         ]
-        return compared + [flat(one, {}) for one in self.agreement]
+        return rows + [flat(agreement, {}) for agreement in self.agreement]
 
 
 def compare(
@@ -255,10 +254,10 @@ def compare(
         note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
-    tested = [one for one in compared if one.p is not None]
-    p_values = [one.p for one in tested if one.p is not None]
-    for one, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
-        one.p_adjusted = adjusted
+    tested = [evaluation for evaluation in compared if evaluation.p is not None]
+    p_values = [evaluation.p or 0.0 for evaluation in tested]
+    for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
+        evaluation.p_adjusted = adjusted
     return Comparison(first, second, str(repeats), compared, uncompared, others)
 
 
@@ -382,33 +381,41 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    rows = (
-        _largest(index, query, values, number)
-        if scope.graded
-        else _ends(index, query, pair, number)
-    )
-    found: list[tuple[tuple[Any, ...], float, dict[str, Any]]] = []
+    rows = _ends(index, query, pair, number)
+    if scope.graded:
+        rows = _largest(index, query, values, number)
+    won: list[_Candidate] = []
+    lost: list[_Candidate] = []
     for row in rows:
         a, b = (float(value or 0) for value in values[row.name])
-        mean, others = (
-            row.mean_score if scope.graded else row.share,
-            row.models - 2,
-        )  # without these two
-        value = (mean * row.models - a - b) / others if others and mean is not None else None
-        agreement = 0.0 if scope.graded or value is None else abs(2 * value - 1)
-        rank = (-abs(a - b), -agreement, -others, row.name)
-        gain = b - a if scope.lower_is_better else a - b
-        found.append((rank, gain, {"a": a, "b": b, "others": others, "others_value": value}))
-    found.sort(key=itemgetter(0))
-    won = [one for one in found if one[1] > 0]
-    lost = [one for one in found if one[1] < 0]
-    turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
+        mean = row.mean_score if scope.graded else row.share
+        others = row.models - 2
+        others_value = None
+        if others and mean is not None:
+            others_value = (mean * row.models - a - b) / others
+        agreement = 0.0
+        if not scope.graded and others_value is not None:
+            agreement = abs(2 * others_value - 1)
+        known = {"a": a, "b": b, "others": others, "others_value": others_value}
+        candidate = _Candidate((-abs(a - b), -agreement, -others, row.name), row.name, known)
+        if a != b:
+            (won if (a > b) != scope.lower_is_better else lost).append(candidate)
+    turns = chain.from_iterable(zip_longest(sorted(won), sorted(lost)))
     examples = []
-    for (*_, name), _, known in turns[:number]:
-        if shown := read_question(index, [query], name, Filters(), pair):
+    for candidate in [candidate for candidate in turns if candidate][:number]:
+        shown = read_question(index, [query], candidate.name, Filters(), pair)
+        if shown:
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(**known, question=shown))
+            examples.append(Example(**candidate.known, question=shown))
     return examples
+
+
+class _Candidate(NamedTuple):
+    """A question that may become an example."""
+
+    rank: tuple[Any, ...]
+    name: str
+    known: dict[str, Any]  # fields of `Example`
 
 
 def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Iterable[QuestionRow]:
