@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 from bench.job import Job
 
 if TYPE_CHECKING:  # the other contenders do without these imports
-    from fastrec.answers.index import Index
+    from fastrec.answers.question_table import QuestionTable
     from fastrec.answers.table import Scope
 
 __all__ = ["Ranking", "Viewing"]
@@ -78,7 +78,7 @@ def _paths(corpus: str, kind: str, number: int) -> list[str]:
     )
 
 
-def _tables(index: Index) -> Iterator[str]:
+def _tables(index: QuestionTable) -> Iterator[str]:
     """Tables of the evaluation with the most questions, in all orders."""
     from fastrec.answers.table import SORTS  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def _tables(index: Index) -> Iterator[str]:
         yield f"questions?{_parameters(scope, sort=sort, size=str(_ROWS), which=chosen)}"
 
 
-def _questions(index: Index) -> Iterator[str]:
+def _questions(index: QuestionTable) -> Iterator[str]:
     """Questions of the evaluation with the most models."""
     from fastrec.answers.table import Query  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.answers.choosing import choose_scopes
-from fastrec.answers.index import Index, query_of
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_rows
@@ -294,7 +294,7 @@ def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: Evaluati
             _compare_pair(corpora[before].index, corpora[after].index, scope, batch)
 
 
-def _compare_pair(old: Index, new: Index, scope: Scope, changes: _Changes) -> None:
+def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes: _Changes) -> None:
     """Compute the changes of some models between two corpora."""
     query = query_of(scope)
     models = [model for model, _ in changes]
@@ -320,7 +320,13 @@ def _compare_pair(old: Index, new: Index, scope: Scope, changes: _Changes) -> No
 
 
 def _split(
-    index: Index, query: Query, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
+    index: QuestionTable,
+    query: Query,
+    models: Sequence[str],
+    own: _Values,
+    other: _Values,
+    *,
+    graded: bool,
 ) -> None:
     """Split the hashes that only the other corpus splits.
 
@@ -354,7 +360,7 @@ def _mean(scores: list[float]) -> Value:
 
 class _Corpus(msgspec.Struct):
     name: str
-    index: Index  # of the records that count
+    index: QuestionTable  # of the records that count
     models: dict[tuple[str, str | None], dict[str, ModelSummary]]  # by evaluation and metric
 
     @property
@@ -365,7 +371,7 @@ class _Corpus(msgspec.Struct):
 
 
 def _read_corpus(name: str, selection: Selection) -> _Corpus:
-    index = Index(selection)
+    index = QuestionTable(selection)
     models = {
         (one.evaluation_name, one.metric): {model.model_id: model for model in one.by_model}
         for one in index.evaluations

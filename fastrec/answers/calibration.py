@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
 from fastrec.answers.values import judged_pairs
@@ -19,7 +19,9 @@ from fastrec.where import number_of, parse_path, values_of
 _Answer = tuple[float | None, bool]  # the confidence, if there is one, and whether it is right
 
 
-def find_calibration(index: Index, field: str, queries: Sequence[Query]) -> list[Calibration]:
+def find_calibration(
+    index: QuestionTable, field: str, queries: Sequence[Query]
+) -> list[Calibration]:
     """Compare the confidence of answers with how often they are right, by metric and model."""
     is_metric = any(scope.metric == field for scope in index.scopes)
     answers_of = _by_metric if is_metric else _by_field
@@ -37,7 +39,7 @@ def find_calibration(index: Index, field: str, queries: Sequence[Query]) -> list
     return found
 
 
-def _by_metric(index: Index, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
+def _by_metric(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
     if query.metric == field:
         return
     stated = Query(evaluation_name=query.evaluation_name, metric=field)
@@ -46,7 +48,7 @@ def _by_metric(index: Index, field: str, query: Query) -> Iterator[tuple[str, _A
             yield model, (confidence.score, answer.flag == RIGHT)
 
 
-def _by_field(index: Index, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
+def _by_field(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
     path = parse_path(field)
     for line in index.selection.lines(index.numbers_of(query)):
         record = decoded(line)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Groups, select
 from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
 from fastrec.engine import check_jobs
@@ -31,13 +31,13 @@ def open_index(
     *,
     jobs: int = 1,
     progress: Progress | None = None,
-) -> Index:
+) -> QuestionTable:
     """Open the questions of a corpus: of all records, or of those that match.
 
     With groups, each is an evaluation.
     """
     check_jobs(jobs)
-    return Index(select(corpus, filters, groups, jobs=jobs, progress=progress))
+    return QuestionTable(select(corpus, filters, groups, jobs=jobs, progress=progress))
 
 
 def open_scopes(
@@ -49,7 +49,7 @@ def open_scopes(
     lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
-) -> tuple[Index, Chosen]:
+) -> tuple[QuestionTable, Chosen]:
     """Open the questions of a corpus, and choose its scopes: how commands about questions begin."""
     by_record = Filters(where=filters.where)
     if groups:
@@ -85,7 +85,7 @@ def choose_scopes(
     return chosen
 
 
-def other_metrics(index: Index, chosen: Chosen, filters: Filters) -> int:
+def other_metrics(index: QuestionTable, chosen: Chosen, filters: Filters) -> int:
     """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
     if len(chosen) == len(index.scopes):
         return 0
@@ -119,7 +119,7 @@ def choose_primary(scopes: Iterable[Scope], primary: Sequence[str]) -> list[Scop
 
 
 def primary_queries(
-    index: Index, filters: Filters, metrics: str, primary: Sequence[str] = ()
+    index: QuestionTable, filters: Filters, metrics: str, primary: Sequence[str] = ()
 ) -> list[Query]:
     """The queries for the primary metrics of the chosen evaluations."""
     chosen = choose_scopes(index.scopes, filters, metrics)
@@ -128,7 +128,7 @@ def primary_queries(
     return [queries[scope.evaluation_name, scope.metric] for scope in scopes]
 
 
-def check_questions(index: Index, scopes: Chosen, filters: Filters) -> None:
+def check_questions(index: QuestionTable, scopes: Chosen, filters: Filters) -> None:
     """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
     if not (filters.sample_id or filters.hash):
         return

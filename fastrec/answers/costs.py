@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.errors import UsageError, counted, listed, shown
 from fastrec.filters import matches_any
@@ -108,7 +108,7 @@ def read_prices(path: str) -> dict[str, Price]:
 
 
 def find_costs(
-    index: Index, prices: Mapping[str, Price], queries: Iterable[Query]
+    index: QuestionTable, prices: Mapping[str, Price], queries: Iterable[Query]
 ) -> list[ModelCost]:
     """Add up what models cost, by evaluation and model; each evaluation has one query.
 

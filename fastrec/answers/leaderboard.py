@@ -31,7 +31,7 @@ import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.codes import count_of
-from fastrec.answers.index import Index, query_of
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_blocks
@@ -313,13 +313,13 @@ class _Column(NamedTuple):
     enough: list[str]  # models that answered enough questions
     in_unit: bool  # whether all values are in [0, 1]
 
-    def blocks(self, index: Index, models: Sequence[str]) -> Iterator[Array]:
+    def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[Array]:
         """Yield the values of some models: questions × models."""
         return value_blocks(index, self.query, models, graded=self.scope.graded)
 
 
 def make_leaderboard(
-    index: Index,
+    index: QuestionTable,
     filters: Filters | None = None,
     *,
     metrics: str = "judgements",
@@ -423,7 +423,9 @@ def _place(row: BoardModel) -> tuple[float, float, str]:
     )
 
 
-def _look(index: Index, scope: Scope, models: Sequence[str], min_coverage: float) -> _Column:
+def _look(
+    index: QuestionTable, scope: Scope, models: Sequence[str], min_coverage: float
+) -> _Column:
     """Look at all values of an evaluation.
 
     The means are those of the summary, unless they are beyond the range of doubles.
@@ -554,7 +556,7 @@ def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _estimate_cells(
-    index: Index,
+    index: QuestionTable,
     columns: Sequence[_Column],
     batches: Sequence[_Batch],
     cells: list[dict[str, BoardCell]],
@@ -589,7 +591,7 @@ def _estimate_cells(
                 batch.add(at, column.scope, both[:, places], of_batch)
 
 
-def _rank_cells(index: Index, column: _Column, cells: dict[str, BoardCell]) -> None:
+def _rank_cells(index: QuestionTable, column: _Column, cells: dict[str, BoardCell]) -> None:
     """Rank the cells of an evaluation whose models were not in memory at the same time."""
     enough = column.enough
     if 1 < len(enough) <= current_limits().compared_models and cells[enough[0]].rank_best is None:
@@ -604,7 +606,7 @@ def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> 
 
 
 def _draw_models(
-    index: Index, column: _Column, models: Sequence[str], *, with_sums: bool
+    index: QuestionTable, column: _Column, models: Sequence[str], *, with_sums: bool
 ) -> tuple[Array, PairSums | None]:
     """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope

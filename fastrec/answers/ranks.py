@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
@@ -13,7 +13,7 @@ from fastrec.summary.present_ranking import EvaluationStats
 
 
 def add_ranks(
-    evaluations: Sequence[EvaluationStats], index: Index, *, common: bool = False
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
 ) -> None:
     """Add rank ranges to the models that are not `unranked`."""
     most = current_limits().compared_models

@@ -12,7 +12,7 @@ from itertools import groupby
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome, Query, Question
 from fastrec.answers.transcript import Transcript, Turn, transcript_of
@@ -166,7 +166,7 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
 
 
 def read_question(
-    index: Index,
+    index: QuestionTable,
     queries: Sequence[Query],
     name: str,
     filters: Filters,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, count_of
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
 from fastrec.answers.table import Query
 from fastrec.answers.trials import read_trials
@@ -37,7 +37,7 @@ def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:
 
 
 def value_rows(
-    index: Index,
+    index: QuestionTable,
     query: Query,
     models: Sequence[str],
     *,
@@ -81,7 +81,7 @@ def value_rows(
 
 
 def value_blocks(
-    index: Index, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
+    index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
 ) -> Iterator[Array]:
     """Yield the values of some models, many questions at a time.
 
@@ -103,7 +103,7 @@ def value_blocks(
         yield block[~np.isnan(block).any(axis=1)] if common else block
 
 
-def trials_of(index: Index, query: Query) -> dict[str, dict[str, list[Trial]]]:
+def trials_of(index: QuestionTable, query: Query) -> dict[str, dict[str, list[Trial]]]:
     """By name of the question and by model: the records of a query."""
     if index.scope(query) is None:
         return {}
@@ -118,7 +118,7 @@ def trials_of(index: Index, query: Query) -> dict[str, dict[str, list[Trial]]]:
 
 
 def judged_pairs(
-    index: Index, first: Query, second: Query
+    index: QuestionTable, first: Query, second: Query
 ) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
     """The verdicts of two metrics on the same answers, with the names of question and model.
 
@@ -148,7 +148,7 @@ def _matched(
             yield name, model, one, other
 
 
-def _split_name(index: Index, query: Query, name: str) -> str:
+def _split_name(index: QuestionTable, query: Query, name: str) -> str:
     """The name of a question where its hash is split, as it may be for one metric only.
 
     The same name, if it has several sample_ids.
@@ -170,7 +170,7 @@ def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[i
     return dict(zip(table.models, zip(number, right, strict=True), strict=True))
 
 
-def reduce_repeats(index: Index, repeats: RepeatsAs) -> list[EvaluationSummary]:
+def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationSummary]:
     """Replace the means over answers by means over the values that several answers become.
 
     Answers, right ones, and questions are those that count: not of questions with too few answers.

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 import msgspec
 
 from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -262,7 +262,7 @@ def compare(
 
 
 def _compare_scopes(
-    index: Index,
+    index: QuestionTable,
     scopes: Iterable[tuple[Scope, Query]],
     pair: tuple[str, str],
     *,
@@ -284,7 +284,7 @@ def _compare_scopes(
 
 
 def _compare_scope(
-    index: Index,
+    index: QuestionTable,
     scope: Scope,
     query: Query,
     pair: tuple[str, str],
@@ -319,7 +319,10 @@ def _compare_scope(
 
 
 def _agreements(
-    index: Index, scopes: Sequence[tuple[Scope, Query]], graders: tuple[str, ...], examples: int
+    index: QuestionTable,
+    scopes: Sequence[tuple[Scope, Query]],
+    graders: tuple[str, ...],
+    examples: int,
 ) -> list[Agreement]:
     """Compare two metrics on each evaluation that has both."""
     found = []
@@ -333,7 +336,7 @@ def _agreements(
     return found
 
 
-def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agreement:
+def _agreement(index: QuestionTable, first: Query, second: Query, examples: int) -> Agreement:
     tables: dict[str, list[int]] = {}
     disputed: list[Disputed] = []
     by_one = [0, 0]
@@ -373,7 +376,13 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
 
 
 def _distinguishing_questions(
-    index: Index, scope: Scope, query: Query, pair: tuple[str, str], values: _Values, *, number: int
+    index: QuestionTable,
+    scope: Scope,
+    query: Query,
+    pair: tuple[str, str],
+    values: _Values,
+    *,
+    number: int,
 ) -> list[Example]:
     """Read the most distinguishing questions: the two models differ, and most others agree.
 
@@ -418,7 +427,9 @@ class _Candidate(NamedTuple):
     known: dict[str, Any]  # fields of `Example`
 
 
-def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Iterable[QuestionRow]:
+def _ends(
+    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
+) -> Iterable[QuestionRow]:
     """Find questions that only one of two models has right, and on which most others agree.
 
     These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
@@ -431,7 +442,9 @@ def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Ite
     return found.values()
 
 
-def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterable[QuestionRow]:
+def _largest(
+    index: QuestionTable, query: Query, values: _Values, number: int
+) -> Iterable[QuestionRow]:
     """Find the questions with the largest differences, in both directions."""
     sizes = {
         name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b

@@ -25,7 +25,7 @@ import numpy as np
 from fastrec.answers.choosing import open_index
 from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
@@ -161,20 +161,20 @@ def stats(
         return found
 
 
-def _results_of(index: Index, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
+def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
     """The results of all evaluations, with repeats as one value."""
     return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
 
 
 def _no_ranks(
-    evaluations: Sequence[EvaluationStats], index: Index, *, common: bool = False
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
 ) -> None:
     """Do not test which models differ."""
 
 
 def _add_ranks(
     evaluations: Sequence[EvaluationStats],
-    index: Index,
+    index: QuestionTable,
     *,
     errors_as_wrong: bool,
     common: bool = False,
@@ -228,7 +228,7 @@ def _corpus_of(
     return made.directory
 
 
-def _only_common(chosen: Chosen, index: Index, *, errors_as_wrong: bool) -> Chosen:
+def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool) -> Chosen:
     """Recount the chosen models of an evaluation on the questions that all of them have answered.
 
     An answer is a record without an error. A model without any answer has no say in what is common;

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.answers.choosing import open_index
-from fastrec.answers.index import query_of
+from fastrec.answers.question_table import query_of
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import SORTS, Query
 from fastrec.answers.values import value_rows

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.corpus.scan import decode_sample_id
 
@@ -70,7 +70,7 @@ class _Question(NamedTuple):
     text: bytes  # the digest of the input
 
 
-def find_shared(index: Index, queries: Sequence[Query]) -> list[SharedQuestions]:
+def find_shared(index: QuestionTable, queries: Sequence[Query]) -> list[SharedQuestions]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
     by_hash: dict[str, dict[str, _Question]] = {}  # and by evaluation, the first such question
     by_text: dict[bytes, dict[str, _Question]] = {}
@@ -112,7 +112,7 @@ def find_shared(index: Index, queries: Sequence[Query]) -> list[SharedQuestions]
     )
 
 
-def _questions(index: Index, queries: Sequence[Query]) -> Iterator[_Question]:
+def _questions(index: QuestionTable, queries: Sequence[Query]) -> Iterator[_Question]:
     """Yield the questions of evaluations, each hash once per evaluation."""
     numbers: dict[tuple[str, str], int] = {}  # of the first record, by evaluation and hash
     for query in queries:

@@ -24,7 +24,7 @@ from msgspec import Raw
 from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
 
@@ -184,7 +184,9 @@ _decode_text: Final = msgspec.json.Decoder(str).decode
 _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 
 
-def find_joins(index: Index, scopes: Sequence[tuple[Scope, Query]]) -> list[EvaluationJoins]:
+def find_joins(
+    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]]
+) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
     evaluations: dict[str, list[tuple[Scope, Query]]] = {}
     for scope, query in scopes:
@@ -193,7 +195,7 @@ def find_joins(index: Index, scopes: Sequence[tuple[Scope, Query]]) -> list[Eval
 
 
 def _find_joins(
-    index: Index, evaluation: str, scopes: Sequence[tuple[Scope, Query]]
+    index: QuestionTable, evaluation: str, scopes: Sequence[tuple[Scope, Query]]
 ) -> EvaluationJoins:
     models = sorted({model for scope, query in scopes for model in query.models or scope.models})
     tables = [index.table(query) for _, query in scopes]
@@ -236,7 +238,7 @@ def _find_joins(
 
 
 def _add_digests(
-    digests: dict[int, tuple[int, ...]], index: Index, questions: Array, numbers: Array
+    digests: dict[int, tuple[int, ...]], index: QuestionTable, questions: Array, numbers: Array
 ) -> None:
     """Read the first record of each new question."""
     order = np.argsort(numbers)

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import trials_of
@@ -61,7 +61,7 @@ def _organisations(names: Iterable[str]) -> set[str]:
     return {spelling(name.rpartition("/")[0]) for name in names} - {""}
 
 
-def compare_similar(index: Index, records: Mapping[str, int]) -> list[SimilarModels]:
+def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[SimilarModels]:
     """Compare the answers of models with similar names, given the number of records of each."""
 
     def order(name: str) -> tuple[int, str]:

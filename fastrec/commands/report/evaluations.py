@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal
 
 from fastrec.answers.costs import ModelCost, total_costs
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -292,7 +292,7 @@ _CANDIDATES: Final = (
 )
 
 
-def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html:
+def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats) -> Html:
     """Show some questions of evaluations.
 
     `corpus` is the name of the corpus in the command that shows all of them.
@@ -321,7 +321,11 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
 
 
 def _choose(
-    index: Index, scopes: Sequence[Scope], kind: _Kind, number: int, others: Sequence[_Chosen] = ()
+    index: QuestionTable,
+    scopes: Sequence[Scope],
+    kind: _Kind,
+    number: int,
+    others: Sequence[_Chosen] = (),
 ) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on.
 
@@ -357,7 +361,7 @@ def _rank(kind: _Kind, one: _Chosen) -> tuple[float, int, str, str, str]:
     return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
 
 
-def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
+def _card(index: QuestionTable, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     scope, row = chosen
     best, worst = _answers(index, chosen)
     found = [(answer, transcript_of(answer.line)) for answer in (*best, *worst)]
@@ -385,7 +389,7 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     )
 
 
-def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]:
+def _answers(index: QuestionTable, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]:
     """Read the answers of a few of the best and of the worst models; if all are alike, only of some."""
     scope, row = chosen
     query = Query(

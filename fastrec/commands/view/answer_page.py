@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
@@ -157,7 +157,7 @@ _MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(
-    frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer
+    frame: Frame, index: QuestionTable, state: PageState, row: QuestionRow, shown: NumberedAnswer
 ) -> Html:
     here = QuestionAddresses(frame.addresses, state, row.name)
     answer = shown.answer
@@ -203,7 +203,7 @@ def answer_page(
     )
 
 
-def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
+def _links(here: QuestionAddresses, index: QuestionTable, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
     query = here.state.query
     one = AnswerName(chosen.model)

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import BoardEvaluation, Leaderboard
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, Query, QuestionRow, Scope, Sort
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
@@ -33,7 +33,7 @@ def metric_name(metric: str | None) -> str:
     return "no metric" if metric is None else metric or "empty name"
 
 
-def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
+def start_page(frame: Frame, index: QuestionTable, board: Leaderboard) -> Html:
     evaluations = [
         list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)
     ]
@@ -143,7 +143,7 @@ _UPWARDS: Final = {"order", "hardest"}
 
 
 def table_page(
-    frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str
+    frame: Frame, index: QuestionTable, scope: Scope, state: PageState, shown_page: Page | str
 ) -> Html:
     """Show one page of the table, or why there is none, with filters, links to sort, and links to other pages."""
     query = state.query
@@ -204,7 +204,7 @@ def table_page(
     )
 
 
-def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html:
+def metric_links(index: QuestionTable, query: Query, address: Callable[[str | None], str]) -> Html:
     """Link to the same page in the other metrics of the evaluation.
 
     Nothing if there is only one.

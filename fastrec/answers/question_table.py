@@ -7,7 +7,7 @@ Everything follows from columns, except the texts that are shown: those are read
 answer is asked for. The facts about a choice of models and the questions of the last queries are
 kept, so that the next page is quick.
 
-`choosing` chooses scopes and opens an index, and `values` has the values of models for tests.
+`choosing` opens a table and chooses scopes, and `values` has the values of models for tests.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Kept(OrderedDict[_Key, _Item]):
         return self[key]
 
 
-class Index:
+class QuestionTable:
     """The questions of a selection. May be used by several threads."""
 
     def __init__(self, selection: Selection) -> None:
