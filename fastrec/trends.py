@@ -182,16 +182,18 @@ class Trend(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric, model and corpus, with the last change."""
-        groups = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
+        fields = dict.fromkeys(
+            field for evaluation in self.evaluations for field in evaluation.group or {}
+        )
         rows = []
-        for one in self.evaluations:
+        for evaluation in self.evaluations:
             names = {
-                "evaluation_name": one.evaluation_name,
-                "metric": one.metric,
-                "graded": one.graded,
+                "evaluation_name": evaluation.evaluation_name,
+                "metric": evaluation.metric,
+                "graded": evaluation.graded,
             }
-            group = {name: (one.group or {}).get(name) for name in groups}
-            for model in one.models:
+            group = dict.fromkeys(fields) | (evaluation.group or {})
+            for model in evaluation.models:
                 changes = {change.after: change for change in model.changes}
                 for point in model.points:
                     change = changes.get(point.corpus)
@@ -229,8 +231,8 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
             inside, refused = _inside(path)
             places += inside
             notices += [
-                f"{shown(one)} is left out: it is a refused corpus, which was not published"
-                for one in refused
+                f"{shown(corpus)} is left out: it is a refused corpus, which was not published"
+                for corpus in refused
             ]
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
@@ -453,20 +455,19 @@ def adjusted(trend: Trend) -> Trend:
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
-    for one in [scope for corpus in corpora for scope in corpus.index.scopes]:
-        known = merged.get((one.evaluation_name, one.metric), one)
-        merged[one.evaluation_name, one.metric] = msgspec.structs.replace(
-            one,
-            questions=max(one.questions, known.questions),
-            models=tuple(sorted({*one.models, *known.models})),
-            graded=one.graded or known.graded,
-            kind="judgement" if "judgement" in (one.kind, known.kind) else one.kind,
-            lower_is_better=one.lower_is_better or known.lower_is_better,
+    for scope in [scope for corpus in corpora for scope in corpus.index.scopes]:
+        name = scope.evaluation_name, scope.metric
+        known = merged.get(name, scope)
+        merged[name] = msgspec.structs.replace(
+            scope,
+            questions=max(scope.questions, known.questions),
+            models=tuple(sorted({*scope.models, *known.models})),
+            graded=scope.graded or known.graded,
+            kind="judgement" if "judgement" in (scope.kind, known.kind) else scope.kind,
+            lower_is_better=scope.lower_is_better or known.lower_is_better,
         )
-    return sorted(
-        merged.values(),
-        key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""),
-    )
+    ordered = sorted(merged, key=lambda name: (name[0], name[1] is not None, name[1] or ""))
+    return [merged[name] for name in ordered]
 
 
 def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:

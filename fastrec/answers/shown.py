@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 
@@ -38,12 +39,8 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     >>> tell_apart([{"run": "a", "epoch": "1"}, {"run": "a", "epoch": "2"}])
     [{'epoch': '1'}, {'epoch': '2'}]
     """
-    common = {(name, value) for name, value in (trials[0] if trials else {}).items()
-              if all(one.get(name) == value for one in trials)}  # fmt: skip
-    return [
-        {name: value for name, value in one.items() if (name, value) not in common}
-        for one in trials
-    ]
+    common = set.intersection(*(set(trial.items()) for trial in trials)) if trials else set()
+    return [dict(item for item in trial.items() if item not in common) for trial in trials]
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -202,23 +199,31 @@ def read_question(
         if shown is not None and (scope := index.scope(query)):
             shown.tallies.append(filled(Tally, row, graded=scope.graded))
     if shown is not None:
-        numbered = sorted(answers.values(), key=lambda one: one.model_id)
-        for _, group in groupby(numbered, key=lambda one: one.model_id):
-            same = list(group)
-            for at, (one, trial) in enumerate(
-                zip(same, tell_apart([one.trial for one in same]), strict=True), start=1
-            ):
-                one.number, one.total, one.trial = at, len(same), trial
-        for answer in numbered:
+        by_model = sorted(answers.values(), key=_model_of)
+        for _, group in groupby(by_model, key=_model_of):
+            _number(list(group))
+        for answer in by_model:
             answer.verdicts = [
-                one
-                for one in answer.verdicts
+                verdict
+                for verdict in answer.verdicts
                 if filters.accepts_outcome(
-                    is_correct=one.outcome == "right", has_error=one.outcome == "error"
+                    is_correct=verdict.outcome == "right", has_error=verdict.outcome == "error"
                 )
             ]
-        shown.answers = [answer for answer in numbered if answer.verdicts]
+        shown.answers = [answer for answer in by_model if answer.verdicts]
     return shown
+
+
+_model_of = attrgetter("model_id")
+
+
+def _number(answers: Sequence[ShownAnswer]) -> None:
+    """Number the answers of a model, and say what tells them apart."""
+    trials = tell_apart([answer.trial for answer in answers])
+    for number, (answer, trial) in enumerate(zip(answers, trials, strict=True), start=1):
+        answer.number = number
+        answer.total = len(answers)
+        answer.trial = trial
 
 
 def _add(

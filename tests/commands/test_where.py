@@ -535,6 +535,8 @@ def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
         assert str(example.sample_id).removeprefix("n") == str(
             example.other_sample_id
         ).removeprefix("s")
+    only = fastrec.overlap(tmp_path / "out", by="evaluations", evaluation=["new", "other"])
+    assert only.evaluations == []
     done = run_command("overlap", str(tmp_path / "out"), "--by", "evaluations")
     assert b"overlap: 1 pair of evaluations" in done.stdout
     assert b"new         old                      12          20" in done.stdout
