@@ -369,7 +369,7 @@ def _ask(address: str, path: str) -> None:
 
 def _tables(corpus: str) -> Iterator[str]:
     """Tables of the evaluation with the most questions, in all orders."""
-    from fastrec.answers.index import open_index  # noqa: PLC0415
+    from fastrec.answers.choosing import open_index  # noqa: PLC0415
     from fastrec.answers.table import SORTS  # noqa: PLC0415
 
     scope = max(open_index(corpus).scopes, key=lambda scope: scope.questions)
@@ -380,7 +380,7 @@ def _tables(corpus: str) -> Iterator[str]:
 
 def _questions(corpus: str) -> Iterator[str]:
     """Questions of the evaluation with the most models."""
-    from fastrec.answers.index import open_index  # noqa: PLC0415
+    from fastrec.answers.choosing import open_index  # noqa: PLC0415
     from fastrec.answers.table import Query  # noqa: PLC0415
 
     index = open_index(corpus)

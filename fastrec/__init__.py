@@ -34,10 +34,12 @@ if TYPE_CHECKING:
         schema,
         schema_versions,
     )
+    from fastrec.commands.calibration import Calibrations, calibration
     from fastrec.commands.cat import cat
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.compare import Comparison, compare
+    from fastrec.commands.costs import Costs, costs
     from fastrec.commands.diff import diff
     from fastrec.commands.diff.document import Difference
     from fastrec.commands.export import Exported, export
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from fastrec.commands.import_logs import import_logs
     from fastrec.commands.import_logs.document import Import
     from fastrec.commands.leaderboard import leaderboard
+    from fastrec.commands.overlap import Overlap, overlap
     from fastrec.commands.questions import Questions, questions
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
@@ -68,14 +71,15 @@ if TYPE_CHECKING:
     from fastrec.trends import Trend
 
 __all__ = [
-    "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Difference", "Exported",
-    "FastrecError", "Finding", "Import", "InvalidRecordError", "Leaderboard", "PairCheck",
-    "Questions", "Record", "RefusedError", "Rejects", "SchemaVersion", "ShardError", "Shown",
-    "Stats", "Summary", "Trend", "UsageError", "Validation", "Verdict", "Verification", "Writer",
-    "__version__", "batches", "cat", "check_pairs", "clean", "compare", "connect", "decode", "diff",
-    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "questions",
-    "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats",
-    "table", "trend", "validate", "verify", "view",
+    "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Costs",
+    "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
+    "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
+    "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
+    "Validation", "Verdict", "Verification", "Writer", "__version__", "batches", "calibration",
+    "cat", "check_pairs", "clean", "compare", "connect", "costs", "decode", "diff", "encode",
+    "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "overlap",
+    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show",
+    "stats", "table", "trend", "validate", "verify", "view",
 ]  # fmt: skip
 # `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin
 # function.
@@ -98,13 +102,16 @@ _HOMES = {
             "schema",
             "schema_versions",
         ),
+        "fastrec.commands.calibration": ("Calibrations",),
         "fastrec.commands.check_pairs": ("PairCheck",),
         "fastrec.commands.clean": ("Cleaned",),
         "fastrec.commands.compare": ("Comparison",),
+        "fastrec.commands.costs": ("Costs",),
         "fastrec.commands.diff.document": ("Difference",),
         "fastrec.commands.export": ("Exported",),
         "fastrec.commands.export.tables": ("batches", "connect", "table"),
         "fastrec.commands.import_logs.document": ("Import",),
+        "fastrec.commands.overlap": ("Overlap",),
         "fastrec.commands.questions": ("Questions",),
         "fastrec.commands.rejects": ("Rejects",),
         "fastrec.commands.show": ("Shown",),

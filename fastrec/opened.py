@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from fastrec.answers.arrays import Columns
     from fastrec.answers.selection import Selection
     from fastrec.api import read as _read
+    from fastrec.commands.calibration import calibration as _calibration
     from fastrec.commands.cat import cat as _cat
     from fastrec.commands.compare import compare as _compare
+    from fastrec.commands.costs import costs as _costs
     from fastrec.commands.diff import diff as _diff
     from fastrec.commands.export import export as _export
     from fastrec.commands.export.tables import batches as _batches
     from fastrec.commands.export.tables import connect as _connect
     from fastrec.commands.export.tables import table as _table
     from fastrec.commands.leaderboard import leaderboard as _leaderboard
+    from fastrec.commands.overlap import overlap as _overlap
     from fastrec.commands.questions import questions as _questions
     from fastrec.commands.rejects import rejects as _rejects
     from fastrec.commands.report import report as _report
@@ -49,12 +52,15 @@ class Corpus(CorpusReader):
 
     if TYPE_CHECKING:
         batches = _batches
+        calibration = _calibration
         cat = _cat
         compare = _compare
         connect = _connect
+        costs = _costs
         diff = _diff
         export = _export
         leaderboard = _leaderboard
+        overlap = _overlap
         questions = _questions
         read = _read
         rejects = _rejects
@@ -157,8 +163,8 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read",
-    "rejects", "report", "show", "stats", "table", "trend", "verify", "view",
+    "batches", "calibration", "cat", "compare", "connect", "costs", "diff", "export", "leaderboard", "overlap",
+    "questions", "read", "rejects", "report", "show", "stats", "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""
 

@@ -19,15 +19,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes
+from fastrec.answers.choosing import choose_scopes
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
+from fastrec.answers.values import value_rows
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
@@ -36,7 +38,7 @@ from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import is_url, join, parent_and_name, storage_of
-from fastrec.summary.document import LineCounts, ScopeNames, filled
+from fastrec.summary.document import LineCounts, ModelSummary, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.wording import metrics_of, title_of, value_text
 
@@ -45,7 +47,8 @@ class TrendCorpus(msgspec.Struct, kw_only=True):
     """One of the corpora, such as that of a night."""
 
     name: str
-    """Its name in this document: the name of its directory, or its path if another one has that name."""
+    """Its name in this document: the name of its directory, or its path if another one has that
+    name."""
     path: str
     """Its path."""
     line_counts: LineCounts
@@ -79,13 +82,15 @@ class Change(msgspec.Struct, kw_only=True):
     """A model in two corpora, compared on the questions that it answered in both."""
 
     before: str
-    """The name of the earlier corpus: the last one before `after` in which the model has answers."""
+    """The name of the earlier corpus: the last one before `after` in which the model has
+    answers."""
     after: str
     """The name of the later corpus."""
     questions: int = 0
     """Questions that it answered in both. The numbers below are about these."""
     better: int = 0
-    """Questions whose share of right answers, or whose mean score, is higher in the later corpus."""
+    """Questions whose share of right answers, or whose mean score, is higher in the later
+    corpus."""
     worse: int = 0
     """Questions for which it is lower."""
     old: float | None = None
@@ -95,12 +100,13 @@ class Change(msgspec.Struct, kw_only=True):
     difference: float | None = None
     """`new` minus `old`."""
     test: Test | None = None
-    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong answers do; else
-    `t`. Null without common questions."""
+    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong
+    answers do; else `t`. Null without common questions."""
     p: float | None = None
     """Its p-value: how likely so large a difference is if nothing really changed."""
     p_adjusted: float | None = None
-    """The p-value adjusted for the number of comparisons in this document, by the method of Benjamini and Hochberg."""
+    """The p-value adjusted for the number of comparisons in this document, by the method of
+    Benjamini and Hochberg."""
     significant: bool = False
     """Whether `p_adjusted` is below the chosen one: the model changed by more than chance."""
 
@@ -128,7 +134,8 @@ class EvaluationTrend(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
-    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
+    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all
+    corpora."""
     lower_is_better: bool
     """Whether a lower score is better, as the records of any corpus or `--lower-is-better` say."""
     models: list[ModelTrend]
@@ -138,7 +145,7 @@ class EvaluationTrend(ScopeNames, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several, ↓ if lower is better, and the group."""
+        """The evaluation, the metric if it has several, ↓ if lower is better, and the group."""
         return title_of(
             self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better
         )
@@ -168,31 +175,33 @@ class Trend(Tabular, kw_only=True):
     evaluations: list[EvaluationTrend]
     """By evaluation_name, then by metric."""
     notices: list[str]
-    """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+    """What a reader should know: directories that are left out, and corpora whose questions cannot
+    be matched."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric, model and corpus, with the change since the corpus before."""
-        groups = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
-        found = []
-        for one in self.evaluations:
-            before = {
-                "evaluation_name": one.evaluation_name,
-                "metric": one.metric,
-                "graded": one.graded,
+        """A row for each evaluation, metric, model and corpus, with the last change."""
+        fields = dict.fromkeys(
+            field for evaluation in self.evaluations for field in evaluation.group or {}
+        )
+        rows = []
+        for evaluation in self.evaluations:
+            names = {
+                "evaluation_name": evaluation.evaluation_name,
+                "metric": evaluation.metric,
+                "graded": evaluation.graded,
             }
-            group = {name: (one.group or {}).get(name) for name in groups}
-            for model in one.models:
+            group = dict.fromkeys(fields) | (evaluation.group or {})
+            for model in evaluation.models:
                 changes = {change.after: change for change in model.changes}
                 for point in model.points:
-                    row = flat(point, {**before, "model_id": model.model_id})
                     change = changes.get(point.corpus)
+                    row = flat(point, {**names, "model_id": model.model_id})
                     row |= {f"change_{name}": getattr(change, name, None) for name in _CHANGES}
-                    found.append(
-                        {**row, "significant": getattr(change, "significant", None), **group}
-                    )
-        return found
+                    row |= {"significant": getattr(change, "significant", None), **group}
+                    rows.append(row)
+        return rows
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
         return [
@@ -222,8 +231,8 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
             inside, refused = _inside(path)
             places += inside
             notices += [
-                f"{shown(one)} is left out: it is a refused corpus, which was not published"
-                for one in refused
+                f"{shown(corpus)} is left out: it is a refused corpus, which was not published"
+                for corpus in refused
             ]
     if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
@@ -269,69 +278,62 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
     ], path
 
 
-_CELLS: Final = (
-    1_000_000  # values of questions and models to hold at a time, of each of two corpora
-)
+_CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each corpus
 _Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
-_Comparison = tuple[EvaluationTrend, ModelTrend, Change]  # a change to compute
+_Changes = list[tuple[str, Change]]  # of models
 
 
-def _compare_corpora(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> None:
-    """Compute all changes, pair of corpora by pair."""
-    numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
-    pairs: dict[tuple[int, int], list[_Comparison]] = {}
-    for trend in evaluations:
-        for model in trend.models:
-            for change in model.changes:
-                pair = numbers[change.after], numbers[change.before]
-                pairs.setdefault(pair, []).append((trend, model, change))
-    for after, before in sorted(pairs):
-        _compare_pair(corpora[before].index, corpora[after].index, pairs[after, before])
+def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: EvaluationTrend) -> None:
+    """Compute all changes of an evaluation and metric."""
+    pairs: dict[tuple[str, str], _Changes] = {}
+    for model in trend.models:
+        for change in model.changes:
+            pairs.setdefault((change.before, change.after), []).append((model.model_id, change))
+    step = max(_CELLS // scope.questions, 1)
+    for (before, after), changes in pairs.items():
+        for start in range(0, len(changes), step):
+            batch = changes[start : start + step]
+            _compare_pair(corpora[before].index, corpora[after].index, scope, batch)
 
 
-def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
-    for _, group in groupby(comparisons, key=lambda one: id(one[0])):
-        some = list(group)
-        trend = some[0][0]
-        name = trend.evaluation_name, trend.metric
-        query = Query(evaluation_name=trend.evaluation_name, metric=trend.metric)
-        scopes = [scope for index in (old, new) for scope in index.scopes]
-        step = max(
-            _CELLS
-            // max([one.questions for one in scopes if (one.evaluation_name, one.metric) == name]),
-            1,
-        )
-        for start in range(0, len(some), step):
-            batch = some[start : start + step]
-            models = [model.model_id for _, model, _ in batch]
-            before, after = (
-                index.values(query, models, graded=trend.graded) for index in (old, new)
-            )
-            _split(old, query, models, before, after, graded=trend.graded)
-            _split(new, query, models, after, before, graded=trend.graded)
-            common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            series = (
-                ((first[column], second[column]) for first, second in common)
-                for column in range(len(batch))
-            )
-            compared = compare_series(series, graded=trend.graded)
-            for found, (_, _, change) in zip(compared, batch, strict=True):
-                counts = (
-                    (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
-                )
-                change.questions = found.questions
-                (change.better, change.worse) = counts
-                change.old = found.first
-                change.new = found.second
-                change.difference = found.difference
-                change.test = found.test
-                change.p = found.p
+def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes: _Changes) -> None:
+    """Compute the changes of some models between two corpora."""
+    query = query_of(scope)
+    models = [model for model, _ in changes]
+    before = value_rows(old, query, models, graded=scope.graded)
+    after = value_rows(new, query, models, graded=scope.graded)
+    _split(old, query, models, before, after, graded=scope.graded)
+    _split(new, query, models, after, before, graded=scope.graded)
+    common = [(before[name], after[name]) for name in before.keys() & after.keys()]
+    series = (
+        ((first[column], second[column]) for first, second in common)
+        for column in range(len(models))
+    )
+    compared = compare_series(series, graded=scope.graded)
+    for found, (_, change) in zip(compared, changes, strict=True):
+        change.questions = found.questions
+        change.better = found.fell if scope.lower_is_better else found.rose
+        change.worse = found.rose if scope.lower_is_better else found.fell
+        change.old = found.first
+        change.new = found.second
+        change.difference = found.difference
+        change.test = found.test
+        change.p = found.p
 
 
 def _split(
-    index: Index, query: Query, models: Sequence[str], own: _Values, other: _Values, *, graded: bool
+    index: QuestionTable,
+    query: Query,
+    models: Sequence[str],
+    own: _Values,
+    other: _Values,
+    *,
+    graded: bool,
 ) -> None:
-    """Split the hashes that only the other corpus splits: there, each `sample_id` of a hash is a question."""
+    """Split the hashes that only the other corpus splits.
+
+    There, each `sample_id` of a hash is a question.
+    """
     for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
         row = index.row(query, name)
         assert row is not None
@@ -341,60 +343,42 @@ def _split(
             own[f"{name}/{only.decode()}"] = whole
             continue
         scores: dict[str, dict[str, list[float]]] = {}
-        for one in index.answers(row, models):
-            if one.outcome != "error":
-                by_model = scores.setdefault(
-                    f"{name}/{msgspec.json.encode(one.sample_id).decode()}", {}
-                )
-                by_model.setdefault(one.model_id, []).append(
-                    float(one.score if graded else one.outcome == "right")
-                )
-        for each, found in scores.items():
-            own[each] = tuple(map(_mean, map(found.get, models)))
+        for answer in index.answers(row, models):
+            if answer.outcome != "error":
+                question = f"{name}/{msgspec.json.encode(answer.sample_id).decode()}"
+                score = answer.score if graded else answer.outcome == "right"
+                by_model = scores.setdefault(question, {})
+                by_model.setdefault(answer.model_id, []).append(float(score))
+        for question, by_model in scores.items():
+            own[question] = tuple(_mean(by_model.get(model, [])) for model in models)
 
 
-def _mean(scores: list[float] | None) -> Value:
+def _mean(scores: list[float]) -> Value:
     """The exact mean of several scores; one is as it is."""
-    if not scores or len(scores) == 1:
-        return scores[0] if scores else None
-    return mean_score(scores)
-
-
-class _Cell(msgspec.Struct, frozen=True, gc=False):
-    """What is needed of a model in a summary: there may be thousands of models in hundreds of corpora."""
-
-    records: int
-    errors: int
-    questions_answered: int
-    accuracy: float | None
-    mean_score: float | None
+    if len(scores) > 1:
+        return mean_score(scores)
+    return scores[0] if scores else None
 
 
 class _Corpus(msgspec.Struct):
     name: str
-    path: str
-    index: Index  # of the records that count
-    line_counts: LineCounts
-    skipped: int
-    hashes: str  # the kind of its hashes: questions of corpora with other ones cannot be matched
-    scopes: list[Scope]
-    models: dict[tuple[str, str | None], dict[str, _Cell]]  # by evaluation and metric
+    index: QuestionTable  # of the records that count
+    models: dict[tuple[str, str | None], dict[str, ModelSummary]]  # by evaluation and metric
+
+    @property
+    def hashes(self) -> str:
+        """The kind of its hashes: questions of corpora with other ones cannot be matched."""
+        summary = self.index.selection.summary
+        return f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
 
 
 def _read_corpus(name: str, selection: Selection) -> _Corpus:
-    index = Index(selection)
+    index = QuestionTable(selection)
     models = {
-        (one.evaluation_name, one.metric): {
-            model.model_id: filled(_Cell, model) for model in one.by_model
-        }
+        (one.evaluation_name, one.metric): {model.model_id: model for model in one.by_model}
         for one in index.evaluations
     }
-    summary = selection.summary
-    hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-    skipped = len(selection.manifest.skipped)
-    return _Corpus(
-        name, selection.corpus, index, summary.line_counts, skipped, hashes, index.scopes, models
-    )
+    return _Corpus(name, index, models)
 
 
 def collect_trend(
@@ -441,81 +425,79 @@ def _follow(
     scopes = with_directions(_merged(corpora), lower_is_better)
     chosen = choose_scopes(scopes, filters, metrics)
     numbers = metrics_of(scopes)
-    evaluations = [
-        _evaluation(scope, query.models or scope.models, numbers[scope.evaluation_name], corpora)
-        for scope, query in chosen
-    ]
-    _compare_corpora(corpora, evaluations)
+    by_name = {corpus.name: corpus for corpus in corpora}
+    evaluations = []
+    for scope, query in chosen:
+        models = [_model(name, scope, corpora) for name in query.models or scope.models]
+        metric_number = numbers[scope.evaluation_name]
+        trend = filled(EvaluationTrend, scope, metrics=metric_number, models=models)
+        _compare_scope(by_name, scope, trend)
+        evaluations.append(trend)
     return evaluations, len(choose_scopes(scopes, filters, "all")) - len(chosen)
 
 
 def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
     changes = [
-        change for one in trend.evaluations for model in one.models for change in model.changes
+        change
+        for one in trend.evaluations
+        for model in one.models
+        for change in model.changes
+        if change.p is not None
     ]
-    tested = [(change, change.p) for change in changes if change.p is not None]
-    for (change, _), value in zip(
-        tested, benjamini_hochberg([value for _, value in tested]), strict=True
-    ):
+    p_values = benjamini_hochberg([change.p or 0.0 for change in changes])
+    for change, value in zip(changes, p_values, strict=True):
         change.p_adjusted = value
         change.significant = value < trend.p
-    trend.comparisons = len(tested)
+    trend.comparisons = len(changes)
     return trend
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
-    for one in [scope for corpus in corpora for scope in corpus.scopes]:
-        known = merged.get((one.evaluation_name, one.metric), one)
-        merged[one.evaluation_name, one.metric] = msgspec.structs.replace(
-            one,
-            questions=max(one.questions, known.questions),
-            models=tuple(sorted({*one.models, *known.models})),
-            graded=one.graded or known.graded,
-            kind="judgement" if "judgement" in (one.kind, known.kind) else one.kind,
-            lower_is_better=one.lower_is_better or known.lower_is_better,
+    for scope in [scope for corpus in corpora for scope in corpus.index.scopes]:
+        name = scope.evaluation_name, scope.metric
+        known = merged.get(name, scope)
+        merged[name] = msgspec.structs.replace(
+            scope,
+            questions=max(scope.questions, known.questions),
+            models=tuple(sorted({*scope.models, *known.models})),
+            graded=scope.graded or known.graded,
+            kind="judgement" if "judgement" in (scope.kind, known.kind) else scope.kind,
+            lower_is_better=scope.lower_is_better or known.lower_is_better,
         )
-    return sorted(
-        merged.values(),
-        key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""),
-    )
+    ordered = sorted(merged, key=lambda name: (name[0], name[1] is not None, name[1] or ""))
+    return [merged[name] for name in ordered]
 
 
-def _evaluation(
-    scope: Scope, models: Sequence[str], metrics: int, corpora: Sequence[_Corpus]
-) -> EvaluationTrend:
-    made = []
-    for name in models:
-        points = []
-        changes = []
-        last = None
-        for corpus in corpora:
-            model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
-            if model is None:
-                continue
-            value = model.mean_score if scope.graded else model.accuracy
-            points.append(
-                filled(
-                    Point,
-                    model,
-                    corpus=corpus.name,
-                    questions=model.questions_answered,
-                    value=value,
-                )
+def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
+    """A model in all corpora; its changes are still to be computed."""
+    trend = ModelTrend(model_id=name, points=[], changes=[])
+    last = None
+    for corpus in corpora:
+        model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
+        if model is None:
+            continue
+        trend.points.append(
+            Point(
+                corpus=corpus.name,
+                records=model.records,
+                errors=model.errors,
+                questions=model.questions_answered,
+                value=model.mean_score if scope.graded else model.accuracy,
             )
-            if model.questions_answered:
-                if last is not None:
-                    changes.append(Change(before=last, after=corpus.name))
-                last = corpus.name
-        made.append(ModelTrend(model_id=name, points=points, changes=changes))
-    return filled(EvaluationTrend, scope, metrics=metrics, models=made)
+        )
+        if model.questions_answered:
+            if last is not None:
+                trend.changes.append(Change(before=last, after=corpus.name))
+            last = corpus.name
+    return trend
 
 
 def _described(
     corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]
 ) -> Iterator[TrendCorpus]:
-    """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
+    """Describe each corpus, with the chosen models that appeared and disappeared."""
     there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
     for evaluation in evaluations:
         for model in evaluation.models:
@@ -524,10 +506,12 @@ def _described(
     before: set[str] | None = None
     for corpus in corpora:
         models = there[corpus.name]
-        yield filled(
-            TrendCorpus,
-            corpus,
-            path=utf8(corpus.path),
+        selection = corpus.index.selection
+        yield TrendCorpus(
+            name=corpus.name,
+            path=utf8(selection.corpus),
+            line_counts=selection.summary.line_counts,
+            skipped=len(selection.manifest.skipped),
             models=len(models),
             appeared=[] if before is None else sorted(models - before),
             disappeared=[] if before is None else sorted(before - models),
@@ -536,7 +520,7 @@ def _described(
 
 
 def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
-    """Yield a notice for each pair of neighbours whose hashes differ, so that no question has the same one."""
+    """Yield a notice for each pair of neighbours whose hashes are of different kinds."""
     for old, new in pairwise(corpora):
         if old.hashes != new.hashes:
             yield (

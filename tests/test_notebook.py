@@ -31,6 +31,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus"
 
 
+def prices_in(folder: Path) -> Path:
+    (folder / "prices.toml").write_text('["*"]\ninput = 1\noutput = 2\n')
+    return folder / "prices.toml"
+
+
 def question(corpus: Path) -> str:
     return fastrec.questions(corpus, limit=1).evaluations[0].questions[0].sample_hash
 
@@ -70,6 +75,18 @@ MADE: dict[str, tuple[Callable[[Path, Path], Any], list[str]]] = {
         ["log", "harness", "records"],
     ),
     "Leaderboard": (lambda corpus, _: fastrec.leaderboard(corpus), ["model_id"]),
+    "Calibrations": (
+        lambda corpus, _: fastrec.calibration(corpus, confidence="evaluation.score"),
+        ["evaluation_name", "metric", "model_id", "ece", "brier"],
+    ),
+    "Costs": (
+        lambda corpus, folder: fastrec.costs(corpus, prices=prices_in(folder)),
+        ["evaluation_name", "model_id", "cost", "cost_per_right"],
+    ),
+    "Overlap": (
+        lambda corpus, _: fastrec.overlap(corpus),
+        ["evaluation_name", "model_id", "other_model_id", "common"],
+    ),
     "PairCheck": (
         lambda corpus, folder: bad_pairs(folder),
         ["code", "path", "message", "severity", "count"],

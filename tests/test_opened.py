@@ -45,14 +45,19 @@ def arguments_of(
     first, second, *_ = corpus.models
     (question, *_) = corpus.questions(limit=1).evaluations[0].questions
     none: dict[str, Any] = {}
+    prices = out / "prices.toml"
+    prices.write_text('["*"]\ninput = 1\noutput = 2\n')
     return {
         "batches": ((), {"columns": ["model", "score"]}),
+        "calibration": ((), {"confidence": "evaluation.score"}),
         "cat": ((), {"model": first}),
         "compare": ((first, second), none),
         "connect": ((), none),
+        "costs": ((), {"prices": prices}),
         "diff": ((night,), none),
         "export": ((out / "exported",), {"format": "csv", "overwrite": True}),
         "leaderboard": ((), none),
+        "overlap": ((), none),
         "questions": ((), {"limit": 3}),
         "read": ((), {"model": first}),
         "rejects": ((), none),
@@ -116,8 +121,13 @@ def test_a_method_has_the_parameters_of_its_function(name: str, path: Path) -> N
     assert list(inspect.signature(method).parameters.values()) == parameters[first:]
     assert method.__doc__ == function.__doc__
     required = [one for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
+    keywords = {
+        one.name: "x"
+        for one in parameters
+        if one.kind is one.KEYWORD_ONLY and one.default is one.empty
+    }
     with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
-        method(*["m0"] * len(required), modell="m0")
+        method(*["m0"] * len(required), **keywords, modell="m0")
 
 
 def read_files(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> Counter[str]:

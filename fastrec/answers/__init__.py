@@ -1,8 +1,8 @@
 """All questions to a corpus, asked of its columns.
 
-    corpus ──▶ selection: which records count ──▶ records of a scope, as arrays ──▶ index: questions
-    and their answers
+    corpus ──▶ `selection`: which records count ──▶ `records` of a scope, as arrays
+           ──▶ `question_table`: questions and what models made of them ──▶ `values` for tests
 
-`selection` applies filters and groups, `records` loads arrays, `counts` and `facts` count,
-`reading` reads answers from the parts, and `transcript` is the conversation in one.
+`codes` has functions on arrays of codes, `counts` and `facts` count, `choosing` opens tables and
+chooses scopes, `reading` reads answers from the parts, and `transcript` is the conversation in one.
 """

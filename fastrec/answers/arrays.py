@@ -1,4 +1,4 @@
-"""`Corpus.columns`: a column of many parts as one numpy array, with codes that mean the same in all parts."""
+"""`Corpus.columns`: a column of many parts as one numpy array, with the same codes in all parts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.selection import Array, Selection
-from fastrec.corpus.columns import CODES, COLUMNS, METADATA, PartColumns
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection, has_column
+from fastrec.corpus.columns import CODES, COLUMNS, METADATA
 from fastrec.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ class CodedColumn(NamedTuple):
         """The value of each record."""
         values = np.empty(len(self.values), dtype=object)
         values[:] = self.values
-        found: Array = values[self.codes]
-        return found
+        return np.asarray(values[self.codes])
 
 
 class Columns(Mapping[str, Any]):
-    """Columns of some records, in the order of the corpus: by name, an array, or codes with their values.
+    """Columns of some records, in the order of the corpus, by name: arrays, or codes with values.
 
     An array has the nearest number to an integer that it cannot hold. `exact` has the integer
     itself.
@@ -72,15 +72,15 @@ class Columns(Mapping[str, Any]):
         """
         import pandas as pd  # noqa: PLC0415 - an optional package
 
-        found = {
-            name: _categories(one) if isinstance(one, CodedColumn) else one
-            for name, one in self.items()
+        columns = {
+            name: _categories(column) if isinstance(column, CodedColumn) else column
+            for name, column in self.items()
         }
-        return pd.DataFrame(found, index=self.number)
+        return pd.DataFrame(columns, index=self.number)
 
 
 def _categories(column: CodedColumn) -> Any:
-    """The values of a column for pandas, where categories are distinct, and none of them is None."""
+    """The values of a column for pandas, whose categories are distinct and never None."""
     import pandas as pd  # noqa: PLC0415 - an optional package
 
     known = {code: value for code, value in enumerate(column.values) if value is not None}
@@ -101,116 +101,49 @@ def read_columns(
             metadata for a column.
         CorpusError: A file of the corpus is damaged.
     """
-    numbers = range(len(selection.parts))
-    wanted_parts = set(numbers if parts is None else parts)
+    known_parts = range(len(selection.parts))
+    wanted_parts = sorted(set(known_parts if parts is None else parts))
     for part in wanted_parts:
-        if part not in numbers:
+        if part not in known_parts:
             raise UsageError(
-                f"there is no part {part!r}; the corpus has {len(numbers):,} parts, from 0 on"
+                f"there is no part {part!r}; the corpus has {len(known_parts):,} parts, from 0 on"
             )
-    known = {part: _chosen(selection, part) for part in sorted(wanted_parts)}
-    chosen = {part: positions for part, positions in known.items() if len(positions)}
-    opened = [selection.columns(part) for part in chosen]
-    wanted = list(dict.fromkeys(names)) or [*COLUMNS, *_metadata_columns(opened)]
-    found: dict[str, Array | CodedColumn] = {}
+    nothing = np.array([], dtype=np.int64)
+    number = np.concatenate([nothing, *(selection.numbers(part) for part in wanted_parts)])
+    wanted = list(dict.fromkeys(names)) or [*COLUMNS, *_metadata_columns(selection, number)]
+    columns: dict[str, Array | CodedColumn] = {}
     exact: dict[str, dict[int, int]] = {}
     for name in wanted:
         if name in CODES or name.startswith(METADATA):
-            found[name] = _coded(selection, name, chosen)
+            columns[name] = _coded(selection, name, number)
         elif name in COLUMNS:
-            found[name] = _numbers(selection, name, chosen)
-            exact[name] = _exact(selection, name, chosen)
+            kind = np.dtype(np.bool_ if name in _FLAGS else f"<{COLUMNS[name].type}")
+            columns[name] = selection.gather(name, number).astype(kind)
+            if integers := selection.exact(name, number):
+                exact[name] = integers
         else:
             raise UsageError(
                 f"there is no column {name!r}; the columns are {listed(list(COLUMNS))}, "
                 "metadata.KEY"
             )
-    starts = [positions + selection.starts[part] for part, positions in chosen.items()]
-    number = np.concatenate([np.array([], dtype=np.int64), *starts])
-    return Columns(found, number, {name: some for name, some in exact.items() if some})
+    return Columns(columns, number, exact)
 
 
-_Chosen = Mapping[int, Array]  # by part: the positions of the chosen records
-
-
-def _chosen(selection: Selection, part: int) -> Array:
-    if selection.is_whole:
-        return np.arange(selection.parts[part].entry.records)
-    return np.flatnonzero(selection.scope_codes(part) >= 0)
-
-
-def _metadata_columns(opened: Sequence[PartColumns]) -> list[str]:
+def _metadata_columns(selection: Selection, number: Array) -> list[str]:
     """The columns of keys of metadata that each part has, or has no record with."""
-    keys = dict.fromkeys(key for columns in opened for key in columns.metadata_keys)
-    return [METADATA + key for key in keys if all(_has(columns, key) for columns in opened)]
+    opened = [selection.columns(part) for part, _ in selection.by_part(number)]
+    names = dict.fromkeys(METADATA + key for columns in opened for key in columns.metadata_keys)
+    return [name for name in names if all(has_column(columns, name) for columns in opened)]
 
 
-def _has(columns: PartColumns, key: str) -> bool:
-    return METADATA + key in columns.frames or columns.lacks(key)
-
-
-def _numbers(selection: Selection, name: str, chosen: _Chosen) -> Array:
-    kind = np.dtype(np.bool_ if name in _FLAGS else f"<{COLUMNS[name].type}")
-    found = [np.array([], dtype=kind)]
-    for part, positions in chosen.items():
-        found.append(selection.columns(part).numbers(name)[positions].astype(kind))
-    return np.concatenate(found)
-
-
-def _exact(selection: Selection, name: str, chosen: _Chosen) -> dict[int, int]:
-    found: dict[int, int] = {}
-    before = 0
-    for part, positions in chosen.items():
-        for position, value in selection.columns(part).exact(name).items():
-            place = int(np.searchsorted(positions, position))
-            if place < len(positions) and positions[place] == position:
-                found[before + place] = value
-        before += len(positions)
-    return found
-
-
-def _coded(selection: Selection, name: str, chosen: _Chosen) -> CodedColumn:
-    numbers: dict[
-        Any, int
-    ] = {}  # of values; those of metadata as they are spelled, because 1, 1.0 and true are equal
-    found = [np.array([], dtype=np.int32)]
-    for part, positions in chosen.items():
-        columns = selection.columns(part)
-        values = _values(columns, name)
-        if values is None:
+def _coded(selection: Selection, name: str, number: Array) -> CodedColumn:
+    for part, _ in selection.by_part(number):
+        if not has_column(selection.columns(part), name):
             raise UsageError(
                 f"{selection.parts[part].path}: {name} has too many values, or too long ones, for "
-                "a column; "
-                "choose other parts, or read the lines"
+                "a column; choose other parts, or read the lines"
             )
-        codes = (
-            columns.numbers(name)[positions]
-            if name in columns.frames
-            else np.zeros(len(positions), np.uint8)
-        )
-        new = np.zeros(len(values), dtype=np.int32)
-        for code in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
-            new[code] = numbers.setdefault(values[code], len(numbers))
-        found.append(new[codes])
-    spelled = name.startswith(METADATA)
-    return CodedColumn(np.concatenate(found), [_decode(one) if spelled else one for one in numbers])
-
-
-def _values(columns: PartColumns, name: str) -> Sequence[Any] | None:
-    """What the codes of a column stand for.
-
-    None if the part has a key of metadata without a column.
-    """
-    if not name.startswith(METADATA):
-        return columns.values(name)
-    if name in columns.frames:
-        return list(
-            map(
-                bytes,
-                msgspec.json.decode(columns.content(f"values.{name}"), type=list[msgspec.Raw]),
-            )
-        )
-    return [b"null"] if columns.lacks(name.removeprefix(METADATA)) else None
-
-
-_decode = msgspec.json.Decoder().decode
+    codes, values = selection.codes(name, number)
+    if name.startswith(METADATA):
+        values = list(map(msgspec.json.decode, values))
+    return CodedColumn(codes.astype(np.int32), values)

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fastrec.answers.codes import Array
 from fastrec.answers.records import ANSWERS, ERROR, ScopeRecords, mean_of_doubles
-from fastrec.answers.selection import Array
 
 _LARGEST: Final = sys.float_info.max
 _SQUARED: Final = 1e140  # the squares of smaller scores can be added up

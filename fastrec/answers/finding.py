@@ -1,100 +1,96 @@
-"""Find questions by a `sample_hash`, the beginning of one, or a `sample_id`, in the columns of all parts."""
+"""Find questions by a `sample_hash`, the beginning of one, or a `sample_id`."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from os.path import commonprefix
 
 import numpy as np
 
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection
 
 
 def find_questions(
     selection: Selection, text: str, shortest: int, limit: int
 ) -> Iterator[tuple[int, Array]]:
-    """Yield scopes, and the numbers of records in them that have a hash, or else a `sample_id`, or else a prefix.
+    """Yield scopes with the numbers of records that have a hash, or else an id, or else a prefix.
 
     The beginning of a hash needs at least `shortest` characters. Of each scope and hash, the first
     `limit` are found.
     """
-    by_kind: list[list[tuple[Array, Array]]] = [
-        [],
-        [],
-        [],
-    ]  # numbers and scopes, by hash, by id and by prefix
-    for part in range(len(selection.parts)) if text else ():
+    if not text:
+        return
+    by_kind: dict[str, list[tuple[Array, Array]]] = {"hash": [], "sample_id": [], "prefix": []}
+    for part in range(len(selection.parts)):
         columns = selection.columns(part)
-        hashes = columns.values("hash")
-        exact = [code for code, value in enumerate(hashes) if value == text]
-        alike = (
-            [code for code, value in enumerate(hashes) if value.startswith(text)]
-            if len(text) >= shortest
-            else []
-        )
-        ids = [code for code, value in enumerate(columns.values("sample_id")) if str(value) == text]
-        for found, name, codes in zip(
-            by_kind, ("hash", "sample_id", "hash"), (exact, ids, alike), strict=True
-        ):
+        hashes = list(enumerate(columns.values("hash")))
+        ids = enumerate(columns.values("sample_id"))
+        matching = {
+            "hash": [code for code, value in hashes if value == text],
+            "sample_id": [code for code, value in ids if str(value) == text],
+            "prefix": [code for code, value in hashes if value.startswith(text)],
+        }
+        if len(text) < shortest:
+            matching["prefix"] = []
+        for kind, codes in matching.items():
             if codes:
                 scopes = selection.scope_codes(part)
-                places = np.flatnonzero(np.isin(columns.numbers(name), codes) & (scopes >= 0))
-                names = [columns.numbers("hash"), columns.numbers("sample_id"), scopes]
-                places = _without_repeats(places, [one[places] for one in names])[:limit]
-                found.append((places + selection.starts[part], scopes[places]))
-    for found in by_kind:
+                of_hash = columns.numbers("hash")
+                of_id = columns.numbers("sample_id")
+                is_match = np.isin(of_id if kind == "sample_id" else of_hash, codes)
+                places = np.flatnonzero(is_match & (scopes >= 0))
+                places = _without_repeats(places, [of_hash, of_id, scopes])[:limit]
+                by_kind[kind].append((places + selection.starts[part], scopes[places]))
+    for found in by_kind.values():
         if found:
-            numbers = np.concatenate([one for one, _ in found])
-            scopes = np.concatenate([one for _, one in found])
+            numbers, scopes = map(np.concatenate, zip(*found, strict=True))
             for scope in np.unique(scopes).tolist():
                 yield scope, numbers[scopes == scope]
             return
 
 
-def _without_repeats(places: Array, names: list[Array]) -> Array:
-    """Leave out places with the same names as the one before: a question may have many records."""
+def _without_repeats(places: Array, columns: list[Array]) -> Array:
+    """Leave out records like the one before: a question may have many records."""
     differs = np.zeros(len(places), dtype=np.bool_)
     differs[:1] = True
-    for some in names:
-        differs[1:] |= some[1:] != some[:-1]
+    for column in columns:
+        differs[1:] |= np.diff(column[places].astype(np.int64)) != 0
     return places[differs]
 
 
 def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int) -> dict[str, str]:
-    """The shortest beginning of each hash, of at least so many characters, that is no other hash's, and no id's."""
-    wanted = sorted(set(hashes))
-    if not wanted:
-        return {}
-    before = dict.fromkeys(wanted, "")  # the nearest other hashes in order
-    after: dict[str, str] = {}
-    starts = {one[:shortest] for one in wanted}
-    with_id: dict[
-        str, set[str]
-    ] = {}  # hashes by `sample_id`, of ids that begin as a wanted hash does
-    for part in range(len(selection.parts)):
+    """The shortest beginning of each hash that no other hash has, and that is no id.
+
+    It has at least `shortest` characters.
+    """
+    least = dict.fromkeys(sorted(set(hashes)), shortest)  # characters
+    starts = {sample_hash[:shortest] for sample_hash in least}
+    with_id: dict[str, set[str]] = {}  # hashes by id, of ids that begin as a hash does
+    for part in range(len(selection.parts) if least else 0):
         columns = selection.columns(part)
         values = columns.values("hash")
         ordered = sorted(set(values))
-        for one in wanted:
-            at = bisect_left(ordered, one)
-            if at:
-                before[one] = max(before[one], ordered[at - 1])
-            beyond = at + (at < len(ordered) and ordered[at] == one)
-            if beyond < len(ordered):
-                after[one] = min(after.get(one, ordered[beyond]), ordered[beyond])
-        for code, value in enumerate(map(str, columns.values("sample_id"))):
-            if value[:shortest] in starts:
+        for sample_hash in least:
+            at = bisect_left(ordered, sample_hash)
+            for neighbour in ordered[max(at - 1, 0) : at + 2]:
+                if neighbour != sample_hash:
+                    common = len(commonprefix([sample_hash, neighbour]))  # noqa: RUF071 - no paths
+                    least[sample_hash] = max(least[sample_hash], common + 1)
+        for code, sample_id in enumerate(map(str, columns.values("sample_id"))):
+            if sample_id[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]
-                with_id.setdefault(value, set()).update(
-                    values[at] for at in np.unique(of_id).tolist()
-                )
-    return {one: _prefix(one, shortest, before[one], after.get(one, ""), with_id) for one in wanted}
+                own = with_id.setdefault(sample_id, set())
+                own.update(values[at] for at in np.unique(of_id).tolist())
+    return {
+        sample_hash: _prefix(sample_hash, length, with_id) for sample_hash, length in least.items()
+    }
 
 
-def _prefix(text: str, shortest: int, before: str, after: str, with_id: dict[str, set[str]]) -> str:
-    for length in range(shortest, len(text)):
-        prefix = text[:length]
-        is_other = before.startswith(prefix) or after.startswith(prefix)
-        if not is_other and with_id.get(prefix, {text}) == {text}:
+def _prefix(sample_hash: str, least: int, with_id: dict[str, set[str]]) -> str:
+    for length in range(least, len(sample_hash)):
+        prefix = sample_hash[:length]
+        if with_id.get(prefix, {sample_hash}) == {sample_hash}:
             return prefix
-    return text
+    return sample_hash

@@ -1,4 +1,4 @@
-"""The leaderboard: all models on the primary metrics of several evaluations, and what their means rest on.
+"""The leaderboard: all models on the primary metrics of several evaluations.
 
 1. Choose the primary metric of each evaluation, and count who answered how many of its questions.
 2. Group models by the evaluations that they have answered. Only models of one group are compared
@@ -22,16 +22,21 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.index import Index, choose_scopes
+from fastrec.answers.choosing import choose_primary, choose_scopes
+from fastrec.answers.codes import count_of
+from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query, Scope
+from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.filters import Filters
 from fastrec.html import Html, joined, table, tag
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular
@@ -46,12 +51,11 @@ from fastrec.statistics.ranks import (
     rank_ranges,
     significant,
 )
-from fastrec.summary.document import ModelSummary, ScopeNames, filled
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
-_CELLS: Final = 4_000_000  # values to keep
 _NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
@@ -87,14 +91,16 @@ class BoardEvaluation(ScopeNames, kw_only=True):
 
 
 class BoardCell(Estimate, kw_only=True):
-    """A model on an evaluation: accuracy, or mean score if the metric is graded, over questions that it answered."""
+    """A model on an evaluation: the accuracy or mean score over questions that it answered."""
 
     questions: int
     """Questions that it answered."""
     counts: bool
-    """Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from it."""
+    """Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
+    it."""
     rank_best: int | None = None
-    """Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough answers."""
+    """Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
+    answers."""
     rank_worst: int | None = None
     """Its worst rank."""
 
@@ -104,17 +110,19 @@ class BoardModel(msgspec.Struct, kw_only=True):
 
     model_id: str
     group: int
-    """Models of a group have answered the same evaluations; 1 is the group with the most evaluations. 0: none."""
+    """Models of a group have answered the same evaluations; 1 is the group with the most
+    evaluations. 0: none."""
     cells: list[BoardCell | None]
     """One for each evaluation; null without answers."""
     mean: Estimate | None
-    """The weighted mean over the evaluations of its group whose values are in [0, 1] and better if higher."""
+    """The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
+    higher."""
     mean_rank: Estimate | None
-    """The mean over evaluations of its rank among the models of its group; equal values share their mean rank. Null in
-    a group of one, or of more than 2,000."""
+    """The mean over evaluations of its rank among the models of its group; equal values share their
+    mean rank. Null in a group of one, or of more than 2,000."""
     win_share: Estimate | None
-    """The share of pairs of an evaluation and another model of the group in which it is ahead; a tie counts as half.
-    Null in a group of one, or of more than 2,000."""
+    """The share of pairs of an evaluation and another model of the group in which it is ahead; a
+    tie counts as half. Null in a group of one, or of more than 2,000."""
     rank_best: int | None = None
     """Its best rank by mean in its group that paired tests allow; null in a group of one, and
     after the first 2,000 of a group."""
@@ -130,28 +138,27 @@ class Leaderboard(Tabular, kw_only=True):
     models: list[BoardModel]
     """The rows: group by group, best mean first."""
     min_coverage: float
-    """Percent of the questions of an evaluation that a model must have answered for the evaluation to count."""
+    """Percent of the questions of an evaluation that a model must have answered for the evaluation
+    to count."""
     left_out: int = 0
     """Evaluations with fewer questions that a page leaves out."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
-        found = []
+        rows = []
         for model in self.models:
             row: dict[str, Any] = {
                 "group": model.group,
                 "rank_best": model.rank_best,
                 "rank_worst": model.rank_worst,
+                "model_id": model.model_id,
             }
-            row["model_id"] = model.model_id
             for name in ("mean", "mean_rank", "win_share"):
                 row |= _flat(name, getattr(model, name))
-            for one, cell in zip(self.evaluations, model.cells, strict=True):
-                row |= _flat(one.title, cell) | {
-                    f"{one.title}.questions": cell.questions if cell else None
-                }
-            found.append(row)
-        return found
+            for evaluation, cell in zip(self.evaluations, model.cells, strict=True):
+                row |= _flat(evaluation.title, cell, questions="questions")
+            rows.append(row)
+        return rows
 
     def table(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[str]]]:
         """The headings and cells of some models, as text; columns that say nothing are left out."""
@@ -162,17 +169,12 @@ class Leaderboard(Tabular, kw_only=True):
             "mean rank": [_estimate(model.mean_rank, 1, "") for model in models],
             "wins": [_estimate(model.win_share, 100, "%") for model in models],
         }
-        used = [
-            at for at, _ in enumerate(self.evaluations) if any(model.cells[at] for model in models)
-        ]
-        cells = [
-            _cell_texts(self.evaluations[at], [model.cells[at] for model in models]) for at in used
-        ]
-        names = [name for name, column in columns.items() if any(column)]
-        heads = names + [self.evaluations[at].title for at in used]
-        return heads, [
-            list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)
-        ]
+        columns = {name: cells for name, cells in columns.items() if any(cells)}
+        for at, evaluation in enumerate(self.evaluations):
+            cells = [model.cells[at] for model in models]
+            if any(cells):
+                columns[evaluation.title] = _cell_texts(evaluation, cells)
+        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
     def to_html(
         self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False
@@ -181,55 +183,40 @@ class Leaderboard(Tabular, kw_only=True):
 
         The script of `report` sorts `sortable`.
         """
-        used = {one.title: one for one in self.evaluations}
+        evaluations = {one.title: one for one in self.evaluations}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
-            is_linked = head in used and text != NONE
-            shown = (
-                tag("a", text, href=link(used[head], model.model_id))
-                if link and is_linked
-                else text
-            )
-            return (
-                tag("td", tag("span", shown)) if head in _NAMES else tag("td", shown, class_="num")
-            )
+            shown: Html | str = text
+            if link and head in evaluations and text != NONE:
+                shown = tag("a", text, href=link(evaluations[head], model.model_id))
+            if head in _NAMES:
+                return tag("td", tag("span", shown))
+            return tag("td", shown, class_="num")
 
-        made = []
+        tables = []
         for title, models in self.groups():
             heads, rows = self.table(models)
-            head = [
-                tag("th", name, scope="col", class_=None if name in _NAMES else "num")
-                for name in heads
-            ]
             body = [
                 tag("tr", *map(partial(cell, model), heads, row))
                 for model, row in zip(models, rows, strict=True)
             ]
-            plain = tag(
-                "div",
-                tag(
-                    "table",
-                    tag("thead", tag("tr", *head)),
-                    tag("tbody", *body),
-                    class_="list board",
-                ),
-                class_="wide",
-            )
-            made.append(
-                table(title, heads, body, class_="board")
-                if sortable
-                else joined(tag("h3", title), plain)
-            )
-        return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
+            if sortable:
+                tables.append(table(title, heads, body, class_="board"))
+                continue
+            head = [
+                tag("th", name, scope="col", class_=None if name in _NAMES else "num")
+                for name in heads
+            ]
+            inside = tag("thead", tag("tr", *head)), tag("tbody", *body)
+            plain = tag("div", tag("table", *inside, class_="list board"), class_="wide")
+            tables.append(joined(tag("h3", title), plain))
+        return joined(*tables, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
-        head = joined(
-            tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE)
+        head = tag(
+            "head", tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE)
         )
-        return Html(
-            "<!doctype html>"
-            + tag("html", tag("head", head), tag("body", self.to_html()), lang="en")
-        )
+        return Html("<!doctype html>" + tag("html", head, tag("body", self.to_html()), lang="en"))
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -256,12 +243,12 @@ class Leaderboard(Tabular, kw_only=True):
         lines = [
             f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             (
-                "rank: the ranks by mean that paired tests allow (Holm). Models are compared within "
-                "their table only."
+                "rank: the ranks by mean that paired tests allow (Holm). Models are compared "
+                "within their table only."
             ),
             (
-                "mean rank and wins: over evaluations; wins is the share of the other models that a "
-                "model is ahead of."
+                "mean rank and wins: over evaluations; wins is the share of the other models that "
+                "a model is ahead of."
             ),
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
@@ -286,19 +273,18 @@ class Leaderboard(Tabular, kw_only=True):
         return lines
 
 
-def _flat(name: str, one: Estimate | BoardCell | None) -> dict[str, float | None]:
-    return {
-        f"{name}{suffix}": getattr(one, field) if one else None
-        for suffix, field in (("", "value"), (".low", "low"), (".high", "high"))
-    }
+def _flat(name: str, estimate: Estimate | None, **more: str) -> dict[str, float | None]:
+    """The fields of an estimate as columns, by what is after the name of the column."""
+    fields = {"": "value", ".low": "low", ".high": "high"}
+    fields |= {f".{suffix}": field for suffix, field in more.items()}
+    return {f"{name}{suffix}": getattr(estimate, field, None) for suffix, field in fields.items()}
 
 
-def _estimate(one: Estimate | None, scale: float, unit: str) -> str:
-    return (
-        f"{scale * one.value:.1f}{unit} [{scale * one.low:.1f}–{scale * one.high:.1f}]"
-        if one
-        else ""
-    )
+def _estimate(estimate: Estimate | None, scale: float, unit: str) -> str:
+    if estimate is None:
+        return ""
+    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value:.1f}{unit} [{low:.1f}–{high:.1f}]"
 
 
 def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
@@ -317,54 +303,23 @@ def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) 
 
 
 class _Column(NamedTuple):
-    """An evaluation: what a first look at all its values has found."""
+    """An evaluation with its primary metric, and which models answered how many questions."""
 
+    query: Query
     scope: Scope
-    models: list[str]
-    means: dict[str, float]  # of each model
+    models: Sequence[str]
+    means: dict[str, float]  # of each model: those of the summary, as in all commands
     answered: dict[str, int]  # questions of each model, if any
     enough: list[str]  # models that answered enough questions
     in_unit: bool  # whether all values are in [0, 1]
-    kept: list[Array]  # the values, if there are few
 
-    def blocks(self, index: Index, models: Sequence[str]) -> Iterator[Array]:
+    def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[Array]:
         """Yield the values of some models: questions × models."""
-        if not self.kept:
-            query = Query(evaluation_name=self.scope.evaluation_name, metric=self.scope.metric)
-            yield from index.blocks(query, models, graded=self.scope.graded)
-        elif len(models) == len(self.models):
-            yield from self.kept
-        else:
-            place_of = {model: at for at, model in enumerate(self.models)}
-            places = [place_of[model] for model in models]
-            yield from (block[:, places] for block in self.kept)
-
-
-def choose_primary(scopes: Sequence[Scope], primary: Sequence[str]) -> list[Scope]:
-    """Choose a metric of each evaluation: as EVALUATION=METRIC says, or as records say, or the first by name."""
-    by_name: dict[str, list[Scope]] = {}
-    for one in scopes:
-        by_name.setdefault(one.evaluation_name, []).append(one)
-    chosen = {
-        name: next((one for one in some if one.primary), some[0]) for name, some in by_name.items()
-    }
-    for choice in primary:
-        evaluation, equals, metric = choice.rpartition("=")
-        names = [name for name in by_name if matches_any(name, [evaluation])]
-        found = {
-            name: one
-            for name in names
-            for one in reversed(by_name[name])
-            if matches_any(one.metric or "", [metric])
-        }
-        if not equals or not evaluation or not found:
-            raise UsageError(f"--primary {choice!r} is no EVALUATION=METRIC of this corpus")
-        chosen |= found
-    return list(chosen.values())
+        return value_blocks(index, self.query, models, graded=self.scope.graded)
 
 
 def make_leaderboard(
-    index: Index,
+    index: QuestionTable,
     filters: Filters | None = None,
     *,
     metrics: str = "judgements",
@@ -375,7 +330,7 @@ def make_leaderboard(
     name_of: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Leaderboard:
-    """Compare the models on the primary metrics of evaluations, as far as their names match filters.
+    """Compare the models on the primary metrics of the evaluations that match filters.
 
     `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations,
     those with the most questions.
@@ -384,37 +339,40 @@ def make_leaderboard(
         UsageError: An argument is wrong, or there are too many evaluations and models.
     """
     chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
-    models_of = {
-        (scope.evaluation_name, scope.metric): query.models or scope.models
-        for scope, query in chosen
-    }
+    queries = {(scope.evaluation_name, scope.metric): query for scope, query in chosen}
     scopes = choose_primary([scope for scope, _ in chosen], primary)
-    known = sorted(name_of(one.evaluation_name) for one in scopes)
+    known = sorted(name_of(scope.evaluation_name) for scope in scopes)
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(
             f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}"
         )
-    means = _means_of(index)
-    models = {model for one in scopes for model in models_of[one.evaluation_name, one.metric]}
-    columns_left = _most_columns(len(scopes), len(models), most)
-    largest = sorted(range(len(scopes)), key=lambda at: -scopes[at].questions)[:columns_left]
-    left_out = len(scopes) - len(largest)
-    scopes = [scopes[at] for at in sorted(largest)]
-    numbers = metrics_of(scope for scope, _ in chosen)
+    models_of = [
+        queries[scope.evaluation_name, scope.metric].models or scope.models for scope in scopes
+    ]
+    number = _most_columns(len(scopes), len({*chain(*models_of)}), most)
+    largest = sorted(range(len(scopes)), key=lambda at: -scopes[at].questions)[:number]
+    metric_numbers = metrics_of(scope for scope, _ in chosen)
     columns = []
     evaluations = []
-    for scope in scopes:
-        some = models_of[scope.evaluation_name, scope.metric]
-        columns.append(_look(index, scope, some, means, min_coverage, keep=_CELLS // len(scopes)))
+    for at in sorted(largest):
+        scope = scopes[at]
+        column = _look(index, scope, models_of[at], min_coverage)
+        columns.append(column)
         name = name_of(scope.evaluation_name)
-        several = numbers[scope.evaluation_name]
-        weight = (
-            float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
+        weight = (weights or {}).get(name, 1.0)
+        if weight_by == "questions":
+            weight = float(scope.questions)
+        several = metric_numbers[scope.evaluation_name]
+        evaluations.append(
+            filled(
+                BoardEvaluation,
+                scope,
+                evaluation_name=name,
+                title=title_of(name, scope.metric, several, lower=scope.lower_is_better),
+                metrics=several,
+                weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
+            )
         )
-        weight = weight if columns[-1].in_unit and not scope.lower_is_better else 0.0
-        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
-        names = {"evaluation_name": name, "title": title}
-        evaluations.append(filled(BoardEvaluation, scope, **names, metrics=several, weight=weight))
     batches = _batches(columns, [one.weight for one in evaluations])
     cells: list[dict[str, BoardCell]] = [{} for _ in columns]
     for together in _filled(batches):
@@ -423,20 +381,19 @@ def make_leaderboard(
             batch.finish()
     for column, of_column in zip(columns, cells, strict=True):
         _rank_cells(index, column, of_column)
-    rows = [
-        BoardModel(
-            model_id=model,
-            group=batch.group,
-            cells=[of_column.get(model) for of_column in cells],
-            **{name: values[at] for name, values in batch.estimates.items()},
-        )
-        for batch in batches
-        for at, model in enumerate(batch.models)
-    ]
-    order = {group: at for at, group in enumerate(dict.fromkeys(batch.group for batch in batches))}
-    rows.sort(key=lambda row: (order[row.group], *_place(row)))
+    rows = []
+    for batch in batches:
+        for at, model in enumerate(batch.models):
+            estimates = {name: values[at] for name, values in batch.estimates.items()}
+            of_model = [of_column.get(model) for of_column in cells]
+            rows.append(BoardModel(model_id=model, group=batch.group, cells=of_model, **estimates))
+    # Groups are numbered in order, but for 0, which is the last one.
+    rows.sort(key=lambda row: (not row.group, row.group, *_place(row)))
     return Leaderboard(
-        evaluations=evaluations, models=rows, min_coverage=min_coverage, left_out=left_out
+        evaluations=evaluations,
+        models=rows,
+        min_coverage=min_coverage,
+        left_out=len(scopes) - len(columns),
     )
 
 
@@ -466,61 +423,36 @@ def _place(row: BoardModel) -> tuple[float, float, str]:
     )
 
 
-_Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metric and model
-
-
-def _means_of(index: Index) -> _Means:
-    """The exact means of the summary, rounded once: equal means are equal numbers, and those of all commands."""
-    return {
-        (one.evaluation_name, one.metric, model.model_id): model
-        for one in index.evaluations
-        for model in one.by_model
-    }
-
-
 def _look(
-    index: Index,
-    scope: Scope,
-    models: Sequence[str],
-    means: _Means,
-    min_coverage: float,
-    *,
-    keep: int,
+    index: QuestionTable, scope: Scope, models: Sequence[str], min_coverage: float
 ) -> _Column:
-    """Look at all values of an evaluation, and keep them if they are not more than `keep`.
+    """Look at all values of an evaluation.
 
     The means are those of the summary, unless they are beyond the range of doubles.
     """
-    column = _Column(scope, list(models), {}, {}, [], in_unit=True, kept=[])
-    low, high = 0.0, 1.0
-    kept: list[Array] = []
-    at_once = current_limits().compared_models
-    for start in range(0, len(models), at_once):
-        some = column.models[start : start + at_once]
-        total = np.zeros(len(some))
-        answered = np.zeros(len(some))
-        for block in column.blocks(index, some):
-            known = ~np.isnan(block)
-            values = block[known]
-            low, high = values.min(initial=low), values.max(initial=high)
-            total += np.where(known, block, 0.0).sum(axis=0)
-            answered += known.sum(axis=0)
-            if len(models) <= at_once and scope.questions * len(models) <= keep:
-                kept.append(block)
-        found = [
-            (model, value, int(n))
-            for model, value, n in zip(some, total.tolist(), answered, strict=True)
-            if n
-        ]
-        for model, value, n in found:
-            summed = means[scope.evaluation_name, scope.metric, model]
-            mean = summed.mean_score if scope.graded else summed.accuracy
-            column.means[model] = value / n if mean is None else mean
-        column.answered.update({model: n for model, _, n in found})
-    column.enough.extend(
-        model for model, n in column.answered.items() if 100 * n >= min_coverage * scope.questions
+    query = query_of(scope)
+    means = {
+        model.model_id: model.mean_score if scope.graded else model.accuracy
+        for model in index.summary_of(query).by_model
+    }
+    table = index.table(query)
+    cells = table.cells
+    is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
+    values = (cells.score if scope.graded else cells.share)[is_answer]
+    numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
+    answered = {
+        model: number for model, number in zip(table.models, numbers, strict=True) if number
+    }
+    least = min_coverage * scope.questions
+    return _Column(
+        query,
+        scope,
+        models,
+        {model: mean for model, mean in means.items() if mean is not None},
+        answered,
+        [model for model, number in answered.items() if 100 * number >= least],
+        in_unit=bool(values.min(initial=0.0) >= 0 and values.max(initial=1.0) <= 1),
     )
-    return column._replace(in_unit=bool(low >= 0 and high <= 1), kept=kept)
 
 
 class _Batch:
@@ -540,7 +472,7 @@ class _Batch:
         self._better: Bools | None = None
 
     def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
-        """Add an evaluation: the values of these models with their draws, and the sums of pairs if it is tested."""
+        """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
         share = self.shares[at]
         if share:
             self._mean = self._mean + float(share) * both
@@ -579,7 +511,7 @@ class _Batch:
 
 
 def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batch]:
-    """Group models by the evaluations that count for them, the most evaluations first, and cut large groups."""
+    """Group models by the evaluations that count for them, and cut large groups."""
     counting: dict[str, list[int]] = {model: [] for column in columns for model in column.models}
     for at, column in enumerate(columns):
         for model in column.enough:
@@ -597,7 +529,10 @@ def _batches(columns: Sequence[_Column], weights: Sequence[float]) -> list[_Batc
         if len(models) > most:  # the best are tested
             parts = [(columns[at].means, float(share)) for at, share in shares.items() if share]
             models.sort(
-                key=lambda model: (-sum(share * means[model] for means, share in parts), model)
+                key=lambda model: (
+                    -sum(share * means.get(model, 0.0) for means, share in parts),
+                    model,
+                )
             )
         cut = [models[at : at + most] for at in range(0, len(models), most)]
         made = [_Batch(number if places else 0, some, shares) for some in cut]
@@ -621,7 +556,7 @@ def _filled(batches: Sequence[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _estimate_cells(
-    index: Index,
+    index: QuestionTable,
     columns: Sequence[_Column],
     batches: Sequence[_Batch],
     cells: list[dict[str, BoardCell]],
@@ -656,8 +591,8 @@ def _estimate_cells(
                 batch.add(at, column.scope, both[:, places], of_batch)
 
 
-def _rank_cells(index: Index, column: _Column, cells: dict[str, BoardCell]) -> None:
-    """Rank the cells of an evaluation, if its models were not in memory at the same time, and are not too many."""
+def _rank_cells(index: QuestionTable, column: _Column, cells: dict[str, BoardCell]) -> None:
+    """Rank the cells of an evaluation whose models were not in memory at the same time."""
     enough = column.enough
     if 1 < len(enough) <= current_limits().compared_models and cells[enough[0]].rank_best is None:
         _set_ranks(column, cells, pair_sums(column.blocks(index, enough), len(enough)))
@@ -671,9 +606,9 @@ def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> 
 
 
 def _draw_models(
-    index: Index, column: _Column, models: Sequence[str], *, with_sums: bool
+    index: QuestionTable, column: _Column, models: Sequence[str], *, with_sums: bool
 ) -> tuple[Array, PairSums | None]:
-    """The means of some models in an evaluation, followed by those in each draw; and the sums of all pairs."""
+    """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
     rows = min(scope.questions, BUNDLES)
     sums = np.zeros((rows, len(models)))

@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection
 from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import (
@@ -44,7 +45,7 @@ from fastrec.where import said, text_of
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """An answer of a model to a question: a record of the corpus, and what a reader wants to know of it at once."""
+    """An answer of a model to a question: a record, and what a reader wants to know first."""
 
     model_id: str
     evaluation_id: str
@@ -258,7 +259,7 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def needles(phrase: str) -> tuple[bytes, tuple[bytes, ...]]:
-    r"""What a line with a phrase contains, given without case: the phrase as JSON spells it, or a special character.
+    r"""What a line with a phrase contains: the phrase as JSON spells it, or a special character.
 
     ASCII letters of the line must be in lower case. Special characters become a letter of the
     phrase, or several, if case is removed: other capital letters, and characters such as `ß`.

@@ -16,14 +16,21 @@ import math
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.codes import (
+    Array,
+    count_of,
+    distinct_of,
+    order_of,
+    ranks_of,
+)
+from fastrec.answers.selection import Selection
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError
 from fastrec.judge.parse import spell
@@ -35,50 +42,7 @@ ERROR: Final = 4
 ANSWERS: Final = RIGHT | WRONG
 _RECORDS: Final = 4_000_000  # to load at a time
 _KEPT: Final = 2  # runs of scopes
-_LARGEST_CODE: Final = 1 << 62
 _FLAGS: Final = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
-
-
-class Values:
-    """Numbers of values that come from several parts, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-
-    def add(self, values: Sequence[Any]) -> Array:
-        """The number of each of some values."""
-        numbers = self.numbers
-        return np.array(
-            [numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64
-        )
-
-    def list(self) -> list[Any]:
-        return list(self.numbers)
-
-
-def joint_codes(*columns: tuple[Array, int]) -> Array:
-    """One code for each combination of codes, given with a number that they are below."""
-    joint = np.zeros(len(columns[0][0]), dtype=np.int64)
-    bound = 1
-    for codes, size in columns:
-        bound *= max(size, 1)
-        if bound > _LARGEST_CODE:
-            distinct, joint = np.unique(joint, return_inverse=True)
-            bound = len(distinct) * max(size, 1)
-        joint = joint * max(size, 1) + codes
-    return joint
-
-
-def dense_in_order(codes: Array) -> tuple[Array, Array]:
-    """Number codes in the order in which they come first.
-
-    Also return the place where each comes first.
-    """
-    _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    new = np.empty(len(order), dtype=np.int64)
-    new[order] = np.arange(len(order))
-    return new[places], first[order]
 
 
 class Records:
@@ -90,40 +54,30 @@ class Records:
         """Load the records of some scopes; with `parts`, only those in these parts."""
         self.selection = selection
         self.scopes = scopes
-        self._models = Values()
-        self._hashes = Values()
-        columns: dict[str, list[Array]] = {
-            name: [] for name in ("number", "scope", "model", "hash", "flag", "score")
-        }
+        nothing = np.array([], dtype=np.int64)
+        numbers = [nothing]
+        of_scope = [nothing]
         for part in self._parts() if parts is None else parts:
             codes = selection.scope_codes(part)
             chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))
-            if not chosen.size:
-                continue
-            found = selection.columns(part)
-            columns["number"].append(chosen + selection.starts[part])
-            columns["scope"].append(codes[chosen])
-            columns["model"].append(
-                self._models.add(found.values("model"))[found.numbers("model")[chosen]]
-            )
-            columns["hash"].append(
-                self._hashes.add(found.values("hash"))[found.numbers("hash")[chosen]]
-            )
-            outcome = found.numbers("correct")[chosen] + 2 * found.numbers("error")[chosen]
-            columns["flag"].append(_FLAGS[outcome])
-            columns["score"].append(found.numbers("score")[chosen])
-        nothing = np.array([], dtype=np.int64)
-        arrays = {name: np.concatenate(some) if some else nothing for name, some in columns.items()}
-        order = np.argsort(arrays["scope"], kind="stable")
-        self.number = arrays["number"][order]
-        self.scope = arrays["scope"][order]
-        self.model = arrays["model"][order]
-        self.hash = arrays["hash"][order]
-        self.flag = arrays["flag"][order]
-        self.score = arrays["score"][order]
-        self.models: list[str] = self._models.list()
-        self.hashes: list[str] = self._hashes.list()
-        self._set_questions()
+            numbers.append(chosen + selection.starts[part])
+            of_scope.append(codes[chosen])
+        self.scope = np.concatenate(of_scope)
+        order = np.argsort(self.scope, kind="stable")
+        self.scope = self.scope[order]
+        self.number = np.concatenate(numbers)[order]
+        self.model, self.models = self.codes("model")
+        self.hash, self.hashes = self.codes("hash")
+        self.flag = _FLAGS[self.gather("correct") + 2 * self.gather("error")]
+        self.score = self.gather("score")
+        columns = [self.scope, self.hash]
+        if self.split_hashes.any():
+            columns.append(np.where(self.split_hashes, self.sample_id + 1, 0))
+        # Questions are in the order of scopes, because records are.
+        first, place = distinct_of(*columns)
+        order = np.argsort(first)
+        self.question = ranks_of(order)[place]
+        self.first = first[order]
 
     def _parts(self) -> Sequence[int]:
         selection = self.selection
@@ -133,14 +87,6 @@ class Records:
         last = selection.number_parts(max(plain))
         return range(first.start, max(first.stop, last.stop))
 
-    def _set_questions(self) -> None:
-        columns = [(self.scope, self.scopes.stop), (self.hash, len(self.hashes))]
-        split = self.split_hashes
-        if split.any():
-            columns.append((np.where(split, self.sample_id, -1) + 1, len(self.sample_ids) + 1))
-        codes = joint_codes(*columns)
-        self.question, self.first = dense_in_order(codes)  # in order of scopes, because records are
-
     @cached_property
     def split_hashes(self) -> Array:
         """Whether the hash of each record is split."""
@@ -149,40 +95,22 @@ class Records:
         nothing = np.zeros(len(self.hash), dtype=np.bool_)
         if not names:
             return nothing
-        run, runs = self.codes("run")
-        hashes = (self.scope, self.scopes.stop), (self.hash, len(self.hashes))
-        by_hash = joint_codes(*hashes)
-        by_run = (*hashes, (self.model, len(self.models)), (run, len(runs)))
-        _, hash_codes = np.unique(by_hash, return_inverse=True)
-        _, first_of_run = np.unique(joint_codes(*by_run), return_index=True)
-        _, first_of_sample = np.unique(
-            joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True
+        run, _ = self.codes("run")
+        of_hash = distinct_of(self.scope, self.hash)
+        by_run = (self.scope, self.hash, self.model, run)
+        runs, samples = (
+            count_of(of_hash.place[distinct_of(*columns).first], len(of_hash.first))
+            for columns in (by_run, (*by_run, self.sample_id))
         )
-        distinct_runs = np.bincount(hash_codes[first_of_run], minlength=1)
-        distinct_samples = np.bincount(hash_codes[first_of_sample], minlength=len(distinct_runs))
-        return (distinct_samples > distinct_runs)[hash_codes] if len(hash_codes) else nothing
+        return (samples > runs)[of_hash.place]
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
-        return gather(self.selection, name, self.number)
+        return self.selection.gather(name, self.number)
 
     def codes(self, name: str) -> tuple[Array, list[Any]]:
-        """The codes of another column of these records, and their values.
-
-        Equal values of all parts have one code.
-        """
-        values = Values()
-        selection = self.selection
-        order = np.argsort(self.number, kind="stable")
-        numbers = self.number[order]
-        bounds = np.searchsorted(numbers, selection.starts)
-        found = np.empty(len(order), dtype=np.int64)
-        for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
-            columns = selection.columns(part)
-            places = order[bounds[part] : bounds[part + 1]]
-            codes = columns.numbers(name)[self.number[places] - selection.starts[part]]
-            found[places] = values.add(columns.values(name))[codes]
-        return found, values.list()
+        """The codes of another column of these records, and their values."""
+        return self.selection.codes(name, self.number)
 
     @cached_property
     def _samples(self) -> tuple[Array, list[Any]]:
@@ -200,7 +128,7 @@ class Records:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each question: its hash; if that is split, also `/` and the `sample_id` in JSON."""
+        """The name of each question: its hash; if split, also `/` and the `sample_id` in JSON."""
         names = [self.hashes[code] for code in self.hash[self.first].tolist()]
         split = np.flatnonzero(self.split_hashes[self.first]).tolist()
         for question in split:
@@ -213,17 +141,8 @@ class Records:
         return ScopeRecords(self, scope, slice(begin, end))
 
 
-def gather(selection: Selection, name: str, numbers: Array) -> Array:
-    """The values of a column in some records, given their numbers in any order."""
-    order = np.argsort(numbers, kind="stable")
-    values = selection.gather(name, numbers[order])
-    found = np.empty_like(values)
-    found[order] = values
-    return found
-
-
 class Cells(NamedTuple):
-    """What each model made of each question: one cell for each question and model with records, in this order."""
+    """What each model made of each question: a cell for each question and model with records."""
 
     question: Array
     model: Array
@@ -256,15 +175,18 @@ class ScopeRecords:
         """By question: the position of its first record."""
         codes, places = np.unique(records.model[place], return_inverse=True)
         names = [records.models[code] for code in codes.tolist()]
-        order = sorted(range(len(names)), key=lambda at: names[at].encode(errors="surrogatepass"))
+        order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])
         self.models = tuple(names[at] for at in order)
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = np.arange(len(order))
         self.model = ranks[places]
 
     def hash_of(self, question: int) -> str:
         place = self.place.start + int(self.first[question])
-        return self.records.hashes[int(self.records.hash[place])]
+        return str(self.records.hashes[int(self.records.hash[place])])
+
+    def are_models(self, models: Collection[str]) -> Array:
+        """Whether each model of the scope is one of some models; without any, all are."""
+        wanted = set(models or self.models)
+        return np.array([model in wanted for model in self.models], dtype=np.bool_)
 
     def split_hashes(self) -> set[str]:
         """The hashes that are split."""
@@ -283,42 +205,32 @@ class ScopeRecords:
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
-        return gather(self.records.selection, name, self.number)
+        return self.records.selection.gather(name, self.number)
 
     @cached_property
     def cells(self) -> Cells:
-        codes = joint_codes((self.question, self.questions), (self.model, len(self.models)))
-        distinct, place = np.unique(codes, return_inverse=True)
-        question, model = np.divmod(distinct, max(len(self.models), 1))
-        count = len(distinct)
+        first, place = distinct_of(self.question, self.model)
+        count = len(first)
+        is_answer = self.flag & ANSWERS > 0
         flags = np.zeros(count, dtype=np.uint8)
-        is_answer = (self.flag & ANSWERS) > 0
-        is_right = self.flag == RIGHT
-        for kind, has_kind in ((RIGHT, is_right), (WRONG, self.flag == WRONG), (ERROR, ~is_answer)):
-            flags |= np.where(np.bincount(place[has_kind], minlength=count) > 0, kind, 0).astype(
-                np.uint8
-            )
-        answers = np.bincount(place[is_answer], minlength=count)
-        share = np.bincount(place[is_right], minlength=count) / np.maximum(answers, 1)
+        np.bitwise_or.at(flags, place, self.flag)
+        answers = count_of(place[is_answer], count)
+        share = count_of(place[self.flag == RIGHT], count) / np.maximum(answers, 1)
         score = np.zeros(count)
         score[place[is_answer]] = self.score[is_answer]
-        if len(place) > count:
-            several = np.flatnonzero(answers > 1)
-            for cell, scores in zip(
-                several.tolist(), self._grouped(several, place, is_answer), strict=True
-            ):
-                score[cell] = mean_of_doubles(scores)
-        return Cells(
-            question, model, flags, share, score, np.bincount(place, minlength=count), place
-        )
+        for cell, scores in self._repeated(place, is_answer & (answers[place] > 1)):
+            score[cell] = mean_of_doubles(scores)
+        records = count_of(place, count)
+        return Cells(self.question[first], self.model[first], flags, share, score, records, place)
 
-    def _grouped(self, cells: Array, place: Array, wanted: Array) -> list[list[float]]:
-        """The scores of the wanted records of some cells."""
-        records = np.flatnonzero(wanted & np.isin(place, cells))
-        order = records[np.argsort(place[records], kind="stable")]
-        scores = self.score[order].tolist()
-        bounds = np.searchsorted(place[order], cells).tolist()
-        return [scores[begin:end] for begin, end in pairwise([*bounds, len(scores)])]
+    def _repeated(self, place: Array, wanted: Array) -> Iterator[tuple[int, list[float]]]:
+        """Yield the cells of the wanted records, with the scores of these."""
+        records = np.flatnonzero(wanted)
+        records = records[np.argsort(place[records], kind="stable")]
+        starts = np.flatnonzero(np.diff(place[records], prepend=-1)).tolist()
+        scores = self.score[records].tolist()
+        for begin, end in pairwise([*starts, len(scores)]):
+            yield int(place[records[begin]]), scores[begin:end]
 
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""

@@ -1,4 +1,4 @@
-"""Which records of a corpus count, and the scope of each: all records, those that match filters, or groups of them.
+"""Which records of a corpus count, and the scope of each.
 
     columns of a part ──▶ a mask of the records that match ──▶ the scope of each: evaluation, metric
     and group
@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
-from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
@@ -35,10 +37,10 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
+from fastrec.summary.present_choice import names_of
 from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
 
 _NO_FILTERS: Final = Filters()
-Array = np.ndarray[Any, Any]
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
@@ -77,25 +79,29 @@ class Selection:
         return self.reader.part_columns(part)
 
     def scope_codes(self, part: int) -> Array:
-        """The scope of each record of a part: its position in `scopes`, or -1 if the record does not count."""
+        """The position in `scopes` of each record of a part, or -1 if it does not count."""
         return self._codes[part] if self._codes else self._all_codes(part)
 
     def _all_codes(self, part: int) -> Array:
         columns = self.columns(part)
         evaluations = columns.values("evaluation")
         metrics = columns.values("metric")
-        joint = columns.numbers("evaluation").astype(np.int64) * len(metrics) + columns.numbers(
-            "metric"
-        )
-        distinct, places = np.unique(joint, return_inverse=True)
+        codes = columns.numbers("evaluation"), columns.numbers("metric")
+        first, place = distinct_of(*codes)
+        pairs = zip(*(some[first].tolist() for some in codes), strict=True)
         numbers = {name: number for number, name in enumerate(self.scopes)}
-        pairs = (divmod(one, len(metrics)) for one in distinct.tolist())
         try:
-            found = [numbers[evaluations[one], metrics[other]] for one, other in pairs]
+            found = [numbers[evaluations[name], metrics[metric]] for name, metric in pairs]
         except (KeyError, IndexError) as exc:
             reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self.parts[part].path, reason) from exc
-        return np.array(found, dtype=np.int32)[places]
+        return np.array(found, dtype=np.int32)[place]
+
+    def numbers(self, part: int) -> Array:
+        """The numbers of the records of a part that count."""
+        if self.is_whole:
+            return np.arange(self.starts[part], self.starts[part + 1])
+        return np.flatnonzero(self.scope_codes(part) >= 0) + int(self.starts[part])
 
     def filtered(
         self,
@@ -144,34 +150,26 @@ class Selection:
             return self
         made = Selection(self.reader)
         made.is_whole = False
-        names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
+        scopes = Values()  # as tuples of the scope and the code of each group
         codes: list[Array] = []
         models: set[tuple[int, str]] = set()  # of each scope
         for part, fields in self._fields(groups, jobs, progress):
-            joint = self.scope_codes(part).astype(np.int64)
-            counts = joint >= 0
-            labels: list[list[str]] = []
+            of_part = self.scope_codes(part).copy()
+            chosen = np.flatnonzero(of_part >= 0)
+            first, place = distinct_of(of_part[chosen], *(field.codes[chosen] for field in fields))
+            columns = [of_part[chosen[first]].tolist()]
             for group, field in zip(groups, fields, strict=True):
-                labels.append(list(map(group.code_of, field.values)))
-                joint = joint * len(field.values) + field.codes
-            distinct, places = np.unique(joint[counts], return_inverse=True)
-            found = []
-            for number in distinct.tolist():
-                key: list[Any] = []
-                for some in reversed(labels):
-                    number, code = divmod(number, len(some))
-                    key.append(some[code])
-                found.append(names.setdefault((number, *reversed(key)), len(names)))
-            of_part = np.full(len(joint), -1, dtype=np.int32)
-            of_part[counts] = np.array(found, dtype=np.int32)[places]
+                labels = list(map(group.code_of, field.values))
+                columns.append([labels[code] for code in field.codes[chosen[first]].tolist()])
+            of_part[chosen] = scopes.add(list(zip(*columns, strict=True)))[place]
             codes.append(of_part)
             models |= self._models_of(part, of_part)
             _check_groups(groups, len(models))
-        scopes = [
+        names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
-            for number, *key in names
+            for number, *key in scopes.list()
         ]
-        made._number_scopes(scopes, codes)
+        made._number_scopes(names, codes)
         return made
 
     def count_numbers(
@@ -204,23 +202,63 @@ class Selection:
         """The part that has a record."""
         return self.parts[int(np.searchsorted(self.starts, number, side="right")) - 1]
 
+    def by_part(self, numbers: Array) -> Iterator[tuple[int, Array]]:
+        """Split the numbers of records, in ascending order: a part, and positions in it."""
+        bounds = np.searchsorted(numbers, self.starts).tolist()
+        for part, (begin, end) in enumerate(pairwise(bounds)):
+            if begin < end:
+                yield part, numbers[begin:end] - self.starts[part]
+
     def lines(self, numbers: Array) -> Iterator[bytes]:
         """Read the lines of some records, given their numbers in ascending order."""
-        bounds = np.searchsorted(numbers, self.starts)
-        for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
-            positions = numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
+        for part, positions in self.by_part(numbers):
             yield from lines_of(self.parts[part], self.columns(part), positions)
 
     def gather(self, name: str, numbers: Array) -> Array:
-        """The values of a column in some records, given their numbers in ascending order."""
-        bounds = np.searchsorted(numbers, self.starts)
+        """The values of a column in some records, given by number."""
+        return self._collect(numbers, lambda columns, at: columns.numbers(name)[at])
+
+    def codes(self, name: str, numbers: Array) -> tuple[Array, list[Any]]:
+        """The codes of a column in some records, and their values.
+
+        Equal values of all parts have one code. Values of metadata are spelled in JSON, because 1,
+        1.0 and true are equal.
+        """
+        values = Values()
+
+        def collect(columns: PartColumns, positions: Array) -> Array:
+            known = _dictionary(columns, name)
+            codes = np.zeros(len(positions), dtype=np.uint8)
+            if name in columns.frames:
+                codes = columns.numbers(name)[positions]
+            used = np.flatnonzero(np.bincount(codes, minlength=len(known)))
+            new = np.zeros(len(known), dtype=np.int64)
+            new[used] = values.add([known[code] for code in used.tolist()])
+            return new[codes]
+
+        return self._collect(numbers, collect), values.list()
+
+    def _collect(self, numbers: Array, collect: Callable[[PartColumns, Array], Array]) -> Array:
+        """Collect values of records, given by number, from the columns of their parts."""
+        order = np.argsort(numbers, kind="stable")
         found = [
-            self.columns(part).numbers(name)[
-                numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
-            ]
-            for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist()
+            collect(self.columns(part), positions)
+            for part, positions in self.by_part(numbers[order])
         ]
-        return np.concatenate(found) if found else np.array([], dtype=np.int64)
+        in_order = np.concatenate(found) if found else np.array([], dtype=np.int64)
+        values = np.empty_like(in_order)
+        values[order] = in_order
+        return values
+
+    def exact(self, name: str, numbers: Array) -> dict[int, int]:
+        """The integers that the array of a column cannot hold, by position among the numbers."""
+        exact: dict[int, int] = {}
+        for part, _ in self.by_part(np.sort(numbers)):
+            start = int(self.starts[part])
+            for position, value in self.columns(part).exact(name).items():
+                exact[start + position] = value
+        places = np.flatnonzero(np.isin(numbers, list(exact))).tolist() if exact else []
+        return {place: exact[int(numbers[place])] for place in places}
 
     def _number_scopes(self, scopes: Sequence[ScopeName], codes: list[Array]) -> None:
         """Set the scope of each record.
@@ -228,20 +266,19 @@ class Selection:
         Scopes without records are left out, the others are in order.
         """
         used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
-        for some in codes:
-            used[some] = True
-        left = [(scopes[number], number) for number in np.flatnonzero(used[:-1]).tolist()]
-        left.sort(key=lambda one: _order(one[0]))
-        self.scopes = [name for name, _ in left]
+        for of_part in codes:
+            used[of_part] = True
+        kept = np.flatnonzero(used[:-1]).tolist()
+        kept.sort(key=lambda number: _order(scopes[number]))
+        self.scopes = [scopes[number] for number in kept]
         new = np.full(len(scopes) + 1, -1, dtype=np.int32)
-        for position, (_, number) in enumerate(left):
-            new[number] = position
-        self._codes = [new[some] for some in codes]
+        new[kept] = np.arange(len(kept))
+        self._codes = [new[of_part] for of_part in codes]
 
     def _fields(
         self, groups: Groups, jobs: int, progress: Progress | None
     ) -> Iterator[tuple[int, list[Field]]]:
-        """Yield the number of each part, and the values of the field of each group in its records."""
+        """Yield each part with the values of the field of each group in its records."""
         known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
         unread = [
             tuple(group for group, field in zip(groups, fields, strict=True) if field is None)
@@ -255,7 +292,7 @@ class Selection:
         for part, fields in enumerate(known):
             if unread[part] and to_read[part].any():
                 _, found = next(read)
-                texts = iter(_spread(mask=masks[part], found=one) for one in found.fields)
+                texts = iter([_spread(masks[part], *field) for field in found.fields])
                 fields = [next(texts) if field is None else field for field in fields]
             nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [None])
             yield part, [field or nothing for field in fields]
@@ -308,18 +345,19 @@ class Selection:
 
     def _models_of(self, part: int, codes: Array) -> set[tuple[int, str]]:
         columns = self.columns(part)
-        models = columns.values("model")
-        counts = codes >= 0
-        joint = codes[counts].astype(np.int64) * len(models) + columns.numbers("model")[counts]
-        pairs = (divmod(one, len(models)) for one in np.unique(joint).tolist())
-        return {(scope, models[model]) for scope, model in pairs}
+        chosen = np.flatnonzero(codes >= 0)
+        of_models = columns.numbers("model")
+        first = chosen[distinct_of(codes[chosen], of_models[chosen]).first]
+        names = columns.values("model")
+        models = [names[code] for code in of_models[first].tolist()]
+        return set(zip(codes[first].tolist(), models, strict=True))
 
     def _nothing_matches(self, filters: Filters) -> Exception:
-        evaluations = self.summary.evaluations
+        known = names_of(self.summary.evaluations)
         names = {
-            "evaluations": sorted({one.evaluation_name for one in evaluations}),
-            "metrics": sorted({one.metric for one in evaluations if one.metric}),
-            "models": sorted({model.model_id for one in evaluations for model in one.by_model}),
+            "evaluations": sorted(known.evaluations),
+            "metrics": sorted(filter(None, known.metrics)),
+            "models": sorted(known.models),
         }
         near = similar(filters.evaluation, names["evaluations"])
         near += similar(filters.metric, names["metrics"])
@@ -367,7 +405,7 @@ def select_same_bins(
     """
     found: list[Selection] = []
     for number, corpus in enumerate(corpora, 1):
-        may_be_empty = number < len(corpora) or any(one.scopes for one in found)
+        may_be_empty = number < len(corpora) or any(selection.scopes for selection in found)
         selection = Selection(corpus)
         found.append(
             selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
@@ -375,10 +413,12 @@ def select_same_bins(
     binned = []
     for group in groups:
         counts: Counter[Any] = Counter()
-        for one in found if group.bins else ():
-            counts.update(one.count_numbers(group, jobs=jobs, progress=progress))
-        binned.append(with_edges(group, counts) if group.bins else group)
-    return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
+        if group.bins:
+            for selection in found:
+                counts.update(selection.count_numbers(group, jobs=jobs, progress=progress))
+            group = with_edges(group, counts)
+        binned.append(group)
+    return [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
@@ -398,6 +438,21 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
     return found.astype(np.int64)
 
 
+def has_column(columns: PartColumns, name: str) -> bool:
+    """Whether a part has a column, or has no record with that key of metadata."""
+    return name in columns.frames or columns.lacks(name.removeprefix(METADATA))
+
+
+def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
+    """What the codes of a column stand for; values of metadata are spelled in JSON."""
+    if not name.startswith(METADATA):
+        return columns.values(name)
+    if name not in columns.frames:
+        return [b"null"]
+    spelled = msgspec.json.decode(columns.content(f"values.{name}"), type=list[msgspec.Raw])
+    return list(map(bytes, spelled))
+
+
 def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
     """Yield the lines of a part at some positions, in ascending order, without their newlines."""
     sizes = columns.numbers("bytes").astype(np.int64)
@@ -414,7 +469,8 @@ class _Read(msgspec.Struct, array_like=True):
 
     matches: bytes  # whether each of them matches
     fields: list[tuple[bytes, list[bytes]]]
-    """For each field: the code of each record, and the first value that it has, spelled; `null` without one."""
+    """For each field: the code of each record, and the first value that it has, spelled; `null`
+    without one."""
 
 
 class _ReadTask(msgspec.Struct, frozen=True):
@@ -453,10 +509,9 @@ def _read_fields(task: _ReadTask) -> _Read:
     return _Read(bytes(matches), fields)
 
 
-def _spread(mask: Array, found: tuple[bytes, list[bytes]]) -> Field:
+def _spread(mask: Array, codes: bytes, spelled: list[bytes]) -> Field:
     """Give the codes of chosen records to all records."""
-    codes, spelled = found
-    values = [parse(one)[0] for one in spelled]
+    values = [parse(value)[0] for value in spelled]
     whole = np.full(len(mask), len(values), dtype=np.int64)
     whole[mask] = np.frombuffer(codes, dtype=np.int64)
     return Field(whole, [*values, None])

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome, Query, Question
 from fastrec.answers.transcript import Transcript, Turn, transcript_of
@@ -26,7 +27,7 @@ from fastrec.wording import percent, score_text
 
 
 def trial_of(evaluation_id: str, sample_id: int | str, transcript: Transcript) -> dict[str, str]:
-    """What may tell a record from others of its model and question, such as trials: run, sample, epoch, trial, seed."""
+    """What may tell a record from others of its model and question: run, sample, epoch, seed."""
     known = transcript.other | transcript.metadata
     named = {name: known[name] for name in TRIAL_FIELDS if name in known}
     return {"evaluation_id": evaluation_id, "sample_id": str(sample_id)} | named
@@ -38,12 +39,8 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     >>> tell_apart([{"run": "a", "epoch": "1"}, {"run": "a", "epoch": "2"}])
     [{'epoch': '1'}, {'epoch': '2'}]
     """
-    common = {(name, value) for name, value in (trials[0] if trials else {}).items()
-              if all(one.get(name) == value for one in trials)}  # fmt: skip
-    return [
-        {name: value for name, value in one.items() if (name, value) not in common}
-        for one in trials
-    ]
+    common = set.intersection(*(set(trial.items()) for trial in trials)) if trials else set()
+    return [dict(item for item in trial.items() if item not in common) for trial in trials]
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -66,9 +63,10 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
-    """Say how many models are right about a question, how much they disagree, and how many have only errors.
+    """Say how many models are right, how much they disagree, and how many have only errors.
 
-    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
+    >>> counts = {"models": 4, "right": 1, "mean_score": 0.5, "disagreement": 0.9, "errors": 1}
+    >>> tally = Tally(metric=None, graded=True, **counts)
     >>> tally_facts(tally, graded=False)
     ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
     >>> tally_facts(tally, graded=True)[0]
@@ -123,7 +121,8 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     total: int = 1
     """How many answers this model has, whatever the filters on outcomes."""
     trial: dict[str, str] = msgspec.field(default_factory=dict)
-    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty if nothing does."""
+    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty
+    if nothing does."""
     verdicts: list[Verdict]
     """How it was judged, by metric."""
     input_tokens: int | None
@@ -164,7 +163,7 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
 
 
 def read_question(
-    index: Index,
+    index: QuestionTable,
     queries: Sequence[Query],
     name: str,
     filters: Filters,
@@ -200,23 +199,31 @@ def read_question(
         if shown is not None and (scope := index.scope(query)):
             shown.tallies.append(filled(Tally, row, graded=scope.graded))
     if shown is not None:
-        numbered = sorted(answers.values(), key=lambda one: one.model_id)
-        for _, group in groupby(numbered, key=lambda one: one.model_id):
-            same = list(group)
-            for at, (one, trial) in enumerate(
-                zip(same, tell_apart([one.trial for one in same]), strict=True), start=1
-            ):
-                one.number, one.total, one.trial = at, len(same), trial
-        for answer in numbered:
+        by_model = sorted(answers.values(), key=_model_of)
+        for _, group in groupby(by_model, key=_model_of):
+            _number(list(group))
+        for answer in by_model:
             answer.verdicts = [
-                one
-                for one in answer.verdicts
+                verdict
+                for verdict in answer.verdicts
                 if filters.accepts_outcome(
-                    is_correct=one.outcome == "right", has_error=one.outcome == "error"
+                    is_correct=verdict.outcome == "right", has_error=verdict.outcome == "error"
                 )
             ]
-        shown.answers = [answer for answer in numbered if answer.verdicts]
+        shown.answers = [answer for answer in by_model if answer.verdicts]
     return shown
+
+
+_model_of = attrgetter("model_id")
+
+
+def _number(answers: Sequence[ShownAnswer]) -> None:
+    """Number the answers of a model, and say what tells them apart."""
+    trials = tell_apart([answer.trial for answer in answers])
+    for number, (answer, trial) in enumerate(zip(answers, trials, strict=True), start=1):
+        answer.number = number
+        answer.total = len(answers)
+        answer.trial = trial
 
 
 def _add(

@@ -1,4 +1,4 @@
-"""The table of questions: which questions a query chooses, in which order, and what is known about each.
+"""The table of questions: which ones a query chooses, and what is known about each.
 
 A question is counted once per metric. A model that answered a question several times counts with
 the mean of its answers. Records with an error are no answers.
@@ -13,7 +13,8 @@ import msgspec
 from fastrec.summary.document import Kind
 
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
-"""What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
+"""What a model made of a question: all its answers are right, all are wrong, some are; only errors;
+no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = (
     "none",
@@ -25,7 +26,8 @@ OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = (
     "wrong",
     "mixed",
 )
-"""By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a sum of these."""
+"""By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a
+sum of these."""
 OutcomeFilter = Literal["right", "wrong", "error"]
 OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
     "right": "right",
@@ -34,8 +36,8 @@ OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
 }
 """The outcome of a record by the name of its filter."""
 Which = Literal["all", "all-wrong", "all-right", "disagreement", "metrics-differ", "errors"]
-"""Questions that all models with an answer get wrong, or right; questions on which they differ; on which another metric
-of the same models gives another verdict; with an error."""
+"""Questions that all models with an answer get wrong, or right; questions on which they differ; on
+which another metric of the same models gives another verdict; with an error."""
 Sort = Literal[
     "order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"
 ]
@@ -43,7 +45,8 @@ Sort = Literal[
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 
 Place = Literal["both", "input", "answers"]
-"""Where to search for a text: in the input with its references, in everything that the models said, or in both."""
+"""Where to search for a text: in the input with its references, in everything that the models said,
+or in both."""
 PLACES: Final[tuple[Place, ...]] = get_args(Place)
 
 
@@ -55,7 +58,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     questions: int
     models: tuple[str, ...]  # the models that have records, in order of their ids
     graded: bool
-    """Whether scores are other than 0 and 1. Then the mean score stands for the share of right answers."""
+    """Whether scores are other than 0 and 1. Then the mean score stands for the share of right
+    answers."""
     kind: Kind = "judgement"
     lower_is_better: bool = False  # then the metric counts as graded
     primary: bool = False
@@ -67,7 +71,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     evaluation_name: str
     metric: str | None = None
     models: tuple[str, ...] = ()
-    """Only these models count, and only questions that they have records of; all if there are none."""
+    """Only these models count, and only questions that they have records of; all if there are
+    none."""
     which: Which = "all"
     right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
     wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
@@ -76,12 +81,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     least_score: float | None = None  # the least mean score of the models that count
     most_score: float | None = None
     text: str = ""
-    """Text in the input or a reference, or in an answer of a model that counts, whatever its case."""
+    """Text in the input or a reference, or in an answer of a model that counts, whatever its
+    case."""
     place: Place = "both"  # where this text must be
     sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
     hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
     where: tuple[str, ...] = ()
-    """Conditions on fields that records match. Only these records are selected, so a query only names them."""
+    """Conditions on fields that records match. Only these records are selected, so a query only
+    names them."""
     sort: Sort = "order"
 
 
@@ -103,15 +110,16 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     mean_score: float | None
     """The mean over models of their mean scores; null without answers."""
     disagreement: float | None
-    """Twice the standard deviation over models, of the share of right answers, or of the score if the metric is graded,
-    as a share of its range: 0 if all models agree, 1 if half of them are right; null without
-    answers."""
+    """Twice the standard deviation over models, of the share of right answers, or of the score if
+    the metric is graded, as a share of its range: 0 if all models agree, 1 if half of them are
+    right; null without answers."""
     errors: int
     """Models with nothing but errors."""
     input_chars: int
     """Characters of the input."""
     output_chars: float | None
-    """Characters of what a model said, on average, as `response.characters` in --where; null without answers."""
+    """Characters of what a model said, on average, as `response.characters` in --where; null
+    without answers."""
     excerpt: str
     """The beginning of the input, on one line."""
     in_input: bool | None = None
@@ -128,7 +136,8 @@ class QuestionRow(Question, kw_only=True, gc=False):
     evaluation_name: str
     metric: str | None
     name: str
-    """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the sample_id in JSON."""
+    """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the
+    sample_id in JSON."""
     metadata: dict[str, str]  # short values of its first record
 
 

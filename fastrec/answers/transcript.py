@@ -19,9 +19,9 @@ _ERROR_TEXT: Final = re.compile(
     r"""\s*(?:
         (?:Error|ERROR)\b                            # Error: payment method not found
       | (?i:error)\s*[:\[(]                          # error[E0308], error (exit 1)
-      | (?:\w+\.)*[A-Z]\w*(?:Error|Exception)\s*[:(] # ValueError: …, requests.exceptions.HTTPError: …
+      | (?:\w+\.)*[A-Z]\w*(?:Error|Exception)\s*[:(] # ValueError: …, requests.HTTPError: …
       | Traceback\ \(most\ recent\ call\ last\)
-      | (?i:HTTP)(?:/[\d.]+)?\ *(?i:error|status)?\ *[:(]?\ *[45]\d\d\b  # HTTP/1.1 404 Not Found, HTTP Error 503: …
+      | (?i:HTTP)(?:/[\d.]+)?\ *(?i:error|status)?\ *[:(]?\ *[45]\d\d\b  # HTTP/1.1 404 …
       | [45]\d\d\ (?:Client|Server)\ Error\b
     )""",
     re.VERBOSE,
@@ -39,7 +39,8 @@ def is_failure(result: str) -> bool:
     - `error`, `errors`, `is_error` or `isError` that is not empty, 0, false or null
     - `status`, `status_code` or `statusCode` that is "error" or a number from 400 to 599
 
-    >>> [is_failure(text) for text in ("Error: no such file", '{"error": null}', '{"status": 503}', "Errors: none")]
+    >>> results = ("Error: no such file", '{"error": null}', '{"status": 503}', "Errors: none")
+    >>> list(map(is_failure, results))
     [True, False, True, False]
     """
     if _ERROR_TEXT.match(result):
@@ -96,9 +97,11 @@ class Turn(msgspec.Struct, kw_only=True):
     calls: list[Call] = msgspec.field(default_factory=list)
     """The tools that it called."""
     answers_call: str | None = None
-    """The id of the call whose result this turn is; of several calls, their ids with commas in between."""
+    """The id of the call whose result this turn is; of several calls, their ids with commas in
+    between."""
     is_result: bool = False
-    """Whether the text is the `result` of a call in an earlier turn, so that it need not be shown twice."""
+    """Whether the text is the `result` of a call in an earlier turn, so that it need not be shown
+    twice."""
     failed: bool = False
     """Whether it is the result of a tool and an error, as far as it says so."""
     other: dict[str, str] = msgspec.field(default_factory=dict)
@@ -122,7 +125,7 @@ class Transcript(msgspec.Struct, kw_only=True):
 
     @property
     def final_text(self) -> str:
-        """The last text of the assistant; if it has none, the last text of the conversation; else empty."""
+        """The last text of the assistant, or else of the conversation; empty without one."""
         texts = [turn for turn in self.turns if turn.text]
         own = [turn for turn in texts if turn.role == "assistant"]
         return (own or texts)[-1].text if texts else ""
@@ -163,7 +166,7 @@ def decoded(line: bytes) -> Any:
 
 
 def transcript_of(record: Any) -> Transcript:
-    """Return the conversation of a record of any schema version: a line, a decoded line, or a Struct.
+    """Return the conversation of a record of any version: a line, a decoded line, or a Struct.
 
     A Struct has unknown keys only if its class was made for them; a line has them all.
     Results of tools are matched with their calls (`_match_results`).

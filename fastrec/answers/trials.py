@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from fastrec.answers.codes import Array
 from fastrec.answers.records import ERROR, ScopeRecords
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.selection import Selection
 from fastrec.answers.transcript import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
@@ -21,46 +25,44 @@ _ANSWER_FIELDS: Final = tuple(
 
 
 def read_trials(
-    selection: Selection, table: ScopeRecords, places: Array, *, texts: bool
+    selection: Selection, table: ScopeRecords, places: Array, *, texts: bool = True
 ) -> dict[tuple[int, str], list[Trial]]:
-    """The records at some places, in ascending order of their numbers, by question and model.
+    """The records at some places, by question and model.
 
     With `texts`, lines are read: several trials are in the order of their number, such as the
     epoch, and those without a number in the order of the corpus. Then a trial also has fingerprints
     of its output and of the extracted answer.
     """
-    questions = table.question[places].tolist()
-    models = table.model[places].tolist()
-    flags = table.flag[places].tolist()
-    scores = table.score[places].tolist()
-    keys = list(zip(questions, models, strict=True))
-    found: dict[tuple[int, int], list[tuple[Any, Trial]]] = {key: [] for key in keys}
+    places = places[np.argsort(table.number[places], kind="stable")]
+    models = [table.models[model] for model in table.model[places].tolist()]
+    keys = zip(table.question[places].tolist(), models, strict=True)
+    verdicts = zip(table.flag[places].tolist(), table.score[places].tolist(), strict=True)
+    lines: Iterable[bytes | None] = repeat(None, len(places))
     if texts:
-        for key, flag, score, line in zip(
-            keys, flags, scores, selection.lines(table.number[places]), strict=True
-        ):
+        lines = selection.lines(table.number[places])
+    found: dict[tuple[int, str], list[tuple[Any, Trial]]] = {}
+    for key, (flag, score), line in zip(keys, verdicts, lines, strict=True):
+        trial = Trial(flag, score, 0, 0)
+        order: Any = 0
+        if line is not None:
             record = decoded(line)
+            order = _order(record)
             output = fingerprint(list(said(record)))
             extracted = [one["extracted_value"] for one in record.get("answer_attribution") or ()]
             answer = fingerprint(extracted) if any(extracted) else output
-            found[key].append(
-                (_order(record), Trial(flag, score, answer, output, trial_of(record)))
-            )
-    else:
-        for key, flag, score in zip(keys, flags, scores, strict=True):
-            found[key].append((0, Trial(flag, score, 0, 0)))
-    by_model = {}
-    for (question, model), trials in found.items():
-        if len(trials) > 1:
-            trials.sort(key=lambda one: one[0])
-            by_model[question, table.models[model]] = [trial for _, trial in trials]
-        else:
-            by_model[question, table.models[model]] = [_alone(trials[0][1])]
-    return by_model
+            trial = Trial(flag, score, answer, output, trial_of(record))
+        found.setdefault(key, []).append((order, trial))
+    return {key: _in_order(trials) for key, trials in found.items()}
+
+
+def _in_order(trials: list[tuple[Any, Trial]]) -> list[Trial]:
+    if len(trials) == 1:
+        return [_alone(trials[0][1])]
+    return [trial for _, trial in sorted(trials, key=itemgetter(0))]
 
 
 def _alone(trial: Trial) -> Trial:
-    """The only record of a model: what was extracted from it, and the score of an error, do not matter."""
+    """The only record of a model: its extracted answer and the score of an error do not matter."""
     score = 0.0 if trial.flag == ERROR else trial.score
     return trial._replace(answer=trial.output, score=score)
 

@@ -1,11 +1,9 @@
-"""`fastrec stats`: a table of models for each evaluation and metric, or tables of hashes and joins."""
+"""`fastrec stats`: a table of models for each evaluation and metric."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,15 +34,8 @@ from fastrec.cli.tables import (
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.statistics.calibration import Calibration
-    from fastrec.summary.document import ModelRecipes, Tokens
-    from fastrec.summary.present_ranking import (
-        EvaluationJoins,
-        ModelStats,
-        Overlap,
-        QuestionGroup,
-        Stats,
-    )
+    from fastrec.summary.document import Tokens
+    from fastrec.summary.present_ranking import ModelStats, Stats
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -79,8 +70,8 @@ _NOT_GRADED: Final = (
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked
 # by stays, and so does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
-    "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
-    "95% interval",
+    "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage",
+    "answers/question", "95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = (
@@ -93,8 +84,9 @@ _NO_ANSWERS: Final = (
 # Columns of the CSV table: first those that have the name of an attribute, then names and
 # attributes.
 _CSV_ATTRIBUTES: Final = (
-    "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage", "correct", "accuracy",
-    "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score", "score_standard_error",
+    "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage",
+    "correct", "accuracy", "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score",
+    "score_standard_error",
 )  # fmt: skip
 _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
     "records_with_tokens": "tokens.records",
@@ -109,20 +101,6 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_high": "score_high",
 }
 _CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
-_CSV_TABLES: Final[
-    dict[str, tuple[str, dict[str, str]]]
-] = {  # attributes, and those that have another name as columns
-    "calibration": (
-        "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
-        {},
-    ),
-    "costs": ("evaluation_name model_id answers unknown right priced cost cost_per_right", {}),
-    "overlap": (
-        "first second hashes inputs",
-        {"first": "evaluation_name", "second": "other_evaluation_name"},
-    ),
-    "names": ("name other common same rename", {"name": "model_id", "other": "other_model_id"}),
-}
 
 
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
@@ -144,7 +122,7 @@ def _total(tokens: Tokens) -> str:
 
 def stats_sections(found: Stats, most: int | None = None) -> Sections:
     """Make a table for each evaluation, with at most `most` models."""
-    from fastrec.answers.further_tables import similar_pairs
+    from fastrec.commands.overlap.names import probable_pairs
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
@@ -158,17 +136,14 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
             *unranked_in_words(one),
         ]
         sections.append(Section(one.title, about(one), table, notes))
-    pairs = similar_pairs(
-        (model.model_id for one in found.evaluations for model in one.by_model), probable=True
-    )
+    names = {model.model_id for one in found.evaluations for model in one.by_model}
+    pairs = probable_pairs(names)
     similar = [
-        f"{_similar(pairs)}, such as {one} and {other} (--names)" for one, other in pairs[:1]
+        f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling, such as "
+        f"{first} and {second} (overlap --by names)"
+        for first, second in pairs[:1]
     ]
     return sections, [legend(found), [*facts_in_words(found.corpus), *similar]]
-
-
-def _similar(pairs: Sequence[object]) -> str:
-    return f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling"
 
 
 def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
@@ -209,257 +184,6 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     return ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS], rows
 
 
-_NAMES: Final = ["model", "other model", "common questions", "same answers"]
-_MOST_OVERLAPS: Final = 50
-_MOST_PAIRS: Final = 10  # more do not fit on a screen
-_HASHES: Final = (
-    (
-        "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by "
-        "no recipe"
-    ),
-)
-_JOINS: Final = (
-    (
-        "common: questions that both models were asked, by sample_hash; same metric: those with a "
-        "metric that both have"
-    ),
-    (
-        "same id: sample_ids that both have with different hashes; the columns after it say what "
-        "differs"
-    ),
-)
-
-
-def _questions_sections(found: Stats) -> Sections:
-    """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
-    from fastrec.answers.further_tables import total_costs
-
-    sections = [
-        _hashes_section(name, list(models))
-        for name, models in groupby(found.hashes or (), key=lambda one: one.evaluation_name)
-    ]
-    sections += map(_joins_section, found.joins or ())
-    if found.overlap is not None:
-        sections.append(_overlap_section(found.overlap))
-    if found.costs is not None:
-        names, rows, notes = total_costs(found.costs)
-        evaluations = counted(len({one.evaluation_name for one in found.costs}), "evaluation")
-        about = f"{counted(len(rows), 'model')}, {evaluations}"
-        sections.append(
-            Section(
-                "cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes
-            )
-        )
-    if found.names is not None:
-        sections.append(_names_section(found))
-    for (name, metric), some in groupby(
-        found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)
-    ):
-        sections.append(
-            _calibration_section(name if metric is None else f"{name} · {metric}", list(some))
-        )
-    return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
-
-
-def _overlap_section(pairs: Sequence[Overlap]) -> Section:
-    names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
-    rows = [
-        [
-            one.first,
-            one.second,
-            f"{one.hashes:,}",
-            f"{one.inputs:,}",
-            str(first.sample_id),
-            str(first.other_sample_id),
-        ]
-        for one in pairs
-        for first in one.examples[:1]
-    ]
-    about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
-    left = ("other evaluation", "example", "in the other")
-    table = (
-        Table(columns(names, left=left), rows[:_MOST_OVERLAPS])
-        if rows
-        else "no question occurs in two evaluations"
-    )
-    notes = more_rows(len(rows) - _MOST_OVERLAPS, "pair", "--format json")
-    return Section(
-        "overlap", about, table, [*notes, "same input: input.raw is the same but for white space"]
-    )
-
-
-def _names_section(found: Stats) -> Section:
-    """Show pairs of names, and what to write about them into the file of `normalize --map`."""
-    if not (pairs := found.names or []):
-        return Section("names", _similar(pairs), "nothing to rename")
-    rows = [[one.name, one.other, f"{one.common:,}", f"{one.same:,}"] for one in pairs]
-    notes = [
-        "lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:",
-        "[models]",
-    ]
-    for one in pairs:
-        old, new = (json.dumps(name, ensure_ascii=False) for name in (one.other, one.name))
-        notes.append(f"{'' if one.rename else '# '}{old} = {new}")
-    return Section(
-        "names", _similar(pairs), Table(columns(_NAMES, left=("other model",)), rows), notes
-    )
-
-
-def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
-    names = [
-        "model",
-        "answers",
-        "left out",
-        "confidence",
-        "accuracy",
-        "calibration error",
-        "Brier score",
-    ]
-    rows = [
-        [one.model_id, f"{one.answers:,}", f"{one.left_out:,}", _or_empty("{:.1%}", one.confidence),
-         _or_empty("{:.1%}", one.accuracy), _or_empty("{:.3f}", one.ece), _or_empty("{:.3f}", one.brier)]
-        for one in sorted(models, key=lambda one: (one.ece is None, one.ece, one.model_id))
-    ]  # fmt: skip
-    notes = [
-        "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
-    ]
-    if any(one.left_out for one in models):
-        notes.append("left out: answers without a confidence from 0 to 1")
-    return Section(title, counted(len(models), "model"), Table(columns(names), rows), notes)
-
-
-def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
-    recipes = _recipes_of(models)
-    rows = [
-        [model.model_id, *(f"{model.recipes.get(name, 0):,}" for name in recipes)]
-        for model in models
-    ]
-    lines = sum(sum(model.recipes.values()) for model in models)
-    about = (
-        f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their "
-        "sample_hash"
-    )
-    return Section(name, about, Table(columns(["model", *recipes]), rows))
-
-
-def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
-    """List the recipes in order: R1 to R10, then absent and wrong."""
-    found = {name for model in models for name in model.recipes}
-    return sorted(found, key=lambda name: (name[0] != "R", len(name), name))
-
-
-def _joins_section(joins: EvaluationJoins) -> Section:
-    about = (
-        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, "
-        f"{counted(joins.ids, 'sample_id')}"
-    )
-    if joins.models > 1:
-        shared = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
-        about += f"; all models have {shared} in common"
-    if len(joins.groups) < 2:
-        alone = (
-            "there is only one model"
-            if joins.models == 1
-            else "all models were asked the same questions"
-        )
-        return Section(joins.evaluation_name, about, Table((), ()), [alone])
-    return Section(joins.evaluation_name, about, _pairs_table(joins), list(_pairs_notes(joins)))
-
-
-def _pairs_table(joins: EvaluationJoins) -> Table:
-    from fastrec.summary.present_ranking import REASONS
-
-    metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []
-    reasons = [
-        reason for reason in REASONS if any(pair.reasons.get(reason) for pair in joins.pairs)
-    ]
-    names = ["model", "other model", "questions", "of the other", "common", *metrics, "same id"]
-    rows = []
-    for pair in joins.pairs[:_MOST_PAIRS]:
-        first = joins.groups[pair.first]
-        second = joins.groups[pair.second]
-        numbers = [
-            first.questions,
-            second.questions,
-            pair.common,
-            *([pair.same_metric] if metrics else []),
-            pair.apart,
-        ]
-        numbers += [pair.reasons.get(reason, 0) for reason in reasons]
-        rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
-    names += [REASONS[reason] for reason in reasons]
-    return Table(columns(names, hidden=("of the other", "questions")), rows)
-
-
-def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
-    from fastrec.summary.present_ranking import REASONS
-
-    if (more := len(joins.pairs) - _MOST_PAIRS) > 0:
-        yield f"… and {counted(more, 'more pair')}; --model chooses models, and --format json lists all pairs"
-    for reason, heading in REASONS.items():
-        if pair := next((pair for pair in joins.pairs if pair.examples.get(reason)), None):
-            models = (joins.groups[number].models[0] for number in (pair.first, pair.second))
-            ids = ", ".join(map(str, pair.examples[reason]))
-            yield f"{heading}: {' and '.join(models)}, for example sample_id {ids}"
-
-
-def _spelled(group: QuestionGroup) -> str:
-    first, *others = group.models
-    return f"{first} and {len(others)} more" if others else first
-
-
-def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
-    """Make one table of the recipes of all models, of all pairs of models, or of what else was asked for."""
-    from fastrec.summary.present_ranking import REASONS
-
-    if found.hashes is not None:
-        recipes = [
-            [one.evaluation_name, one.model_id, recipe, one.recipes[recipe]]
-            for one in found.hashes
-            for recipe in _recipes_of([one])
-        ]
-        return ["evaluation_name", "model_id", "recipe", "lines"], recipes
-    for table, (fields, renamed) in _CSV_TABLES.items():
-        if (items := getattr(found, table)) is not None:
-            names = fields.split()
-            return [renamed.get(name, name) for name in names], list(map(attrgetter(*names), items))
-    names = [
-        "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
-        "apart", *REASONS,
-    ]  # fmt: skip
-    return names, [
-        [joins.evaluation_name, *models, *numbers]
-        for joins in found.joins or ()
-        for models, numbers in all_pairs(joins)
-    ]
-
-
-def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
-    """Yield all pairs of models with their numbers: those of different groups first, then those of the same group."""
-    from fastrec.summary.present_ranking import REASONS
-
-    for pair in joins.pairs:
-        first = joins.groups[pair.first]
-        second = joins.groups[pair.second]
-        numbers = [
-            first.questions,
-            second.questions,
-            pair.common,
-            pair.same_metric,
-            pair.ids,
-            pair.apart,
-        ]
-        numbers += [pair.reasons.get(reason, 0) for reason in REASONS]
-        for model in first.models:
-            for other in second.models:
-                yield (model, other), numbers
-    for group in joins.groups:
-        same = [*[group.questions] * 4, group.ids, 0, *(0 for _ in REASONS)]
-        for number, model in enumerate(group.models):
-            for other in group.models[number + 1 :]:
-                yield (model, other), same
-
-
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
@@ -473,14 +197,6 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @shared("filters", "accuracy")
 @flag("--common", "Count only questions that all of these models answered.")
 @shared("group_by")
-@flag("--hashes", "Show how producers computed sample_hash, for each evaluation and model.")
-@flag("--joins", "Show how many questions models have in common, and what keeps the others apart.")
-@shared("confidence")
-@flag("--overlap", "Show which evaluations have questions in common.")
-@shared("prices")
-@flag(
-    "--names", "Show models whose names differ only in spelling, with lines for `normalize --map`."
-)
 @shared("min_coverage")
 @flag(
     "--no-ranks",
@@ -497,7 +213,7 @@ def stats(
     no_progress: bool,
     **options: Any,
 ) -> None:
-    """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency, coverage.
+    """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the
     numbers, or any shards. Shards are read and sorted, so that duplicates count once; nothing is
@@ -527,14 +243,8 @@ def stats(
     --group-by adds a table for each group of records below the table of its evaluation: by subject,
     by difficulty, by the number of tokens. Fields are those of --where.
 
-    --overlap shows which evaluations have questions in common: the same sample_hash, or the same
-    input but for white space. --names shows models that are probably one: names that differ only in
-    case, in - and _, or in the organisation before the /, and whether their answers have the same
-    output, verdict and score. --confidence shows whether the confidence that answers state, from 0
-    to 1, is how often they are right. --hashes and --joins show other tables instead. --joins reads
-    the whole corpus. Models were asked the same question if the sample_hash is the same. If only
-    the sample_id is the same, it shows what differs: the prompt (input.raw), the reference, or only
-    white space.
+    `fastrec overlap` says which questions models have in common, `fastrec costs` what answers cost,
+    and `fastrec calibration` whether models know which answers are right.
 
     \b
     Examples:
@@ -543,22 +253,11 @@ def stats(
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
       fastrec stats corpus --repeats-as majority
-      fastrec stats corpus --prices prices.toml
-      fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    other_tables = [
-        name
-        for name in ("hashes", "joins", "overlap", "prices", "names", "confidence")
-        if options[name]
-    ]
-    if len(other_tables) > 1 and output_format == "csv":
-        raise click.UsageError(
-            f"a CSV table has only one of --{', --'.join(other_tables)}: choose one"
-        )
     prepare_reading(options["jobs"], paths)
     is_quiet = quiet or no_progress
     with (
@@ -566,7 +265,6 @@ def stats(
         explain_damage(*paths or ("",)),
     ):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
-    make_sections = _questions_sections if other_tables else stats_sections
     missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
         if output_format in ("json", "csv"):
@@ -578,13 +276,12 @@ def stats(
                 safe if output_format == "text" else lambda line: re.sub("^  ", "- ", escaped(line))
             )
             click.echo("\n".join([*map(spell, missing), ""]))
-    make_csv = _csv_questions if other_tables else _csv_models
     print_found(
         found,
         output_format,
-        text=lambda: print_sections(*make_sections(found)) if found.evaluations else None,
-        csv=lambda: click.echo(csv_table(*make_csv(found), raw_cells=raw_cells), nl=False),
-        markdown=lambda: click.echo("\n".join(markdown_sections(*make_sections(found)))),
+        text=lambda: print_sections(*stats_sections(found)) if found.evaluations else None,
+        csv=lambda: click.echo(csv_table(*_csv_models(found), raw_cells=raw_cells), nl=False),
+        markdown=lambda: click.echo("\n".join(markdown_sections(*stats_sections(found)))),
     )
     if not found.evaluations:
         print_error("there are no records")

@@ -1,4 +1,4 @@
-"""`fastrec compare`: two models on the questions that both have answered, with the answers that differ."""
+"""`fastrec compare`: two models on the questions that both have answered."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from operator import itemgetter
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Tabular, flat
@@ -68,21 +69,23 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     ties: int
     """The other questions."""
     a: float | None
-    """The accuracy of A, or its mean score if the metric is graded; null without common questions."""
+    """The accuracy of A, or its mean score if the metric is graded; null without common
+    questions."""
     b: float | None
     """The same of B."""
     difference: float | None
     """`a` minus `b`."""
     test: Test | None
-    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong answers do; else `t`.
-    Null without common questions."""
+    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong
+    answers do; else `t`. Null without common questions."""
     p: float | None
     """Its p-value: how likely so large a difference is if both models are equally good."""
     p_adjusted: float | None
-    """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
+    """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini
+    and Hochberg."""
     detectable: float | None
-    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all cases, if the models
-    differ on as many questions as observed; null if it finds none."""
+    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all
+    cases, if the models differ on as many questions as observed; null if it finds none."""
     questions_needed: int | None
     """How many questions it takes to find the observed difference so; null if there is none."""
     examples: list[Example]
@@ -117,7 +120,8 @@ class Agreement(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     answers: int
-    """Answers that both have judged, without errors: those of the same trial, or with the same output."""
+    """Answers that both have judged, without errors: those of the same trial, or with the same
+    output."""
     judged_by_first: int
     """Other answers, which only the first metric has judged."""
     judged_by_second: int
@@ -143,14 +147,15 @@ class Agreement(msgspec.Struct, kw_only=True):
 
 
 class Comparison(Tabular):
-    """Two models, compared on each evaluation and metric; or two metrics, on each evaluation that has both."""
+    """Two models on each evaluation and metric; or two metrics on each evaluation that has both."""
 
     a: str
     """The model A."""
     b: str
     """The model B."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
+    first."""
     evaluations: list[ComparedEvaluation]
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
@@ -163,13 +168,13 @@ class Comparison(Tabular):
     """With --metric-pair: how they agree on each evaluation."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric and group, or for each evaluation that has both metrics."""
-        names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
-        compared = [
-            flat(one, {}) | {name: (one.group or {}).get(name) for name in names}
-            for one in self.evaluations
+        """A row for each evaluation, metric and group, or each evaluation with both metrics."""
+        fields = dict.fromkeys(field for one in self.evaluations for field in one.group or {})
+        rows = [
+            flat(evaluation, {}) | dict.fromkeys(fields) | (evaluation.group or {})
+            for evaluation in self.evaluations
         ]
-        return compared + [flat(one, {}) for one in self.agreement]
+        return rows + [flat(agreement, {}) for agreement in self.agreement]
 
 
 def compare(
@@ -250,15 +255,15 @@ def compare(
         note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
-    tested = [one for one in compared if one.p is not None]
-    p_values = [one.p for one in tested if one.p is not None]
-    for one, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
-        one.p_adjusted = adjusted
+    tested = [evaluation for evaluation in compared if evaluation.p is not None]
+    p_values = [evaluation.p or 0.0 for evaluation in tested]
+    for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
+        evaluation.p_adjusted = adjusted
     return Comparison(first, second, str(repeats), compared, uncompared, others)
 
 
 def _compare_scopes(
-    index: Index,
+    index: QuestionTable,
     scopes: Iterable[tuple[Scope, Query]],
     pair: tuple[str, str],
     *,
@@ -280,7 +285,7 @@ def _compare_scopes(
 
 
 def _compare_scope(
-    index: Index,
+    index: QuestionTable,
     scope: Scope,
     query: Query,
     pair: tuple[str, str],
@@ -288,8 +293,8 @@ def _compare_scope(
     repeats: RepeatsAs,
     examples: int,
 ) -> ComparedEvaluation:
-    means = index.values(query, pair)
-    values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
+    means = value_rows(index, query, pair)
+    values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
     (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
@@ -315,7 +320,10 @@ def _compare_scope(
 
 
 def _agreements(
-    index: Index, scopes: Sequence[tuple[Scope, Query]], graders: tuple[str, ...], examples: int
+    index: QuestionTable,
+    scopes: Sequence[tuple[Scope, Query]],
+    graders: tuple[str, ...],
+    examples: int,
 ) -> list[Agreement]:
     """Compare two metrics on each evaluation that has both."""
     found = []
@@ -329,11 +337,11 @@ def _agreements(
     return found
 
 
-def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agreement:
+def _agreement(index: QuestionTable, first: Query, second: Query, examples: int) -> Agreement:
     tables: dict[str, list[int]] = {}
     disputed: list[Disputed] = []
     by_one = [0, 0]
-    for name, model, *pair in index.pairs(first, second):
+    for name, model, *pair in judged_pairs(index, first, second):
         verdicts = [
             None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair
         ]
@@ -369,7 +377,13 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
 
 
 def _distinguishing_questions(
-    index: Index, scope: Scope, query: Query, pair: tuple[str, str], values: _Values, *, number: int
+    index: QuestionTable,
+    scope: Scope,
+    query: Query,
+    pair: tuple[str, str],
+    values: _Values,
+    *,
+    number: int,
 ) -> list[Example]:
     """Read the most distinguishing questions: the two models differ, and most others agree.
 
@@ -377,37 +391,47 @@ def _distinguishing_questions(
     a metric is graded, only the size of the difference counts. Questions that A wins and those that
     B wins take turns.
     """
-    rows = (
-        _largest(index, query, values, number)
-        if scope.graded
-        else _ends(index, query, pair, number)
-    )
-    found: list[tuple[tuple[Any, ...], float, dict[str, Any]]] = []
+    rows = _ends(index, query, pair, number)
+    if scope.graded:
+        rows = _largest(index, query, values, number)
+    won: list[_Candidate] = []
+    lost: list[_Candidate] = []
     for row in rows:
         a, b = (float(value or 0) for value in values[row.name])
-        mean, others = (
-            row.mean_score if scope.graded else row.share,
-            row.models - 2,
-        )  # without these two
-        value = (mean * row.models - a - b) / others if others and mean is not None else None
-        agreement = 0.0 if scope.graded or value is None else abs(2 * value - 1)
-        rank = (-abs(a - b), -agreement, -others, row.name)
-        gain = b - a if scope.lower_is_better else a - b
-        found.append((rank, gain, {"a": a, "b": b, "others": others, "others_value": value}))
-    found.sort(key=itemgetter(0))
-    won = [one for one in found if one[1] > 0]
-    lost = [one for one in found if one[1] < 0]
-    turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
+        mean = row.mean_score if scope.graded else row.share
+        others = row.models - 2
+        others_value = None
+        if others and mean is not None:
+            others_value = (mean * row.models - a - b) / others
+        agreement = 0.0
+        if not scope.graded and others_value is not None:
+            agreement = abs(2 * others_value - 1)
+        known = {"a": a, "b": b, "others": others, "others_value": others_value}
+        candidate = _Candidate((-abs(a - b), -agreement, -others, row.name), row.name, known)
+        if a != b:
+            (won if (a > b) != scope.lower_is_better else lost).append(candidate)
+    turns = chain.from_iterable(zip_longest(sorted(won), sorted(lost)))
     examples = []
-    for (*_, name), _, known in turns[:number]:
-        if shown := read_question(index, [query], name, Filters(), pair):
+    for candidate in [candidate for candidate in turns if candidate][:number]:
+        shown = read_question(index, [query], candidate.name, Filters(), pair)
+        if shown:
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(**known, question=shown))
+            examples.append(Example(**candidate.known, question=shown))
     return examples
 
 
-def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Iterable[QuestionRow]:
-    """Find questions that one model has right and the other wrong, and nearly all others right, or all wrong.
+class _Candidate(NamedTuple):
+    """A question that may become an example."""
+
+    rank: tuple[Any, ...]
+    name: str
+    known: dict[str, Any]  # fields of `Example`
+
+
+def _ends(
+    index: QuestionTable, query: Query, pair: tuple[str, str], number: int
+) -> Iterable[QuestionRow]:
+    """Find questions that only one of two models has right, and on which most others agree.
 
     These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
     """
@@ -419,7 +443,9 @@ def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Ite
     return found.values()
 
 
-def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterable[QuestionRow]:
+def _largest(
+    index: QuestionTable, query: Query, values: _Values, number: int
+) -> Iterable[QuestionRow]:
     """Find the questions with the largest differences, in both directions."""
     sizes = {
         name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b

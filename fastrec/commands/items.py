@@ -14,14 +14,16 @@ from typing import Any, Final, Unpack
 import msgspec
 import numpy as np
 
-from fastrec.answers.index import open_scopes
+from fastrec.answers.choosing import open_scopes
+from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ANSWERS, RecordsOfScopes, ScopeRecords
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.selection import Selection
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.items import (
     FEWEST_MODELS,
@@ -140,7 +142,7 @@ def items(
     seed: int = 0,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
-    jobs: int = 1,
+    jobs: int = CORES,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Items:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.selection import parse_groups
 from fastrec.engine import check_jobs

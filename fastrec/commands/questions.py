@@ -1,4 +1,4 @@
-"""`fastrec questions`: the questions of each evaluation and metric, and what the models made of them."""
+"""`fastrec questions`: the questions of each evaluation and metric, with their results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import check_questions, choose_model, open_scopes, other_metrics
-from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, Which
+from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.table import PLACES, SORTS, Place, Query, Question, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Tabular, flat
@@ -118,9 +119,8 @@ def questions(
     )
     check_questions(index, scopes, chosen)
     everyone = {model for scope, _ in scopes for model in scope.models}
-    of_right, of_wrong = (
-        [pattern for pattern in given if pattern != "all"] for given in (right, wrong)
-    )
+    of_right = [pattern for pattern in right if pattern != "all"]
+    of_wrong = [pattern for pattern in wrong if pattern != "all"]
     check_patterns("model", [*of_right, *of_wrong], everyone)
     if split:
         of_right.append(choose_model(split[0], everyone))
@@ -128,37 +128,39 @@ def questions(
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
-    chosen_scopes = []
-    queries = []
+    found = []
     for scope, query in scopes:
-        models_right, models_wrong = (
-            _models_of(scope, patterns) for patterns in (of_right, of_wrong)
-        )
+        models_right = _models_of(scope, of_right)
+        models_wrong = _models_of(scope, of_wrong)
         if models_right is not None and models_wrong is not None:
-            chosen_scopes.append(scope)
-            queries.append(
-                msgspec.structs.replace(
-                    query,
-                    which=which,
-                    text=text,
-                    place=in_,
-                    sort=sort,
-                    right=models_right,
-                    wrong=models_wrong,
-                )
+            query = msgspec.structs.replace(
+                query,
+                which=which,
+                text=text,
+                place=in_,
+                sort=sort,
+                right=models_right,
+                wrong=models_wrong,
             )
+            found.append((scope, query))
+    return Questions(_tables(index, found, limit), other_metrics(index, scopes, chosen))
+
+
+def _tables(
+    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]], limit: int
+) -> list[EvaluationQuestions]:
+    """The first questions of each scope, with unique beginnings of their hashes."""
+    pages = index.pages([query for _, query in scopes], limit)
+    hashes = [row.sample_hash for page in pages for row in page.rows]
+    prefixes = index.prefixes_of(hashes, _SHORTEST)
     tables = []
-    for scope, query, page in zip(chosen_scopes, queries, index.pages(queries, limit), strict=True):
-        rows = [filled(Question, row) for row in page.rows]
+    for (scope, query), page in zip(scopes, pages, strict=True):
+        rows = [filled(Question, row, prefix=prefixes[row.sample_hash]) for row in page.rows]
         models = len(query.models or scope.models)
         tables.append(
             filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows)
         )
-    shown = [one for table in tables for one in table.questions]
-    prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
-    for one in shown:
-        one.prefix = prefixes[one.sample_hash]
-    return Questions(tables, other_metrics(index, scopes, chosen))
+    return tables
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
@@ -168,8 +170,7 @@ def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     """
     if not patterns:
         return ()
-    if any(
-        not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns
-    ):
-        return None
+    for pattern in patterns:
+        if not any(matches_any(model, [pattern]) for model in scope.models):
+            return None
     return tuple(model for model in scope.models if matches_any(model, patterns))

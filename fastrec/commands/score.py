@@ -22,7 +22,8 @@ import msgspec
 import numpy as np
 import zstandard
 
-from fastrec.answers.selection import Array, Selection, lines_of, select
+from fastrec.answers.codes import Array
+from fastrec.answers.selection import Selection, lines_of, select
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import open_corpus
@@ -35,6 +36,7 @@ from fastrec.judge.parse import spell
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.notebook import Tabular
+from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
@@ -134,7 +136,7 @@ def score(
     replace: bool = False,
     dry_run: bool = False,
     overwrite: bool = False,
-    jobs: int = 1,
+    jobs: int = CORES,
     work_dir: str | None = None,
     progress: Progress | None = None,
 ) -> Scored:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Unpack
 
-from fastrec.answers.index import Index, open_scopes
+from fastrec.answers.choosing import open_scopes
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
@@ -87,7 +88,9 @@ def show(
     return Shown(found)
 
 
-def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -> list[QuestionRow]:
+def _find(
+    index: QuestionTable, text: str, queries: Sequence[Query], filters: Filters
+) -> list[QuestionRow]:
     everywhere = index.find(text, shortest=_SHORTEST)
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""

@@ -5,7 +5,7 @@
     intervals     95 % intervals of an accuracy and of a mean score
     agreement     Cohen's kappa of two graders
     calibration   whether stated confidences are right
-    paired        two series of values of the same questions: counts, means, test, power (numpy when it tests)
+    paired        two series of values of the same questions: test and power (numpy when it tests)
     p_values      the exact McNemar test and the paired t-test, on arrays (numpy)
     adjust        many p-values: Benjamini and Hochberg for lists of findings, Holm for ranks
     ranks         all pairs of models: sums, tests, rank ranges, wins (numpy)

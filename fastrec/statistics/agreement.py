@@ -39,7 +39,7 @@ def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | N
 
 
 def _kappa(table: Sequence[int]) -> float | None:
-    """How much more two graders agree than by chance, given the shares of right answers that each has."""
+    """How much more two graders agree than by chance."""
     both, first, second, neither = table
     answers = sum(table)
     by_chance = (both + first) * (both + second) + (neither + first) * (neither + second)

@@ -1,4 +1,4 @@
-"""The bootstrap: means in many draws of questions, with replacement, and the intervals that contain 95 % of them."""
+"""The bootstrap: means in many draws of questions, and intervals with 95 % of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw_means(sums: Array, counts: Array, seed: int) -> Array:
 
 
 def _rounded(draws: Array) -> Array:
-    """Round means to 12 digits of the largest, so that sums of the same shares in another order are equal."""
+    """Round means to 12 digits of the largest, so that the order of sums does not matter."""
     largest = float(np.nanmax(np.abs(draws), initial=0.0))
     if not 0 < largest < math.inf:
         return draws

@@ -44,9 +44,11 @@ class Calibration(msgspec.Struct, kw_only=True):
     accuracy: float | None
     """The share of right answers."""
     ece: float | None
-    """The expected calibration error: the mean distance of both in a bin, weighted by the answers of the bin."""
+    """The expected calibration error: the mean distance of both in a bin, weighted by the answers
+    of the bin."""
     brier: float | None
-    """The Brier score: the mean squared distance of the confidence from 1 if the answer is right, else from 0."""
+    """The Brier score: the mean squared distance of the confidence from 1 if the answer is right,
+    else from 0."""
     bins: list[Bin]
     """The bins that have answers, by confidence."""
 

@@ -1,4 +1,4 @@
-"""Exact numbers: doubles that stand for fractions, means that are rounded once, numbers beyond the range of doubles."""
+"""Exact numbers: doubles that stand for fractions, and means that are rounded once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fractions import Fraction
 from typing import Final
 
 Value = float | Fraction | None
-"""What a model made of a question: a share of right answers, or a score; a fraction if it is exact."""
+"""What a model made of a question: a share of right answers, or a score; a fraction if it is
+exact."""
 _MOST_PARTS: Final = (
     1 << 26
 )  # of a mean: between two neighbours of all doubles, there is one such fraction at most
@@ -28,12 +29,12 @@ def to_double(value: float | Fraction) -> float:
 
 
 def scale_of(square: Fraction) -> int:
-    """The exponent of a power of two near the root of a number, which may be beyond the range of doubles."""
+    """The exponent of a power of two near the root of a number, of any size."""
     return (square.numerator.bit_length() - square.denominator.bit_length()) // 2
 
 
 def exact_mean(mean: float) -> Fraction:
-    """The mean that was rounded to a double, if its denominator is not too large to tell; else the double."""
+    """The mean that was rounded to a double, if its denominator is small enough to tell."""
     simple = Fraction(mean).limit_denominator(_MOST_PARTS)
     return simple if float(simple) == mean else Fraction(mean)
 

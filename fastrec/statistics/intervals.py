@@ -43,7 +43,7 @@ def wilson_interval(
 def score_interval(
     mean: float | None, standard_error: float | None
 ) -> tuple[float | None, float | None]:
-    """The interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
+    """The 95 % interval of a mean score: the mean ± 1.96 standard errors over questions.
 
     A score has any scale, so nothing better is known about its distribution than that a mean of
     many is nearly normal.

@@ -10,7 +10,7 @@ numbers per pair:
     questions   n, that both have a value for
     changed     k, whose values differ
     evidence    m = (sum of differences)² / sum of squared differences, from 0 to k; the square of z
-    uniform     whether all these differences have the same size, as those of right and wrong answers have
+    uniform     whether all differences have the same size, as those of verdicts have
 
 1. Uniform differences: the exact McNemar test (also called sign test). It is the sign-flip test.
 2. Others: the paired t-test over all n questions, but p is at least 2^(1-k), the least of any
@@ -39,7 +39,7 @@ _WHOLE: Final = 1e10  # smaller binomial coefficients are exact
 
 
 def paired_p_values(questions: Array, changed: Array, evidence: Array, uniform: Bools) -> Array:
-    """The p-values of pairs: by the exact McNemar test if their differences are uniform, else by the t-test."""
+    """The p-values of pairs: exact McNemar test if differences are uniform, else t-test."""
     p_values = np.ones_like(evidence)
     excess = np.rint(np.sqrt(evidence[uniform] * changed[uniform]))
     p_values[uniform] = mcnemar_p_values(changed[uniform], excess)
@@ -50,7 +50,7 @@ def paired_p_values(questions: Array, changed: Array, evidence: Array, uniform: 
 
 
 def mcnemar_p_values(changed: Array, excess: Array) -> Array:
-    """The p-values of the exact McNemar test: of n questions that changed, |better - worse| is the excess.
+    """The p-values of the exact McNemar test: of n changed questions, |better - worse| in excess.
 
     If nothing really differs, the number of questions that changed one way is binomial with
     probability one half. With the smaller count k, p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, at most 1.
@@ -78,7 +78,7 @@ def mcnemar_p_values(changed: Array, excess: Array) -> Array:
 
 
 def paired_t_p_values(questions: Array, evidence: Array) -> Array:
-    """The p-values of the paired t-test: is the mean difference of n questions 0? t² = m (n - 1) / (n - m)."""
+    """The p-values of the paired t-test of n questions: t² = m (n - 1) / (n - m)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = questions - evidence
         t_squared = np.where(
@@ -94,7 +94,7 @@ def t_p_values(t_squared: Array, degrees: Array) -> Array:
 
 
 def incomplete_beta(x: Array, a: Array, b: Array) -> Array:
-    """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
+    """The regularized incomplete beta function I(x; a, b), by Lentz's continued fraction."""
     mirrored = x > (a + 1) / (
         a + b + 2
     )  # the fraction converges fast on one side: I(x; a, b) = 1 - I(1-x; b, a)

@@ -1,4 +1,4 @@
-"""Two series of values of the same questions: counts, means, the test whether they differ, and its power.
+"""Two series of values of the same questions: counts, means, test, and its power.
 
 The series are two models, or one model in two corpora. Each question that has a value in both gives
 one difference: its share of right answers, or its mean score, in the second series minus that in
@@ -168,7 +168,7 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
 
 
 def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
-    """The smallest difference that a test of so many questions detects, and how many questions the observed one needs.
+    """The smallest difference that a test detects, and the questions that the observed one needs.
 
     To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
     or none was observed.

@@ -79,7 +79,7 @@ class PairSums(NamedTuple):
 
 
 class _Sizes:
-    """How many values of a pair differ, and the smallest and the largest size of these differences."""
+    """How many values of a pair differ, and the smallest and largest of these differences."""
 
     def __init__(self, changed: Array) -> None:
         """Begin after values of 0 and 1."""
@@ -188,7 +188,7 @@ def significant(sums: PairSums, *, lower: bool) -> Bools:
 
 
 class MeanTest:
-    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite).
+    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch).
 
     Evaluations are added one by one, so that the sums of only one of them are in memory. As in
     `p_values`, p is at least 2^(1-k), where k questions of all evaluations have different values.
@@ -247,7 +247,7 @@ class MeanTest:
 def _better(
     pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int
 ) -> Bools:
-    """Whether a model is better than another, given the p-values of some of all pairs; the others are above 5 %."""
+    """Whether a model is better than another, given the p-values that are not above 5 %."""
     places = (
         likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)] if likely.size else likely
     )

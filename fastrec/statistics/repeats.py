@@ -3,8 +3,8 @@
     mean       the mean of all answers
     pass@K     the chance that at least one of K answers is right: 1 - C(n - c, K) / C(n, K)
     pass^K     the chance that all of K answers are right: C(c, K) / C(n, K)
-    majority   whether the most frequent answer is right, as it was extracted, or else the output; if two are as
-               frequent, it is wrong
+    majority   whether the most frequent answer is right, as it was extracted, or else the output;
+               if two are as frequent, it is wrong
     first      the first answer
 
 Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K

@@ -11,11 +11,9 @@ import msgspec
 from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.statistics.calibration import Calibration
 from fastrec.statistics.intervals import score_interval, wilson_interval
 from fastrec.summary.document import (
     Latency,
-    ModelRecipes,
     ModelSummary,
     ScopeNames,
     Summary,
@@ -152,142 +150,6 @@ class EvaluationStats(ScopeNames, kw_only=True):
         )
 
 
-REASONS: Final = {
-    "hash": "other hash",
-    "white_space": "white space",
-    "reference": "other reference",
-    "prompt": "other prompt",
-    "prompt_and_reference": "both other",
-}
-"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a table.
-
-hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they are equal but for
-white space. reference: only the references differ. prompt: only the prompts (`input.raw`) differ.
-"""
-
-
-class QuestionGroup(msgspec.Struct, kw_only=True):
-    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
-
-    models: list[str]
-    """Their ids, sorted."""
-    questions: int
-    """Distinct sample_hashes of each of them."""
-    ids: int
-    """Distinct sample_ids of each of them."""
-
-
-class PairJoins(msgspec.Struct, kw_only=True):
-    """What two models of different groups have in common.
-
-    The numbers are the same for all models of the groups.
-    """
-
-    first: int
-    """Position of the first model's group in groups; 0 is the first."""
-    second: int
-    """Position of the second model's group."""
-    common: int
-    """Questions that both were asked: those with the same sample_hash."""
-    same_metric: int
-    """Those of them for which both have a record of the same metric, or one without a metric."""
-    ids: int
-    """sample_ids that both have."""
-    apart: int
-    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of reasons."""
-    reasons: dict[str, int]
-    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt, prompt_and_reference.
-    Where a model has several questions of one id, the two that are closest count."""
-    examples: dict[str, list[int | str]]
-    """The first ids of each reason; only of the pairs with the fewest common questions."""
-
-
-class EvaluationJoins(msgspec.Struct, kw_only=True):
-    """Which questions of an evaluation its models have in common."""
-
-    evaluation_name: str
-    metrics: list[str | None]
-    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
-    models: int
-    """Chosen models that have records."""
-    questions: int
-    """Distinct sample_hashes of all of them together."""
-    common: int
-    """Questions that all of them were asked, by sample_hash."""
-    ids: int
-    """Distinct sample_ids of all of them together."""
-    common_ids: int
-    """sample_ids that all of them have."""
-    groups: list[QuestionGroup]
-    """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
-    pairs: list[PairJoins]
-    """All pairs of groups, those with the smallest share of common questions first."""
-
-
-class OverlapExample(msgspec.Struct, kw_only=True):
-    """A question that two evaluations have, as each of them names it."""
-
-    sample_id: int | str
-    """Its sample_id in the first evaluation."""
-    sample_hash: str
-    """Its sample_hash there."""
-    other_sample_id: int | str
-    """Its sample_id in the second evaluation."""
-    other_sample_hash: str
-    """Its sample_hash there."""
-
-
-class Overlap(msgspec.Struct, kw_only=True):
-    """Questions that two evaluations have in common."""
-
-    first: str
-    """evaluation_name, before the other one in the order of names."""
-    second: str
-    """evaluation_name of the other one."""
-    hashes: int = 0
-    """Questions with the same sample_hash."""
-    inputs: int = 0
-    """Questions whose inputs (input.raw) are the same but for white space."""
-    examples: list[OverlapExample] = msgspec.field(default_factory=list)
-    """The first of these inputs."""
-
-
-class SimilarModels(msgspec.Struct, kw_only=True):
-    """Two models whose names differ only in spelling."""
-
-    name: str
-    """The name to keep: of the model with more records."""
-    other: str
-    """The other name."""
-    common: int
-    """Questions that both have answered, added up over metrics."""
-    same: int
-    """Those on which output, verdict and score of the answers are the same."""
-    rename: bool
-    """Whether to rename the other one: there are common questions, and all of these answers are the same."""
-
-
-class ModelCost(msgspec.Struct, kw_only=True):
-    """What the answers of a model to an evaluation cost."""
-
-    evaluation_name: str
-    """The evaluation."""
-    model_id: str
-    """The model."""
-    answers: int
-    """Its records, those with an error included."""
-    unknown: int
-    """Records without a `token_usage`; their cost is in no figure."""
-    right: int
-    """Right answers among those with a `token_usage`, by the primary metric."""
-    priced: bool
-    """Whether the prices have the model."""
-    cost: float | None
-    """The sum over the records with a `token_usage`; null without a price or without such records."""
-    cost_per_right: float | None
-    """The cost divided by the right answers; null without a cost or without right answers."""
-
-
 class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
@@ -308,18 +170,6 @@ class Stats(Tabular, kw_only=True):
     """Ordered by evaluation_name, then by metric."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
-    hashes: list[ModelRecipes] | None = None
-    """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
-    joins: list[EvaluationJoins] | None = None
-    """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
-    overlap: list[Overlap] | None = None
-    """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
-    calibration: list[Calibration] | None = None
-    """With --confidence: how well each chosen model is calibrated; otherwise null."""
-    costs: list[ModelCost] | None = None
-    """With --prices: what the answers of each chosen model to each evaluation cost; otherwise null."""
-    names: list[SimilarModels] | None = None
-    """With --names: pairs of chosen models whose names differ only in spelling; otherwise null."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
@@ -551,7 +401,8 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
         names = {ABSENT: "without a hash", WRONG: "wrong"}
         spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
         lines.append(
-            f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)"
+            f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} "
+            "(overlap --by hashes)"
         )
     return lines
 

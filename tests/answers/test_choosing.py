@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastrec.answers.index import choose_model, choose_scopes
+from fastrec.answers.choosing import choose_model, choose_scopes
 from fastrec.answers.table import Query, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import make_filters

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.answers.further_tables import find_costs, read_prices
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
+from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.table import Query
 from fastrec.errors import UsageError
 from tests.running import run_here
 from tests.samples import question, sample_of
@@ -68,9 +69,10 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text(PRICES)
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
     prices = read_prices(str(tmp_path / "prices.toml"))
-    models = {"org/a", "org/exact", "other"}
+    models = ("org/a", "org/exact", "other")
+    query = Query(evaluation_name="sums", metric="em", models=models)
     index = open_index(tmp_path / "corpus")
-    found = {one.model_id: one for one in find_costs(index, prices, {"sums": "em"}, models)}
+    found = {one.model_id: one for one in find_costs(index, prices, [query])}
     one_answer = (600 * 2 + 400 * 0.5 + 200 * 10 + 100 * 20) / 1e6
     assert (found["org/a"].answers, found["org/a"].unknown, found["org/a"].right) == (3, 1, 1)
     assert found["org/a"].cost == pytest.approx(2 * one_answer, rel=1e-15)
@@ -78,7 +80,7 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
     assert found["org/exact"].cost == 1e13 + 7 * 0.2 / 1e6
     assert found["org/exact"].cost_per_right is None
     assert (found["other"].cost, found["other"].right) == (None, 1)
-    assert set(found) == models
+    assert set(found) == {*models}
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +111,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_stats_by_hand(two: Path) -> None:
+def test_totals_by_hand(two: Path) -> None:
     """Three answers of org/a cost 0.005 each, and two of them are right.
 
     One record has no tokens.
     """
-    arguments = ("stats", two / "corpus", "--prices", two / "prices.toml")
+    arguments = ("costs", two / "corpus", "--prices", two / "prices.toml")
     lines = [
         re.split("  +", row.strip()) for row in run_here(*arguments).stdout.decode().splitlines()
     ]
@@ -133,9 +135,9 @@ def test_stats_by_hand(two: Path) -> None:
     )
 
 
-def test_stats_by_evaluation(two: Path) -> None:
+def test_costs_by_evaluation(two: Path) -> None:
     arguments = (
-        "stats",
+        "costs",
         two / "corpus",
         "--prices",
         two / "prices.toml",
@@ -194,7 +196,7 @@ def test_report_by_hand(two: Path) -> None:
 
 
 def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
-    ended = run_here("stats", tmp_path / "no corpus", "--prices", tmp_path / "none.toml")
+    ended = run_here("costs", tmp_path / "no corpus", "--prices", tmp_path / "none.toml")
     assert ended.returncode == 2
     assert b"none.toml: the prices cannot be read: No such file" in ended.stderr
 

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fastrec.answers.index import Index, open_index
+from fastrec.answers.choosing import open_index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
+from fastrec.answers.values import value_rows
 from fastrec.corpus.columns import PartColumns
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
@@ -150,7 +152,7 @@ def check_row(row: QuestionRow, expected: dict[str, Any]) -> None:
         ), name
 
 
-def check_query(index: Index, naive: Naive, query: Query) -> None:
+def check_query(index: QuestionTable, naive: Naive, query: Query) -> None:
     """The right questions in the right order, with the right values and neighbours."""
     page = index.page(query, limit=1_000)
     rows = page.rows
@@ -191,9 +193,9 @@ def check_query(index: Index, naive: Naive, query: Query) -> None:
     check_values(index, naive, query, rows)
 
 
-def check_values(index: Index, naive: Naive, query: Query, rows: list[QuestionRow]) -> None:
+def check_values(index: QuestionTable, naive: Naive, query: Query, rows: list[QuestionRow]) -> None:
     scope = query.evaluation_name, query.metric
-    values = index.values(query, [MODELS[2], "unknown", *MODELS])
+    values = value_rows(index, query, [MODELS[2], "unknown", *MODELS])
     assert list(values) == [row.sample_hash for row in rows]
     for row in rows:
         means = naive.means(naive.of(scope, row.sample_hash, ()), naive.value_of(scope))
@@ -206,7 +208,7 @@ def check_values(index: Index, naive: Naive, query: Query, rows: list[QuestionRo
         assert index.outcomes(query, row.sample_hash) == expected
 
 
-def check_answers(index: Index, naive: Naive, row: QuestionRow) -> None:
+def check_answers(index: QuestionTable, naive: Naive, row: QuestionRow) -> None:
     """All records of the question and metric, byte for byte."""
     scope = row.evaluation_name, row.metric
     expected = [

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.answers import leaderboard as implementation
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.cli import cli
 from fastrec.limits import Limits, use_limits
 from fastrec.statistics import bootstrap

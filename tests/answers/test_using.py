@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from fastrec.answers.index import open_index, query_of
+from fastrec.answers.choosing import open_index
+from fastrec.answers.question_table import query_of
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import SORTS, Query
+from fastrec.answers.values import value_rows
 from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -241,7 +243,7 @@ def test_an_unknown_scope_has_no_questions(corpus: Path) -> None:
     assert index.row(unknown, "00") is None
     assert index.neighbours(unknown, "00") == (None, None)
     assert index.next_disagreement(unknown, "00") is None
-    assert index.outcomes(unknown, "00") == index.values(unknown, MODELS) == {}
+    assert index.outcomes(unknown, "00") == value_rows(index, unknown, MODELS) == {}
 
 
 def test_an_empty_corpus_has_no_scopes(tmp_path: Path) -> None:

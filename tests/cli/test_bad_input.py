@@ -37,6 +37,9 @@ OF_CORPORA = {
     "show": ["show", "{}", "0"],
     "compare": ["compare", "{}", "org-0/*", "org-1/*"],
     "trend": ["trend", "other", "{}"],
+    "overlap": ["overlap", "{}"],
+    "costs": ["costs", "{}", "--prices", "prices.toml"],
+    "calibration": ["calibration", "{}", "--confidence", "evaluation.score"],
     "cat": ["cat", "{}"],
     "sql": ["sql", "{}", "select count(output) from answers"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
@@ -87,6 +90,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     (here / "empty").mkdir()
     (here / "a-file").write_text("text\n")
+    (here / "prices.toml").write_text('["*"]\ninput = 1\noutput = 2\n')
     shutil.copytree("corpus", "damaged")
     for name in ("part-00000.jsonl.zst", "rejects.jsonl.zst"):
         spoil(here / "damaged" / name)
@@ -613,7 +617,7 @@ DEEP = {
     "arguments",
     [
         ["normalize", "shards", "-o", "new", "--map", "deep.toml"],
-        ["stats", "corpus", "--prices", "deep.toml"],
+        ["costs", "corpus", "--prices", "deep.toml"],
         ["leaderboard", "corpus", "--weights", "deep.toml"],
         ["import", "table.csv", "-o", "records", "--columns", "deep.toml"],
         ["export", "corpus", "-o", "tables", "--format", "pairs", "--details", "deep.toml"],

@@ -29,6 +29,9 @@ NOT_IN_PYTHON = {
     "clean": {"format"},
     "normalize": {"dry_run", "format"},  # prints a plan
     "stats": {"format", "raw_cells"},
+    "overlap": {"format", "raw_cells"},
+    "costs": {"format", "raw_cells"},
+    "calibration": {"format", "raw_cells"},
     "leaderboard": {"format", "raw_cells"},
     "view": {"no_browser"},
     "trend": {"format", "raw_cells"},
@@ -99,13 +102,15 @@ def test_a_misspelled_argument_is_refused_at_the_call(name: str, tmp_path: Path)
     """
     function = getattr(fastrec, python_name(name))
     assert "limits" not in inspect.signature(function).parameters
-    positional = [
-        one
-        for one in inspect.signature(function).parameters.values()
-        if one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    required = {
+        one.name: "x"
+        for one in parameters
+        if one.kind is one.KEYWORD_ONLY and one.default is one.empty
+    }
     with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
-        function(*[str(tmp_path / "none")] * len(positional), modell="org/m")
+        function(*[str(tmp_path / "none")] * len(positional), **required, modell="org/m")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -139,7 +144,7 @@ REPEATED = [
     for key, one in options_of(name).items()
     if isinstance(one, click.Option)
     and (one.multiple or key in ("sort_by", "by"))
-    and (name, key) != ("stats", "by")
+    and (name, key) not in (("stats", "by"), ("overlap", "by"))
 ]
 
 
@@ -159,6 +164,12 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(corpus, *MODELS, **{key: value})
     if name == "show":
         return function(corpus, _record(corpus)["sample_hash"], **{key: value})
+    if name == "costs":
+        prices = corpus.parent / "prices.toml"
+        prices.write_text('["*"]\ninput = 1\noutput = 2\n')
+        return function(corpus, prices=prices, **{key: value})
+    if name == "calibration":
+        return function(corpus, confidence="evaluation.score", **{key: value})
     if name == "view":
         with function(corpus, **{key: value}) as opened:
             return str(opened.address).startswith("http://")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
 from tests.answers.small import Record, answer, make_corpus

@@ -1,4 +1,4 @@
-"""`stats --confidence`: calibration error and Brier score, against naive code, by a field and by a metric."""
+"""`calibration`: calibration error and Brier score, against naive code, by a field and by a metric."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ def naive(corpus: Path) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("field", "left_out"), [("metadata.confidence", 3), ("said", 0)])
 def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out: int) -> None:
-    found = fastrec.stats(corpus, confidence=field).calibration
-    assert found is not None
+    found = fastrec.calibration(corpus, confidence=field).models
     (one,) = [one for one in found if one.metric == "acc"]
     assert (one.model_id, one.answers, one.left_out) == (MODEL, 120, left_out)
     assert (one.ece, one.brier) == pytest.approx(naive(corpus))
@@ -78,7 +77,7 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out:
 
 
 def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
-    arguments = ("stats", corpus, "--confidence", "metadata.confidence", "--metric", "acc")
+    arguments = ("calibration", corpus, "--confidence", "metadata.confidence", "--metric", "acc")
     text = run_here(*arguments).stdout.decode()
     assert "left out: answers without a confidence from 0 to 1" in text
     lines = run_here(*arguments, "--format", "csv").stdout.decode().splitlines()
@@ -97,5 +96,5 @@ def test_a_field_without_confidences(corpus: Path, field: str) -> None:
     with pytest.raises(
         NoMatchError, match=f"no answer has the field or metric '{field}' with a number from 0 to 1"
     ):
-        fastrec.stats(corpus, confidence=field)
+        fastrec.calibration(corpus, confidence=field)
     assert run_here("report", corpus, "-o", "-", "--confidence", field).returncode == 2

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
 from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.sources import Source, read_sources

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.selection import select
 from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.errors import NoMatchError, UsageError
@@ -351,7 +351,7 @@ def test_stats_of_samples_and_outcomes(corpus: Corpus, tmp_path: Path) -> None:
         UsageError,
         match="the hashes of producers are counted for all records of a model: leave out --wrong",
     ):
-        fastrec.stats(corpus.path, hashes=True, wrong=True)
+        fastrec.overlap(corpus.path, by="hashes", wrong=True)
 
 
 WHAT_THERE_IS = (

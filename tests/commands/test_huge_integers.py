@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
 from tests.commands.viewing import Client, serving
 from tests.running import run_here

@@ -1,4 +1,4 @@
-"""`stats --joins` and `stats --hashes` agree with an independent implementation, and say what keeps models apart."""
+"""`overlap` of models and of hashes agrees with an independent implementation, and says what keeps models apart."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from hashlib import sha256
 from itertools import combinations, product
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.cli.stats import all_pairs
 from fastrec.commands.generate import Recipe, labelled_lines, lines
-from fastrec.commands.stats.joins import count_joins
+from fastrec.commands.overlap.joins import REASONS, Asked, EvaluationJoins, count_joins, digests_of
 from fastrec.limits import Limits, use_limits
 from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG
-from fastrec.summary.present_ranking import REASONS
 from tests.normalize.normalizing import Corpus
 from tests.running import run_command
 from tests.sizes import examples
@@ -96,7 +95,8 @@ def brute_force(asked):
 def found_pairs(joins):
     """The numbers of all pairs of models, as the CSV table has them."""
     found = {}
-    for (model, other), numbers in all_pairs(joins):
+    for row in joins.rows():
+        _, model, other, *numbers = row.values()
         if model > other:
             model, other, numbers = other, model, [numbers[1], numbers[0], *numbers[2:]]
         assert (model, other) not in found
@@ -146,20 +146,12 @@ def test_pairs_agree_with_a_simple_implementation(sets, order):
         name: {(question, sample, texts[question], metric) for question, sample, metric in some}
         for name, some in zip(names, sets, strict=True)
     }
-    masks = {None: {}, "a": {}}
-    facts = {}
-    for number, some in enumerate(sets):
-        for question, sample, metric in some:
-            key = bytes([question]), str(sample).encode()
-            masks[metric][key] = masks[metric].get(key, 0) | 1 << number
-            raw, references = texts[question]
-            facts[key[0]] = digests(
-                raw,
-                *references,
-                "".join(raw.split()),
-                *("".join(one.split()) for one in references),
-            )
-    joins = count_joins("quiz", names, masks, facts)
+    rows = [
+        (question, sample, model, metric == "a")
+        for model, some in enumerate(sets)
+        for question, sample, metric in some
+    ]
+    joins = joins_of(names, rows, [digests_of(raw, list(references)) for raw, references in texts])
     assert found_pairs(joins) == brute_force(plain)
     hashes = [{row[0] for row in rows} for rows in plain.values()]
     ids = [{row[1] for row in rows} for rows in plain.values()]
@@ -175,27 +167,34 @@ def test_pairs_agree_with_a_simple_implementation(sets, order):
         }
 
 
-def digests(*texts):
-    return b"".join(sha256(text.encode()).digest()[:8] for text in texts)
+def joins_of(names, rows, digests):
+    """The joins of models, given rows of question, sample, model and metric."""
+    codes = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    used, questions = np.unique(codes[0], return_inverse=True)
+    samples, ids = np.unique(codes[1], return_inverse=True)
+    found = count_joins(
+        names,
+        [str(sample).encode() for sample in samples.tolist()],
+        Asked(questions, ids, codes[2], codes[3]),
+        np.array(digests, dtype=np.uint64)[used],
+    )
+    return EvaluationJoins(evaluation_name="quiz", metrics=[None], **found)
 
 
 def test_many_models():
     """Two hundred models with a thousand questions take time in proportion, and their document stays small."""
     names = [f"m{number:03}" for number in range(200)]
-    even = sum(1 << number for number in range(0, 200, 2))
 
-    def joins_of(samples):
-        masks = {}
-        facts = {}
-        for sample in range(samples):
-            for kind, mask in ((0, even), (1, even << 1)):
-                key = bytes([kind]) + sample.to_bytes(2, "big")
-                masks[key, str(sample).encode()] = mask
-                facts[key] = digests(f"{kind}", "r", f"{kind}", "r")
-        return count_joins("quiz", names, {None: masks}, facts)
+    def joins_with(samples):
+        rows = [
+            (2 * sample + model % 2, sample, model, 0)
+            for sample in range(samples)
+            for model in range(200)
+        ]
+        return joins_of(names, rows, [digests_of("even", "r"), digests_of("odd", "r")] * samples)
 
-    assert grows_linearly(joins_of, 125)
-    joins = joins_of(1_000)
+    assert grows_linearly(joins_with, 125)
+    joins = joins_with(1_000)
     assert [len(group.models) for group in joins.groups] == [100, 100]
     assert [(pair.common, pair.reasons) for pair in joins.pairs] == [(0, {"prompt": 1_000})]
     assert len(found_pairs(joins)) == 200 * 199 // 2
@@ -204,21 +203,21 @@ def test_many_models():
 def test_ids_of_several_questions():
     """Ids that many questions share, as those of the subjects of one evaluation, do not take much longer."""
     names = [f"m{number:02}" for number in range(40)]
-    everyone = (1 << 40) - 1
-    even = sum(1 << number for number in range(0, 40, 2))
 
-    def joins_of(subjects, samples=100):
-        masks = {}
-        facts = {}
+    def joins_with(subjects, samples=100):
+        rows = []
+        digests = []
         for subject, sample in product(range(subjects), range(samples)):
-            for kind, mask in ((0, even), (1, everyone & ~even)):
-                key = bytes([kind, subject, sample])
-                masks[key, str(sample).encode()] = mask & ~(1 << (7 * sample + subject) % 40)
-                facts[key] = digests(f"{kind} {subject}", "r", f"{kind} {subject}", "r")
-        return count_joins("quiz", names, {None: masks}, facts)
+            rows += [
+                (len(digests) + model % 2, sample, model, 0)
+                for model in range(40)
+                if model != (7 * sample + subject) % 40
+            ]
+            digests += [digests_of(f"{kind} {subject}", "r") for kind in range(2)]
+        return joins_of(names, rows, digests)
 
-    assert grows_linearly(joins_of, 3)
-    joins = joins_of(20)
+    assert grows_linearly(joins_with, 3)
+    joins = joins_with(20)
     assert len(joins.groups) == 40
     assert {tuple(pair.reasons.items()) for pair in joins.pairs} == {(), (("prompt", 100),)}
 
@@ -247,15 +246,13 @@ def oldest(tmp_path_factory):
 def test_corpora(name, request):
     """The numbers are those of the records, for each evaluation; one process and two agree."""
     corpus = request.getfixturevalue(name)
-    joins = fastrec.stats(corpus, joins=True).joins
+    joins = fastrec.overlap(corpus).models
     expected = asked_by_evaluation(corpus)
     assert {one.evaluation_name: found_pairs(one) for one in joins} == {
         name: brute_force(asked) for name, asked in expected.items()
     }
     assert any(pair.apart for one in joins for pair in one.pairs)
-    assert (
-        use_limits(Limits(small_input=0))(fastrec.stats)(corpus, joins=True, jobs=2).joins == joins
-    )
+    assert use_limits(Limits(small_input=0))(fastrec.overlap)(corpus, jobs=2).models == joins
 
 
 def test_other_sort_orders(mixed, tmp_path):
@@ -263,8 +260,8 @@ def test_other_sort_orders(mixed, tmp_path):
     fastrec.normalize(
         mixed, tmp_path / "other", schema="0.3.0", sort_by=["model_id"], part_size=20_000
     )
-    expected = fastrec.stats(mixed, joins=True).joins
-    assert fastrec.stats(tmp_path / "other", joins=True).joins == expected
+    expected = fastrec.overlap(mixed).models
+    assert fastrec.overlap(tmp_path / "other").models == expected
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +298,7 @@ def apart(tmp_path_factory):
 )
 def test_what_keeps_models_apart(apart, other, common, reasons):
     """Two models share no question for one reason, which is named with examples."""
-    (joins,) = fastrec.stats(apart, joins=True, model=["plain", other], metric="acc").joins
+    (joins,) = fastrec.overlap(apart, model=["plain", other], metric="acc").models
     (pair,) = joins.pairs
     assert (pair.common, pair.ids, pair.reasons) == (common, 4, reasons)
     assert pair.examples == {reason: ["q0", "q1", "q2"] for reason in reasons}
@@ -313,7 +310,7 @@ def test_the_table(apart):
 
     A single model is named.
     """
-    done = run_command("stats", apart, "--joins")
+    done = run_command("overlap", apart)
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
     assert (
@@ -326,7 +323,7 @@ def test_the_table(apart):
     assert "  there is only one model" in text
     assert "same id: sample_ids that both have with different hashes" in text
     some = run_command(
-        "stats", apart, "--joins", "--model", "plain", "--model", "same", "--metric", "f1"
+        "overlap", apart, "--model", "plain", "--model", "same", "--metric", "f1"
     ).stdout.decode()
     assert "quiz: 2 models, 4 questions, 4 sample_ids; all models have 4 questions" in some
     assert "all models were asked the same questions" in some
@@ -334,19 +331,19 @@ def test_the_table(apart):
 
 def test_formats(apart):
     """JSON has all of it, CSV one row per pair of models, Markdown the tables."""
-    document = json.loads(run_command("stats", apart, "--joins", "--format", "json").stdout)
+    document = json.loads(run_command("overlap", apart, "--format", "json").stdout)
     assert document["hashes"] is None
-    quiz = document["joins"][0]
+    quiz = document["models"][0]
     assert [len(group["models"]) for group in quiz["groups"]] == [1] * 6
     rows = list(
         csv.DictReader(
-            io.StringIO(run_command("stats", apart, "--joins", "--format", "csv").stdout.decode())
+            io.StringIO(run_command("overlap", apart, "--format", "csv").stdout.decode())
         )
     )
     assert len(rows) == 15
     (row,) = (row for row in rows if list(row.values())[1:3] == ["plain", "same"])
     assert list(row.values())[3:] == ["5", "4", "4", "4", "4", "0", *"00000"]
-    markdown = run_command("stats", apart, "--joins", "--format", "markdown").stdout.decode()
+    markdown = run_command("overlap", apart, "--format", "markdown").stdout.decode()
     assert (
         "| model | other model | questions | of the other | common | same id | white space |"
         in markdown
@@ -360,7 +357,7 @@ def test_metrics_that_only_one_model_has(tmp_path):
             for metric in (None, "acc", "f1") for number in range(3)]  # fmt: skip
     some.append(one_line("m-None", "0", "Question 0?", [], metric="f1"))
     corpus = corpus_of(some, tmp_path, schema="0.3.0")
-    (joins,) = fastrec.stats(corpus, joins=True).joins
+    (joins,) = fastrec.overlap(corpus).models
     assert joins.metrics == [None, "acc", "f1"]
     assert (joins.questions, joins.common) == (3, 3)
     assert {pair: numbers[2:4] for pair, numbers in found_pairs(joins).items()} == {
@@ -368,19 +365,15 @@ def test_metrics_that_only_one_model_has(tmp_path):
         ("m-None", "m-f1"): [3, 1],
         ("m-acc", "m-f1"): [3, 0],
     }
-    assert "common  same metric  same id" in run_command("stats", corpus, "--joins").stdout.decode()
-    (joins,) = fastrec.stats(
-        corpus, joins=True, metric=["acc", "f1"], model=["m-acc", "m-f1"]
-    ).joins
+    assert "common  same metric  same id" in run_command("overlap", corpus).stdout.decode()
+    (joins,) = fastrec.overlap(corpus, metric=["acc", "f1"], model=["m-acc", "m-f1"]).models
     assert joins.metrics == ["acc", "f1"]
 
 
 def test_many_pairs(tmp_path):
     """A table shows the worst pairs, and says how many more there are."""
     some = [one_line(f"m{number}", "1", f"Question of m{number}?", []) for number in range(8)]
-    text = run_command(
-        "stats", corpus_of(some, tmp_path, schema="0.3.0"), "--joins"
-    ).stdout.decode()
+    text = run_command("overlap", corpus_of(some, tmp_path, schema="0.3.0")).stdout.decode()
     assert text.count("\n  m") == 11  # and the heading
     assert "… and 18 more pairs; --model chooses models, and --format json lists all pairs" in text
 
@@ -391,11 +384,11 @@ def test_many_pairs(tmp_path):
 def test_hashes(mixed):
     """The recipes of each evaluation and model are those of the summary, for chosen models only."""
     summary = json.loads((mixed / "summary.json").read_bytes())["sample_hash"]
-    found = fastrec.stats(mixed, hashes=True)
-    assert found.joins is None
+    found = fastrec.overlap(mixed, by="hashes")
+    assert found.models is None
     assert msgspec.to_builtins(found.hashes) == summary["by_model"]
     assert sum(sum(one.recipes.values()) for one in found.hashes) == 250
-    some = fastrec.stats(mixed, hashes=True, model="org-0/*", evaluation="word*").hashes
+    some = fastrec.overlap(mixed, by="hashes", model="org-0/*", evaluation="word*").hashes
     assert {(one.evaluation_name, one.model_id.partition("/")[0]) for one in some} == {
         ("word_problems", "org-0")
     }
@@ -479,7 +472,7 @@ def test_formats_of_hashes(mixed):
 
     CSV has a row for each recipe of a model.
     """
-    text = run_command("stats", mixed, "--hashes", "--evaluation", "word*").stdout.decode()
+    text = run_command("overlap", mixed, "--by", "hashes", "--evaluation", "word*").stdout.decode()
     heading = text.splitlines()[1].split()
     names = heading[1:]
     assert heading[0] == "model"
@@ -488,36 +481,13 @@ def test_formats_of_hashes(mixed):
     assert "absent: without one; wrong: by no recipe" in text
     rows = list(
         csv.DictReader(
-            io.StringIO(run_command("stats", mixed, "--hashes", "--format", "csv").stdout.decode())
+            io.StringIO(
+                run_command("overlap", mixed, "--by", "hashes", "--format", "csv").stdout.decode()
+            )
         )
     )
     assert sum(int(row["lines"]) for row in rows) == 250
     assert (
         "| model | R1 |"
-        in run_command("stats", mixed, "--hashes", "--format", "markdown").stdout.decode()
+        in run_command("overlap", mixed, "--by", "hashes", "--format", "markdown").stdout.decode()
     )
-
-
-def test_hashes_and_joins(apart):
-    """Both can be shown, but not in one CSV table."""
-    text = run_command("stats", apart, "--hashes", "--joins").stdout.decode()
-    assert "by the recipe of their sample_hash" in text
-    assert "in common" in text
-    done = run_command("stats", apart, "--hashes", "--joins", "--format", "csv")
-    assert done.returncode == 2
-    assert b"a CSV table has only one of --hashes, --joins: choose one" in done.stderr
-
-
-def test_without_the_options(apart):
-    """Nothing is read beyond the summary, and the document says null."""
-    found = fastrec.stats(apart)
-    assert (found.hashes, found.joins) == (None, None)
-
-
-def test_common_questions_too(apart):
-    """`common` recounts the models, and changes nothing about joins."""
-    found = fastrec.stats(apart, joins=True, common=True, model=["plain", "same"], metric="f1")
-    assert (
-        found.joins == fastrec.stats(apart, joins=True, model=["plain", "same"], metric="f1").joins
-    )
-    assert found.evaluations[0].common_questions == 4

@@ -13,8 +13,9 @@ import pytest
 import zstandard
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
+from fastrec.answers.values import value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.statistics.repeats import parse_repeats
 from tests.answers.small import Record, answer, make_corpus
@@ -148,7 +149,7 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
     ]  # fmt: skip
     corpus = make_corpus(tmp_path, records)
     index = open_index(corpus)
-    values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+    values_of = value_rows(index, Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
     rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
     assert {rows[name]: value for name, (value,) in values_of.items()} == {
         "id of q0": 1,

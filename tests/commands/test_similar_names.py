@@ -1,4 +1,4 @@
-"""`stats --names`: models whose names differ only in spelling, planted in a corpus, and the map that joins them."""
+"""`overlap --by names`: models whose names differ only in spelling, and the map that joins them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.further_tables import similar_pairs, spelling
+from fastrec.commands.overlap.names import similar_pairs, spelling
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -55,9 +55,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_pairs_by_hand(corpus: Path) -> None:
     """The model with most records keeps its name; three spellings need two lines, never three."""
-    found = fastrec.stats(corpus, names=True).names
+    found = fastrec.overlap(corpus, by="names").names
     assert found is not None
-    assert {(one.name, one.other): (one.common, one.same, one.rename) for one in found} == {
+    assert {
+        (one.model_id, one.other_model_id): (one.common, one.same, one.rename) for one in found
+    } == {
         (KEPT, TWIN): (6, 6, True),
         (KEPT, THIRD): (3, 3, True),
         (TWIN, THIRD): (1, 1, False),
@@ -68,7 +70,7 @@ def test_pairs_by_hand(corpus: Path) -> None:
 
 
 def test_the_printed_lines_are_a_map(corpus: Path, tmp_path: Path) -> None:
-    text = run_here("stats", corpus, "--names").stdout.decode()
+    text = run_here("overlap", corpus, "--by", "names").stdout.decode()
     lines = text[text.index("  [models]") :]
     assert tomllib.loads(lines) == {"models": {TWIN: KEPT, THIRD: KEPT}}
     assert f'# "{DIFFERENT}" = "{OTHER}"' in lines
@@ -83,16 +85,26 @@ def test_the_printed_lines_are_a_map(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_json_csv_and_the_note(corpus: Path) -> None:
-    found = json.loads(run_here("stats", corpus, "--names", "--format", "json").stdout)["names"]
-    assert {"name": KEPT, "other": TWIN, "common": 6, "same": 6, "rename": True} in found
-    table = run_here("stats", corpus, "--names", "--format", "csv").stdout.decode().splitlines()
+    found = json.loads(run_here("overlap", corpus, "--by", "names", "--format", "json").stdout)[
+        "names"
+    ]
+    assert {
+        "model_id": KEPT,
+        "other_model_id": TWIN,
+        "common": 6,
+        "same": 6,
+        "rename": True,
+    } in found
+    table = (
+        run_here("overlap", corpus, "--by", "names", "--format", "csv").stdout.decode().splitlines()
+    )
     assert table[:2] == ["model_id,other_model_id,common,same,rename", f"{KEPT},{TWIN},6,6,true"]
     # not those of two organisations
     note = "4 pairs of models with names that differ only in spelling, such as"
     assert note in run_here("stats", corpus, "--no-ranks").stdout.decode()
-    few = ("stats", corpus, "--no-ranks", "--model", KEPT, "--model", OTHER)
-    assert "spelling" not in run_here(*few).stdout.decode()
-    assert "nothing to rename" in run_here(*few, "--names").stdout.decode()
+    few = (corpus, "--model", KEPT, "--model", OTHER)
+    assert "spelling" not in run_here("stats", *few, "--no-ranks").stdout.decode()
+    assert "nothing to rename" in run_here("overlap", *few, "--by", "names").stdout.decode()
 
 
 @given(st.lists(st.text("aA-_ /", max_size=4)))

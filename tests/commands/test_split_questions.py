@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.errors import UsageError
 from tests.answers.small import Record, answer, make_corpus
 from tests.commands.viewing import Client, serving

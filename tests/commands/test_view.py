@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import SORTS, Query
 from fastrec.commands.view import question_page as question_page_module
 from fastrec.commands.view import table_page
@@ -610,7 +610,7 @@ def test_a_bug_is_a_page(
     def fail(*_: Any) -> None:
         raise RuntimeError("<b>unexpected</b>")
 
-    monkeypatch.setattr(Index, "page", fail)
+    monkeypatch.setattr(QuestionTable, "page", fail)
     page = client.page("/questions?evaluation=sums", 500)
     assert "RuntimeError: &lt;b&gt;unexpected&lt;/b&gt;" in page
     assert HEADERS.items() <= client.send(f"{client.prefix}/questions?evaluation=sums")[1].items()

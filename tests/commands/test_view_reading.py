@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
 from fastrec.commands.view.layout import answer_text, render
 from fastrec.commands.view.question_page import are_unique

@@ -524,17 +524,24 @@ def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
                 lines.append(json.dumps(record))
     write(tmp_path / "in.jsonl", [line.encode() for line in lines])
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out", part_size=20_000)
-    (pair,) = fastrec.stats(tmp_path / "out", overlap=True).overlap or []
-    assert (pair.first, pair.second, pair.hashes, pair.inputs) == ("new", "old", 12, 20)
+    (pair,) = fastrec.overlap(tmp_path / "out", by="evaluations").evaluations or []
+    assert (pair.evaluation_name, pair.other_evaluation_name, pair.hashes, pair.inputs) == (
+        "new",
+        "old",
+        12,
+        20,
+    )
     for example in pair.examples:
         assert str(example.sample_id).removeprefix("n") == str(
             example.other_sample_id
         ).removeprefix("s")
-    done = run_command("stats", str(tmp_path / "out"), "--overlap")
+    only = fastrec.overlap(tmp_path / "out", by="evaluations", evaluation=["new", "other"])
+    assert only.evaluations == []
+    done = run_command("overlap", str(tmp_path / "out"), "--by", "evaluations")
     assert b"overlap: 1 pair of evaluations" in done.stdout
     assert b"new         old                      12          20" in done.stdout
     rows = (
-        run_command("stats", str(tmp_path / "out"), "--overlap", "--format", "csv")
+        run_command("overlap", str(tmp_path / "out"), "--by", "evaluations", "--format", "csv")
         .stdout.decode()
         .splitlines()
     )

@@ -10,11 +10,14 @@ from typing import Any
 
 import msgspec
 
+from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
 from fastrec.commands.compare import Comparison
+from fastrec.commands.costs import Costs
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.import_logs import Import
+from fastrec.commands.overlap import Overlap
 from fastrec.commands.questions import Questions
 from fastrec.commands.rejects import Rejects
 from fastrec.commands.show import Shown
@@ -94,6 +97,9 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "normalize --format json": (NormalizeResult, "On standard output."),
     "normalize --dry-run --format json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),
+    "overlap --format json": (Overlap, "On standard output."),
+    "costs --format json": (Costs, "On standard output."),
+    "calibration --format json": (Calibrations, "On standard output."),
     "diff --format json": (Difference, "On standard output."),
     "questions --format json": (Questions, "On standard output."),
     "show --format json": (Shown, "On standard output."),

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query
 from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
@@ -82,7 +82,7 @@ def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bo
     Unless `allow_empty`, there must be some.
     """
     selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
-    index = Index(selection)
+    index = QuestionTable(selection)
     chosen = {}
     if not selection.is_whole:
         for number, part in enumerate(selection.parts):

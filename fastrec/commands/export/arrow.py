@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from msgspec import Raw
 
-from fastrec.answers.records import Records, joint_codes
-from fastrec.answers.selection import Array, Selection, lines_of
+from fastrec.answers.codes import Array, joint_codes
+from fastrec.answers.records import Records
+from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import OUTPUT, TURN
 from fastrec.corpus.columns import PartColumns
@@ -246,9 +247,7 @@ class AnswersDataset(LazyDataset):
     def _trials(self, rows: _Rows) -> pa.Array:
         """Number the records of each question and model, in the order of the corpus."""
         records, places = self._records(rows)
-        codes = joint_codes(
-            (records.question, len(records.first)), (records.model, len(records.models))
-        )
+        codes = joint_codes(records.question, records.model)
         order = np.lexsort((records.number, codes))
         _, starts, groups = np.unique(codes[order], return_index=True, return_inverse=True)
         trials = np.empty(len(order), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The matrix of models × questions as CSV, for item response theory, made of the columns of a corpus.
+"""The matrix of models × questions as CSV, for item response theory.
 
 1. The cells of each evaluation and metric are written to a scratch file: the score of the first
    answer of a model to a question, and whether it is right. Cells without an answer take no space
@@ -20,9 +20,10 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Raw
 
+from fastrec.answers.codes import Array
 from fastrec.answers.counts import count_evaluations
-from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords, joint_codes
-from fastrec.answers.selection import Array, Selection
+from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords
+from fastrec.answers.selection import Selection
 from fastrec.commands.export.table import double_of, has_metrics
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming
@@ -84,11 +85,8 @@ class _Matrix:
         columns = np.empty(table.questions, dtype=np.int64)
         columns[block.order] = np.arange(table.questions)
         answers = np.flatnonzero(table.flag & ANSWERS)
-        places = (
-            (table.model[answers], len(block.rows)),
-            (columns[table.question[answers]], table.questions),
-        )
-        cells, first = np.unique(joint_codes(*places), return_index=True)
+        places = table.model[answers] * table.questions + columns[table.question[answers]]
+        cells, first = np.unique(places, return_index=True)
         first = answers[first]
         scores = table.score[first]
         mapped = np.memmap(self._path, _CELL, "r+", block.start * _CELL.itemsize, block.size)

@@ -23,11 +23,13 @@ from typing import BinaryIO, Final, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.answers.further_tables import find_calibration, find_costs, read_prices
-from fastrec.answers.index import choose_scopes, open_index, reduce_repeats
-from fastrec.answers.leaderboard import choose_primary, make_leaderboard
+from fastrec.answers.calibration import find_calibration
+from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
+from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
+from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import (
     dot_plots,
@@ -203,14 +205,12 @@ def report(
     )
     costs = []
     if priced is not None:
-        scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
-        metric_of = {
-            one.evaluation_name: one.metric
-            for one in choose_primary(scopes, as_tuple("primary", primary))
-        }
-        models = {model.model_id for one in chosen for model in one.models}
-        costs = find_costs(index, priced, metric_of, models)
-    calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
+        queries = primary_queries(index, Filters(), shown_metrics, as_tuple("primary", primary))
+        costs = find_costs(index, priced, queries)
+    calibration = []
+    if confidence is not None:
+        queries = [query for _, query in choose_scopes(index.scopes, Filters())]
+        calibration = find_calibration(index, confidence, queries)
     bodies = {
         "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
         "Line counts": sections.line_counts(summary, manifest),

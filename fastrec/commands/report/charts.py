@@ -9,6 +9,7 @@ from functools import partial
 from statistics import fmean
 from typing import Final, NamedTuple
 
+from fastrec.answers.costs import ModelCost
 from fastrec.errors import counted, listed
 from fastrec.filters import AnyPath, Filters
 from fastrec.html import (
@@ -29,7 +30,7 @@ from fastrec.html import (
 from fastrec.limits import current_limits
 from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
-from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
+from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats, largest
 from fastrec.svg import (
     NAMED,
     WIDTH,

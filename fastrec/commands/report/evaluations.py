@@ -9,12 +9,13 @@ from glob import escape
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
-from fastrec.answers.further_tables import total_costs
-from fastrec.answers.index import Index
+from fastrec.answers.costs import ModelCost, total_costs
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.answers.values import value_rows
 from fastrec.commands.report.charts import (
     are_shares,
     gallery,
@@ -42,7 +43,6 @@ from fastrec.limits import current_limits
 from fastrec.summary.document import ModelSummary, Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
-    ModelCost,
     ModelStats,
     Stats,
     about,
@@ -271,7 +271,7 @@ class _Question(NamedTuple):
     row: QuestionRow
 
 
-def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html:
+def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats) -> Html:
     """Show some questions of evaluations.
 
     `corpus` is the name of the corpus in the command that shows all of them.
@@ -305,7 +305,7 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
 
 
 def _choose(
-    index: Index,
+    index: QuestionTable,
     scopes: Sequence[Scope],
     kind: _Kind,
     number: int,
@@ -344,7 +344,7 @@ def _rank(kind: _Kind, scope: Scope, row: QuestionRow) -> tuple[float, int, str,
     return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
 
 
-def _card(index: Index, question: _Question, corpus: str) -> Html:
+def _card(index: QuestionTable, question: _Question, corpus: str) -> Html:
     scope, row = question
     answers = [(answer, transcript_of(answer.line)) for answer in _answers(index, question)]
     asked = answers[0][1]
@@ -384,13 +384,13 @@ class _Cut:
         return f"{text[:most]} …"
 
 
-def _answers(index: Index, question: _Question) -> list[Answer]:
+def _answers(index: QuestionTable, question: _Question) -> list[Answer]:
     """Read answers of a few of the best and worst models; of the best only, if all are equal."""
     scope, row = question
     query = Query(
         evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
     )
-    values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
+    values = dict(zip(scope.models, value_rows(index, query, scope.models)[row.name], strict=True))
     sign = 1 if scope.lower_is_better else -1
     ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from fastrec.answers.index import open_index
+from fastrec.answers.choosing import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError
 from fastrec.filters import Strings, as_tuple

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
@@ -173,7 +173,7 @@ _MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(
-    frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer
+    frame: Frame, index: QuestionTable, state: PageState, row: QuestionRow, shown: NumberedAnswer
 ) -> Html:
     here = QuestionAddresses(frame.addresses, state, row.name)
     answer = shown.answer
@@ -239,7 +239,7 @@ def _extracted(transcript: Transcript, text: _Text) -> Html | None:
     return html('<section class="card"><h2>Extracted answer</h2>{}</section>', values)
 
 
-def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
+def _links(here: QuestionAddresses, index: QuestionTable, chosen: AnswerName) -> Html:
     """Link to answers of the same model to other questions, and of other models to this one."""
     query = here.state.query
     first = AnswerName(chosen.model)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.index import Index
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts, tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
@@ -283,7 +283,7 @@ _PROMPT: Final = 3_000
 
 def question_page(
     frame: Frame,
-    index: Index,
+    index: QuestionTable,
     scope: Scope,
     state: PageState,
     row: QuestionRow,
@@ -325,7 +325,7 @@ def question_page(
     )
 
 
-def _links(here: QuestionAddresses, index: Index, first: str | None) -> Html:
+def _links(here: QuestionAddresses, index: QuestionTable, first: str | None) -> Html:
     rows = index.neighbours(here.state.query, here.name)
     before, after = (here.to(name=row.name, whole=False) if row else None for row in rows)
     links = (

@@ -45,8 +45,9 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.index import Index, open_index
+from fastrec.answers.choosing import open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import (
     Addresses,
@@ -155,12 +156,12 @@ _LINES = 256  # of a block that is sent
 
 
 class _Pages:
-    def __init__(self, index: Index, board: Leaderboard, labels: LabelFile | None) -> None:
+    def __init__(self, index: QuestionTable, board: Leaderboard, labels: LabelFile | None) -> None:
         self._index = index
         self._labels = labels
         self._board = board
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
-        self._matching: OrderedDict[tuple[str, ...], Index] = OrderedDict()  # by conditions
+        self._matching: OrderedDict[tuple[str, ...], QuestionTable] = OrderedDict()  # by conditions
         self._matching_lock = threading.Lock()
         corpus = index.corpus
         self._name = (
@@ -256,7 +257,7 @@ class _Pages:
     def _read_labels(self) -> Labeller | None:
         return self._labels.read() if self._labels else None
 
-    def _answer(self, index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
+    def _answer(self, index: QuestionTable, row: QuestionRow, state: PageState) -> NumberedAnswer:
         for wanted in state.show[:1]:
             for answer in numbered(index.answers(row, (wanted.model,)), self._read_labels()):
                 if answer.name == wanted:
@@ -269,7 +270,7 @@ class _Pages:
             raise _MissingError("This corpus has no such evaluation and metric.")
         return scope
 
-    def _row(self, request: Request) -> tuple[PageState, Index, QuestionRow]:
+    def _row(self, request: Request) -> tuple[PageState, QuestionTable, QuestionRow]:
         state = state_of(request.query_params.multi_items())
         self._scope(state)
         index = self._index_of(state.query)
@@ -278,7 +279,7 @@ class _Pages:
             raise _MissingError("This evaluation has no such question.")
         return state, index, row
 
-    def _index_of(self, query: Query) -> Index:
+    def _index_of(self, query: Query) -> QuestionTable:
         """The questions of the records that match the conditions of a query.
 
         The last ones are kept.
@@ -333,7 +334,7 @@ def _html(page: Html, status: int = 200) -> Response:
     return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
 
 
-def _was_replaced(index: Index) -> bool:
+def _was_replaced(index: QuestionTable) -> bool:
     """Whether there is another corpus now, in its place."""
     with suppress(FastrecError, OSError):
         return read_manifest(index.corpus) != index.manifest
@@ -387,7 +388,9 @@ class View:
     address: str
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
-    def __init__(self, index: Index, port: int, primary: Sequence[str], labels: str | None) -> None:
+    def __init__(
+        self, index: QuestionTable, port: int, primary: Sequence[str], labels: str | None
+    ) -> None:
         file = None if labels is None else LabelFile(labels)
         self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS), file)
         self._socket = _listen(port)

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import BoardEvaluation, Leaderboard
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, Query, QuestionRow, Scope, Sort
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
@@ -34,7 +34,7 @@ def metric_name(metric: str | None) -> str:
     return "no metric" if metric is None else metric or "empty name"
 
 
-def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
+def start_page(frame: Frame, index: QuestionTable, board: Leaderboard) -> Html:
     by_evaluation: dict[str, list[Scope]] = {}
     for scope in index.scopes:
         by_evaluation.setdefault(scope.evaluation_name, []).append(scope)
@@ -146,7 +146,7 @@ _UPWARDS: Final = {"order", "hardest"}
 
 
 def table_page(
-    frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str
+    frame: Frame, index: QuestionTable, scope: Scope, state: PageState, shown_page: Page | str
 ) -> Html:
     """Show one page of the table, or why there is none, with filters and links to other pages."""
     query = state.query
@@ -179,7 +179,7 @@ def table_page(
 
 
 def _rows(
-    addresses: Addresses, index: Index, scope: Scope, state: PageState, page: Page
+    addresses: Addresses, index: QuestionTable, scope: Scope, state: PageState, page: Page
 ) -> Html | None:
     """Make the table of the questions of a page; None if it has none."""
     if not page.rows:
@@ -206,7 +206,9 @@ def _nothing(addresses: Addresses, state: PageState, page: Page, problem: str | 
     return tag("p", text, link, class_="card", role="alert" if problem else None)
 
 
-def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html | None:
+def metric_links(
+    index: QuestionTable, query: Query, address: Callable[[str | None], str]
+) -> Html | None:
     """Link to the same page in the other metrics of the evaluation.
 
     Nothing if there is only one.

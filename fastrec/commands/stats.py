@@ -9,14 +9,12 @@
 4. With `common`, recount the chosen models on the questions that all of them answered.
 5. Rank the models (`summary.present_ranking`), and test which of them differ (`answers.ranks`).
 6. With `group_by`, do the same for each group of records, as if it was an evaluation.
-7. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack
@@ -24,19 +22,15 @@ from typing import Unpack
 import msgspec
 import numpy as np
 
+from fastrec.answers.choosing import open_index
+from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
-from fastrec.answers.further_tables import (
-    compare_similar,
-    find_calibration,
-    find_costs,
-    read_prices,
-)
-from fastrec.answers.index import Index, open_index, reduce_repeats
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import Query
-from fastrec.commands.stats.joins import find_joins, find_overlap
+from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import AnyPath, FilterArguments, Strings, as_tuple, make_filters
@@ -46,9 +40,9 @@ from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
-from fastrec.statistics.repeats import parse_repeats
+from fastrec.statistics.repeats import RepeatsAs, parse_repeats
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import ModelSummary
+from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
@@ -69,12 +63,6 @@ def stats(
     by: str | None = None,
     accuracy: bool = False,
     common: bool = False,
-    hashes: bool = False,
-    joins: bool = False,
-    overlap: bool = False,
-    names: bool = False,
-    prices: str | os.PathLike[str] | None = None,
-    confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
     jobs: int = CORES,
@@ -96,16 +84,6 @@ def stats(
             than 0 and 1.
         accuracy: Tables show the accuracy even where scores are other than 0 and 1.
         common: Count only questions that all of the chosen models of an evaluation have answered.
-        hashes: Also list the recipes of the hashes that the lines of each chosen model had
-            (`Stats.hashes`).
-        joins: Also find out which questions the chosen models have in common, and what keeps others
-            apart (`Stats.joins`).
-        overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
-        names: Also compare the answers of models whose names differ only in spelling
-            (`Stats.names`).
-        prices: Also compute what answers cost, at the prices of this file (`Stats.costs`).
-        confidence: Also compare this field or metric, the confidence of answers, with how often
-            they are right (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
             `pass^K`, `majority` or `first`.
@@ -129,38 +107,31 @@ def stats(
         ShardError: A part of the corpus could not be read completely.
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
-    wanted = make_filters(**filters)
-    by_name, by_record = wanted.split()
-    groups = parse_groups(group_by)
     if by is not None:
         check_choice("by", by, RANKINGS)
-    if hashes and by_record:
-        raise UsageError(
-            f"the hashes of producers are counted for all records of a model: leave out {by_record}"
-        )
-    if groups and (common or joins or hashes):
-        raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
+    groups = parse_groups(group_by)
+    if groups and common:
+        raise UsageError("--group-by cannot be combined with --common")
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
-    priced = None if prices is None else read_prices(os.fspath(prices))
+    wanted = make_filters(**filters)
     note = notice or (lambda _message: None)
-    names_given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     with contextlib.ExitStack() as stack:
         corpus = _corpus_of(
-            names_given, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
+            names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
         )
-        index = open_index(corpus, by_record, jobs=jobs, progress=progress)
-        summary = index.selection.summary
-        if repeats.kind != "mean":
-            index.evaluations = reduce_repeats(index, repeats)
-        calibration = None if confidence is None else find_calibration(index, confidence, by_name)
-        lower = as_tuple("lower_is_better", lower_is_better)
-        choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
-        chosen = choice(index.evaluations, wanted, metrics=metrics)
+        opened = partial(open_index, jobs=jobs, progress=progress)
+        index = opened(corpus, wanted.split()[1])
+        choice = partial(
+            choose,
+            errors_as_wrong=errors_as_wrong,
+            lower_is_better=as_tuple("lower_is_better", lower_is_better),
+        )
         ranked = partial(
             rank,
-            corpus=facts_of(summary),
+            corpus=facts_of(index.selection.summary),
             by=by,
             accuracy=accuracy,
             common=common,
@@ -169,68 +140,42 @@ def stats(
             min_coverage=min_coverage,
             skipped=index.manifest.skipped,
         )
+        is_tested = not no_ranks and by in (None, "accuracy", "score") and repeats.kind == "mean"
+        tested = partial(_add_ranks, errors_as_wrong=errors_as_wrong) if is_tested else _no_ranks
+        evaluations = _results_of(index, repeats)
+        chosen = choice(evaluations, wanted, metrics=metrics)
         found = ranked(chosen)
-        found.calibration = calibration
-        about_questions = hashes or joins or overlap or names or prices
-        tests = not (
-            no_ranks
-            or about_questions
-            or by not in (None, "accuracy", "score")
-            or repeats.kind != "mean"
-        )
-        group_index: Index | None = None
-        if groups:  # first, because there may be too many of them
-            group_index = open_index(
-                index.selection.reader, wanted, groups, jobs=jobs, progress=progress
-            )
-        if tests and not common:
-            _add_ranks(found.evaluations, index, errors_as_wrong=errors_as_wrong)
-        found.others = len(choice(index.evaluations, wanted, metrics="all")) - len(chosen)
-        if hashes:
-            known = {
-                (one.evaluation.evaluation_name, model.model_id)
-                for one in chosen
-                for model in one.models
-            }
-            recipes = summary.sample_hash.by_model
-            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in known]
-        if priced is not None:
-            primary: dict[str, str | None] = {}
-            for one in sorted(chosen, key=lambda one: not one.evaluation.primary):
-                primary.setdefault(one.evaluation.evaluation_name, one.evaluation.metric)
-            models = {model.model_id for one in chosen for model in one.models}
-            found.costs = find_costs(index, priced, primary, models)
-        if names:
-            records = Counter[str]()
-            for one in chosen:
-                records.update({model.model_id: model.records for model in one.models})
-            found.names = compare_similar(index, records)
-        if group_index:
-            if repeats.kind != "mean":
-                group_index.evaluations = reduce_repeats(group_index, repeats)
-            parts = ranked(
-                choose_groups(found, choice(group_index.evaluations, metrics="all"), groups, note)
-            )
-            if tests:
-                _add_ranks(parts.evaluations, group_index, errors_as_wrong=errors_as_wrong)
-            add_groups(found, parts, groups)
-        if overlap:
-            found.overlap = find_overlap(index)
-        if joins:
-            found.joins = find_joins(chosen, index)
+        found.others = len(choice(evaluations, wanted, metrics="all")) - len(chosen)
+        # Groups come first, because there may be too many of them.
+        by_group = opened(index.selection.reader, wanted, groups) if groups else None
         if common:
             recounted = [
                 _only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen
             ]
             found.evaluations = ranked(recounted).evaluations
-            if tests:
-                _add_ranks(found.evaluations, index, errors_as_wrong=errors_as_wrong, common=True)
+        tested(found.evaluations, index, common=common)
+        if by_group:
+            chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
+            parts = ranked(choose_groups(found, chosen_groups, groups, note))
+            tested(parts.evaluations, by_group)
+            add_groups(found, parts, groups)
         return found
+
+
+def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
+    """The results of all evaluations, with repeats as one value."""
+    return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
+
+
+def _no_ranks(
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
+) -> None:
+    """Do not test which models differ."""
 
 
 def _add_ranks(
     evaluations: Sequence[EvaluationStats],
-    index: Index,
+    index: QuestionTable,
     *,
     errors_as_wrong: bool,
     common: bool = False,
@@ -270,8 +215,8 @@ def _corpus_of(
     except BadShardsError as exc:
         lines = [
             (
-                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no "
-                "statistics:"
+                f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are "
+                "no statistics:"
             )
         ]
         lines += [f"  {error}" for error in exc.errors]
@@ -284,33 +229,26 @@ def _corpus_of(
     return made.directory
 
 
-def _only_common(chosen: Chosen, index: Index, *, errors_as_wrong: bool) -> Chosen:
+def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool) -> Chosen:
     """Recount the chosen models of an evaluation on the questions that all of them have answered.
 
     An answer is a record without an error. A model without any answer has no say in what is common;
     of such a model, only the errors on common questions count. If errors count as wrong, every
     record is an answer.
     """
-    names = {model.model_id for model in chosen.models}
-    answering = {
-        model.model_id for model in chosen.models if errors_as_wrong or model.answers
-    } or names
+    names = [model.model_id for model in chosen.models]
+    answering = [model.model_id for model in chosen.models if errors_as_wrong or model.answers]
     evaluation = chosen.evaluation
     table = index.table(Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric))
     cells = table.cells
-    has_say = np.array([model in answering for model in table.models], dtype=np.bool_)[cells.model]
-    is_answered = (
-        np.ones(len(cells.flags), dtype=np.bool_) if errors_as_wrong else cells.flags & ANSWERS > 0
-    )
-    answers = np.bincount(cells.question[has_say & is_answered], minlength=table.questions)
-    is_common = answers == len(answering)
-    is_chosen = np.array([model in names for model in table.models], dtype=np.bool_)
-    wanted = np.zeros(len(table.records.number), dtype=np.bool_)
-    wanted[table.place] = is_common[table.question] & is_chosen[table.model]
+    has_say = table.are_models(answering or names)
+    is_answered = (cells.flags & ANSWERS > 0) | errors_as_wrong
+    answers = count_of(cells.question[has_say[cells.model] & is_answered], table.questions)
+    is_common = answers == has_say.sum()
+    is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)
+    is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
     models: list[ModelSummary] = []
-    for counted_scope in count_run(table.records, wanted):
-        for (_, name), tally in sorted(counted_scope.models.items()):
-            models.append(
-                model_summary(text_of(name), tally, counted_scope.questions.repeats[name])
-            )
+    for scope in count_run(table.records, is_chosen):
+        for (_, name), tally in sorted(scope.models.items()):
+            models.append(model_summary(text_of(name), tally, scope.questions.repeats[name]))
     return msgspec.structs.replace(chosen, models=models, common_questions=int(is_common.sum()))

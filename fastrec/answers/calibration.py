@@ -1,0 +1,57 @@
+"""The confidence of answers, and whether they are right.
+
+The confidence is in a field of a record, or it is the score that another metric gives the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.table import Query
+from fastrec.answers.transcript import decoded
+from fastrec.answers.values import judged_pairs
+from fastrec.errors import NoMatchError
+from fastrec.statistics.calibration import Calibration, calibrate
+from fastrec.statistics.repeats import ERROR, RIGHT
+from fastrec.where import number_of, parse_path, values_of
+
+_Answer = tuple[float | None, bool]  # the confidence, if there is one, and whether it is right
+
+
+def find_calibration(
+    index: QuestionTable, field: str, queries: Sequence[Query]
+) -> list[Calibration]:
+    """Compare the confidence of answers with how often they are right, by metric and model."""
+    is_metric = any(scope.metric == field for scope in index.scopes)
+    answers_of = _by_metric if is_metric else _by_field
+    found: list[Calibration] = []
+    for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
+        by_model: dict[str, list[_Answer]] = {}
+        for model, answer in answers_of(index, field, query):
+            by_model.setdefault(model, []).append(answer)
+        found += [
+            calibrate((query.evaluation_name, query.metric, model), by_model[model])
+            for model in sorted(by_model)
+        ]
+    if not any(one.answers for one in found):
+        raise NoMatchError(f"no answer has the field or metric {field!r} with a number from 0 to 1")
+    return found
+
+
+def _by_metric(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
+    if query.metric == field:
+        return
+    stated = Query(evaluation_name=query.evaluation_name, metric=field)
+    for _, model, answer, confidence in judged_pairs(index, query, stated):
+        if answer and confidence and ERROR not in (answer.flag, confidence.flag):
+            yield model, (confidence.score, answer.flag == RIGHT)
+
+
+def _by_field(index: QuestionTable, field: str, query: Query) -> Iterator[tuple[str, _Answer]]:
+    path = parse_path(field)
+    for line in index.selection.lines(index.numbers_of(query)):
+        record = decoded(line)
+        if not record.get("error"):
+            confidence = next((number_of(value) for value in values_of(record, path)), None)
+            yield record["model_id"], (confidence, record["evaluation"]["is_correct"])

@@ -1,0 +1,162 @@
+"""Open the questions of a corpus, and choose scopes and models by filters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.selection import Groups, select
+from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
+from fastrec.engine import check_jobs
+from fastrec.errors import NoMatchError, UsageError, listed
+from fastrec.filters import Filters, Strings, as_tuple, matches_any
+from fastrec.progress import Progress
+from fastrec.summary.present_choice import check_patterns, matching_scopes
+
+_EXAMPLES: Final = 5  # ids in a message
+_LONGEST: Final = 80  # characters of an id in a message
+
+Chosen = Sequence[tuple[Scope, Query]]
+"""Scopes, each with a query for the questions and models that match."""
+
+
+def open_index(
+    corpus: str | os.PathLike[str],
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    groups: Groups = (),
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> QuestionTable:
+    """Open the questions of a corpus: of all records, or of those that match.
+
+    With groups, each is an evaluation.
+    """
+    check_jobs(jobs)
+    return QuestionTable(select(corpus, filters, groups, jobs=jobs, progress=progress))
+
+
+def open_scopes(
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    groups: Groups = (),
+    *,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> tuple[QuestionTable, Chosen]:
+    """Open the questions of a corpus, and choose its scopes: how commands about questions begin."""
+    by_record = Filters(where=filters.where)
+    if groups:
+        names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
+        by_record = msgspec.structs.replace(by_record, **names)
+        filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
+    index = open_index(corpus, by_record, groups, jobs=jobs, progress=progress)
+    index.direct(as_tuple("lower_is_better", lower_is_better))
+    return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)
+
+
+def choose_scopes(
+    scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements"
+) -> list[tuple[Scope, Query]]:
+    """Choose the scopes that match some filters, each with a query.
+
+    An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen
+    model.
+    """
+    outcomes = tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name))
+    chosen = []
+    for scope, names in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
+        models = tuple(model for model in scope.models if model in names)
+        query = Query(
+            evaluation_name=scope.evaluation_name,
+            metric=scope.metric,
+            models=() if models == scope.models else models,
+            sample_ids=filters.sample_id,
+            hashes=filters.hash,
+            outcomes=outcomes,
+        )
+        chosen.append((scope, query))
+    return chosen
+
+
+def other_metrics(index: QuestionTable, chosen: Chosen, filters: Filters) -> int:
+    """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
+    if len(chosen) == len(index.scopes):
+        return 0
+    return len(choose_scopes(index.scopes, filters, "all")) - len(chosen)
+
+
+def choose_primary(scopes: Iterable[Scope], primary: Sequence[str]) -> list[Scope]:
+    """Choose a metric of each evaluation.
+
+    It is the one that EVALUATION=METRIC says, or that records say, or the first by name.
+    """
+    by_name: dict[str, list[Scope]] = {}
+    for scope in scopes:
+        by_name.setdefault(scope.evaluation_name, []).append(scope)
+    chosen = {
+        name: next((scope for scope in some if scope.primary), some[0])
+        for name, some in by_name.items()
+    }
+    for choice in primary:
+        evaluation, _, metric = choice.rpartition("=")
+        found = {}
+        for name, some in by_name.items():
+            if evaluation and matches_any(name, [evaluation]):
+                matching = [scope for scope in some if matches_any(scope.metric or "", [metric])]
+                if matching:
+                    found[name] = matching[0]
+        if not found:
+            raise UsageError(f"--primary {choice!r} is no EVALUATION=METRIC of this corpus")
+        chosen |= found
+    return list(chosen.values())
+
+
+def primary_queries(
+    index: QuestionTable, filters: Filters, metrics: str, primary: Sequence[str] = ()
+) -> list[Query]:
+    """The queries for the primary metrics of the chosen evaluations."""
+    chosen = choose_scopes(index.scopes, filters, metrics)
+    queries = {(scope.evaluation_name, scope.metric): query for scope, query in chosen}
+    scopes = choose_primary([scope for scope, _ in chosen], primary)
+    return [queries[scope.evaluation_name, scope.metric] for scope in scopes]
+
+
+def check_questions(index: QuestionTable, scopes: Chosen, filters: Filters) -> None:
+    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
+    if not (filters.sample_id or filters.hash):
+        return
+    examples: dict[str, str] = {}
+    for _, query in scopes:
+        if len(index.ids(msgspec.structs.replace(query, outcomes=()))):
+            return
+        first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
+        for row in index.page(first, limit=_EXAMPLES).rows:
+            examples[str(row.sample_id)[:_LONGEST]] = row.sample_hash
+    asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
+    if filters.sample_id:
+        there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …"
+    else:
+        hashes = ", ".join(list(examples.values())[:2])
+        there_are = f"hashes: {hashes}, …; give 'abcd*' for the beginning of a hash"
+    raise NoMatchError(f"no question matches {asked}; {there_are}")
+
+
+def choose_model(pattern: str, models: Collection[str]) -> str:
+    """The only model that a pattern matches."""
+    if pattern in models:
+        return pattern
+    check_patterns("model", [pattern], models)
+    matching = [model for model in models if matches_any(model, [pattern])]
+    if len(matching) > 1:
+        raise UsageError(
+            f"{pattern!r} matches {len(matching):,} models: {listed(sorted(matching))}. Name one "
+            "of them"
+        )
+    return matching[0]

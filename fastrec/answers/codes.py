@@ -1,0 +1,79 @@
+"""Codes: numbers that stand for values, in arrays with a code of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+_LARGEST_CODE: Final = 1 << 62
+
+
+class Values:
+    """Numbers of values, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def add(self, values: Sequence[Any]) -> Array:
+        """The number of each of some values."""
+        numbers = self._numbers
+        found = [numbers.setdefault(value, len(numbers)) for value in values]
+        return np.array(found, dtype=np.int64)
+
+    def list(self) -> list[Any]:
+        return list(self._numbers)
+
+
+def joint_codes(*columns: Array) -> Array:
+    """One code for each combination of codes; codes are in the order of the combinations."""
+    joint = np.zeros(len(columns[0]), dtype=np.int64)
+    bound = 1
+    for codes in columns:
+        size = int(codes.max(initial=0)) + 1
+        bound *= size
+        if bound > _LARGEST_CODE:
+            distinct, joint = np.unique(joint, return_inverse=True)
+            bound = len(distinct) * size
+        joint = joint * size + codes
+    return joint
+
+
+class Distinct(NamedTuple):
+    """The distinct combinations of some codes."""
+
+    first: Array  # by combination: the first record that has it
+    place: Array  # by record: its combination
+
+
+def distinct_of(*columns: Array) -> Distinct:
+    """Find the distinct combinations of codes, in order."""
+    _, first, place = np.unique(joint_codes(*columns), return_index=True, return_inverse=True)
+    return Distinct(first, place)
+
+
+def count_of(places: Array, count: int) -> Array:
+    """How many records are at each of some places."""
+    return np.bincount(places, minlength=count)
+
+
+def is_there(places: Array, count: int) -> Array:
+    """Whether any record is at each of some places."""
+    found = np.zeros(count, dtype=np.bool_)
+    found[places] = True
+    return found
+
+
+def order_of(values: Sequence[Any]) -> tuple[list[int], Array]:
+    """The positions of values in ascending order, and by position the rank of each value."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    return order, ranks_of(order)
+
+
+def ranks_of(order: Sequence[int] | Array) -> Array:
+    """The rank of each position, given the positions in order."""
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks

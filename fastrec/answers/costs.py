@@ -1,0 +1,208 @@
+"""What answers cost.
+
+Prices are in a file:
+
+    ["org/model-*"]        a model, or a pattern
+    input = 2.5            per million tokens
+    output = 10
+    cached = 1.25          of the input, what came from a cache; the price of input by default
+    reasoning = 10         of the output, what was reasoning; the price of output by default
+
+An exact name decides before a pattern, then the first pattern that matches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.table import Query
+from fastrec.errors import UsageError, counted, listed, shown
+from fastrec.filters import matches_any
+from fastrec.judge.parse import parse
+from fastrec.toml_file import read_toml
+from fastrec.wording import cost_text
+
+
+class ModelCost(msgspec.Struct, kw_only=True):
+    """What the answers of a model to an evaluation cost."""
+
+    evaluation_name: str
+    """The evaluation."""
+    model_id: str
+    """The model."""
+    answers: int
+    """Its records, those with an error included."""
+    unknown: int
+    """Records without a `token_usage`; their cost is in no figure."""
+    right: int
+    """Right answers among those with a `token_usage`, by the primary metric."""
+    priced: bool
+    """Whether the prices have the model."""
+    cost: float | None
+    """The sum over the records with a `token_usage`; null without a price or such records."""
+    cost_per_right: float | None
+    """The cost divided by the right answers; null without a cost or without right answers."""
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    input: float
+    output: float
+    cached: float | None = None
+    reasoning: float | None = None
+
+    def __post_init__(self) -> None:
+        if not all(0 <= price < math.inf for price in self.by_kind()):
+            raise ValueError("a price must be a number that is not negative")
+
+    def by_kind(self) -> tuple[float, ...]:
+        """Of input, cached input, output and reasoning, as in `_Sums.tokens`."""
+        cached = self.input if self.cached is None else self.cached
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        return self.input, cached, self.output, reasoning
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+    input_tokens_cache_read: int | None = None
+    reasoning_tokens: int | None = None
+
+    def by_kind(self) -> tuple[int, ...]:
+        cached = min(self.input_tokens_cache_read or 0, self.input_tokens)
+        reasoning = min(self.reasoning_tokens or 0, self.output_tokens)
+        return self.input_tokens - cached, cached, self.output_tokens - reasoning, reasoning
+
+
+class _Evaluation(msgspec.Struct, gc=False):
+    is_correct: bool
+
+
+class _Record(msgspec.Struct, gc=False):
+    model_id: str
+    evaluation: _Evaluation
+    token_usage: _Usage | None = None
+    error: str | None = None
+
+
+class _Sums(msgspec.Struct):
+    answers: int = 0
+    known: int = 0  # with a token_usage
+    right: int = 0  # of these
+    tokens: tuple[int, ...] = (0, 0, 0, 0)
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def read_prices(path: str) -> dict[str, Price]:
+    """Read prices by model or pattern; UsageError if the file cannot be read or understood."""
+    try:
+        return msgspec.convert(read_toml(path, "the prices"), dict[str, Price])
+    except msgspec.ValidationError as exc:
+        raise UsageError(f"{shown(path)}: the prices are wrong: {exc}") from exc
+
+
+def find_costs(
+    index: QuestionTable, prices: Mapping[str, Price], queries: Iterable[Query]
+) -> list[ModelCost]:
+    """Add up what models cost, by evaluation and model; each evaluation has one query.
+
+    Records of its other metrics are about the same answers.
+    """
+    sums: dict[tuple[str, str], _Sums] = {}
+    for query in queries:
+        for line in index.selection.lines(index.numbers_of(query)):
+            record = _read(line)
+            own = sums.setdefault((query.evaluation_name, record.model_id), _Sums())
+            own.answers += 1
+            if record.token_usage:
+                own.known += 1
+                own.right += record.evaluation.is_correct and not record.error
+                used = record.token_usage.by_kind()
+                own.tokens = tuple(map(sum, zip(own.tokens, used, strict=True)))
+    return [
+        _cost(evaluation, model, _price_of(model, prices), sums[evaluation, model])
+        for evaluation, model in sorted(sums)
+    ]
+
+
+def _read(line: bytes) -> _Record:
+    try:
+        return _decode(line)
+    except msgspec.ValidationError:  # a number of more than 64 bits
+        return msgspec.convert(parse(line)[0], _Record)
+
+
+def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    patterns = (pattern for pattern in prices if matches_any(model, [pattern]))
+    return prices.get(model) or prices.get(next(patterns, ""))
+
+
+def _cost(evaluation: str, model: str, price: Price | None, sums: _Sums) -> ModelCost:
+    cost = None
+    if price and sums.known:
+        tokens = zip(price.by_kind(), sums.tokens, strict=True)
+        millionths = sum(Fraction(str(each)) * number for each, number in tokens)
+        cost = float(millionths / 10**6)
+    return ModelCost(
+        evaluation_name=evaluation,
+        model_id=model,
+        answers=sums.answers,
+        unknown=sums.answers - sums.known,
+        right=sums.right,
+        priced=price is not None,
+        cost=cost,
+        cost_per_right=_share(cost, sums.right),
+    )
+
+
+def _share(cost: float | None, number: int) -> float | None:
+    return None if cost is None or not number else cost / number
+
+
+_HEADINGS = (
+    "model", "evaluations", "records", "no tokens", "right", "cost", "per answer",
+    "per right answer",
+)  # fmt: skip
+
+
+def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]], list[str]]:
+    """The cost of each model over all evaluations, the lowest per right answer first.
+
+    Returns headings, cells and notes.
+    """
+    by_model: dict[str, list[ModelCost]] = {}
+    for one in costs:
+        by_model.setdefault(one.model_id, []).append(one)
+    rows: list[tuple[float, list[str]]] = []
+    unpriced = []
+    for model, some in sorted(by_model.items()):
+        answers = sum(one.answers for one in some)
+        unknown = sum(one.unknown for one in some)
+        right = sum(one.right for one in some)
+        known = [one.cost for one in some if one.cost is not None]
+        cost = math.fsum(known) if known else None
+        per_right = _share(cost, right)
+        if not some[0].priced:
+            unpriced.append(model)
+        cells = [
+            model,
+            f"{len(known)} of {len(some)}",
+            f"{answers:,}",
+            f"{unknown:,}",
+            f"{right:,}",
+            cost_text(cost) if some[0].priced else "no price",
+            cost_text(_share(cost, answers - unknown)),
+            cost_text(per_right),
+        ]
+        rows.append((math.inf if per_right is None else per_right, cells))
+    rows.sort(key=lambda row: row[0])
+    notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
+    if unpriced:
+        notes.append(f"no price for {counted(len(unpriced), 'model')}: {listed(unpriced)}")
+    return list(_HEADINGS), [cells for _, cells in rows], notes

@@ -1,0 +1,545 @@
+"""The questions of a selection of records, and what models made of them.
+
+    `Selection` ──▶ `ScopeRecords` of a scope ──▶ facts about each question, for all models or some
+    ──▶ questions that a query chooses, in its order ──▶ rows
+
+Everything follows from columns, except the texts that are shown: those are read when a row or an
+answer is asked for. The facts about a choice of models and the questions of the last queries are
+kept, so that the next page is quick.
+
+`choosing` opens a table and chooses scopes, and `values` has the values of models for tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from fastrec.answers.codes import Array, count_of, is_there
+from fastrec.answers.counts import count_evaluations
+from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
+from fastrec.answers.finding import find_questions, shortest_prefixes
+from fastrec.answers.reading import (
+    IN_ANSWER,
+    IN_INPUT,
+    Answer,
+    find_phrase,
+    is_short,
+    read_answers,
+    read_excerpts,
+)
+from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScopes, ScopeRecords
+from fastrec.answers.selection import Selection
+from fastrec.answers.table import OUTCOMES_BY_FLAGS, Outcome, Page, Query, QuestionRow, Scope
+from fastrec.answers.trials import read_trials
+from fastrec.corpus.columns import METADATA
+from fastrec.corpus.sources import has_sources
+from fastrec.filters import matches_any
+from fastrec.judge.parse import spell
+from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.summary.document import EvaluationSummary, filled
+from fastrec.summary.present_choice import with_directions
+from fastrec.where import text_of
+
+_KEPT: Final = 16  # queries, and choices of models
+_KEPT_SEARCHES: Final = 4
+_MOST_FIELDS: Final = 8  # keys of metadata that are suggested
+_MOST_VALUES: Final = 100
+_KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+
+
+class _Kept(OrderedDict[_Key, _Item]):
+    """The last items that were made."""
+
+    def get_or_make(self, key: _Key, make: Callable[[], _Item], most: int = _KEPT) -> _Item:
+        if key not in self:
+            self[key] = make()
+            while len(self) > most:
+                self.popitem(last=False)
+        self.move_to_end(key)
+        return self[key]
+
+
+class QuestionTable:
+    """The questions of a selection. May be used by several threads."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        self.corpus = selection.corpus
+        self.manifest = selection.manifest
+        self._records = RecordsOfScopes(selection)
+        self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
+        """The results of the selected records, as they are in a summary."""
+        self.scopes = list(map(scope_of, self.evaluations))
+        self.models = sorted({model for scope in self.scopes for model in scope.models})
+        self._numbers = {
+            (scope.evaluation_name, scope.metric): number
+            for number, scope in enumerate(self.scopes)
+        }
+        self._lock = threading.RLock()
+        self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
+        self._ids: _Kept[Query, Array] = _Kept()
+        self._found: _Kept[tuple[str, str | None], tuple[Array, Array]] = _Kept()
+        """By text and evaluation: the numbers of records with this text, and where it is."""
+
+    def direct(self, lower_is_better: Sequence[str]) -> None:
+        """Set the directions of metrics that `--lower-is-better` names.
+
+        Their questions are sorted accordingly.
+        """
+        self.scopes[:] = with_directions(self.scopes, lower_is_better)
+
+    def scope(self, query: Query) -> Scope | None:
+        number = self._numbers.get((query.evaluation_name, query.metric))
+        return None if number is None else self.scopes[number]
+
+    def _number(self, query: Query) -> int:
+        return self._numbers[query.evaluation_name, query.metric]
+
+    def summary_of(self, query: Query) -> EvaluationSummary:
+        """The results of the scope of a query."""
+        return self.evaluations[self._number(query)]
+
+    def table(self, query: Query) -> ScopeRecords:
+        """The records of the scope of a query."""
+        number = self._number(query)
+        table = self._records.of(number)
+        table.check_models(self.scopes[number].models)
+        return table
+
+    def facts(self, query: Query) -> Facts:
+        """What the models of a query made of each question of its scope."""
+        number = self._number(query)
+        scope = self.scopes[number]
+        models = () if len(query.models) == len(scope.models) else query.models
+
+        def make() -> Facts:
+            table = self.table(query)
+            return facts_of(table, table.are_models(models), graded=scope.graded)
+
+        with self._lock:
+            return self._facts.get_or_make((number, models, scope.graded), make)
+
+    def ids(self, query: Query) -> Array:
+        """The questions that a query chooses, in its order: positions among those of its scope."""
+        if self.scope(query) is None:
+            return np.array([], dtype=np.int64)
+        with self._lock:
+            return self._ids.get_or_make(query, lambda: self._choose(query))
+
+    def _choose(self, query: Query) -> Array:
+        facts = self.facts(query)
+        table = self.table(query)
+        chosen = (facts.kinds > 0) & self._is_kind(query, facts)
+        for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
+            for name in names:
+                chosen &= _has_only(table, name, flag)
+        if query.least_score is not None:
+            chosen &= facts.score >= query.least_score
+        if query.most_score is not None:
+            chosen &= facts.score <= query.most_score
+        if query.text:
+            in_input, answers = self._hits(query)
+            places = {"both": in_input | (answers > 0), "input": in_input, "answers": answers > 0}
+            chosen &= places[query.place]
+        if query.sample_ids:
+            chosen &= _has_sample_id(table, query.sample_ids)
+        if query.hashes:
+            hashes = map(table.hash_of, range(table.questions))
+            chosen &= np.array([matches_any(each, query.hashes) for each in hashes], dtype=np.bool_)
+        order = self._order(query, facts)
+        return order[chosen[order]]
+
+    def _is_kind(self, query: Query, facts: Facts) -> Array:
+        """Whether each question is of the kind that a query asks for, by all answers to it."""
+        if query.which == "metrics-differ":
+            is_kind = self._metrics_differ(query)
+        else:
+            answers = facts.kinds & ANSWERS
+            is_kind = {
+                "all": facts.kinds > 0,
+                "all-wrong": answers == WRONG,
+                "all-right": answers == RIGHT,
+                "disagreement": facts.spread > 0,
+                "errors": facts.kinds & ERROR > 0,
+            }[query.which]
+        if query.outcomes:
+            is_kind = is_kind & (facts.kinds & sum(_KINDS[name] for name in {*query.outcomes}) > 0)
+        return is_kind
+
+    def _order(self, query: Query, facts: Facts) -> Array:
+        """The questions of a scope in the order of a query; those without a value come last."""
+        scope = self.scopes[self._number(query)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = facts.score if scope.graded else facts.right / facts.models
+        if scope.graded and scope.lower_is_better:
+            value = -value
+        lowest_first: dict[str, Callable[[], Array]] = {
+            "order": lambda: np.arange(len(value)),
+            "hardest": lambda: value,
+            "easiest": lambda: -value,
+            "disagreement": lambda: -facts.spread,
+            "errors": lambda: -facts.errors,
+            "longest-input": lambda: -self._input_chars(query).astype(np.float64),
+            "longest-output": lambda: -self._output_chars(query),
+        }
+        return np.argsort(lowest_first[query.sort](), kind="stable")
+
+    def _metrics_differ(self, query: Query) -> Array:
+        """Whether another metric of the same models has another outcome of a model."""
+        scope = self.scopes[self._number(query)]
+        table = self.table(query)
+        differs = np.zeros(table.questions, dtype=np.bool_)
+        mine = _flags_by_question(table)
+        for other in self.scopes:
+            is_same = (
+                other.evaluation_name == scope.evaluation_name and other.models == scope.models
+            )
+            if is_same and other.metric != scope.metric:
+                for name, flags in _flags_by_question(self.table(query_of(other))).items():
+                    if mine.get(name, flags) != flags:
+                        differs[table.numbers[name]] = True
+        return differs
+
+    def _input_chars(self, query: Query) -> Array:
+        table = self.table(query)
+        return np.asarray(table.gather("input_characters")[table.first])
+
+    def _output_chars(self, query: Query) -> Array:
+        """By question: the mean over models of the mean length of their answers, or NaN."""
+        table = self.table(query)
+        return mean_lengths(table, table.are_models(query.models))
+
+    def search(
+        self,
+        text: str,
+        evaluation: str | None = None,
+        *,
+        jobs: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Find a text in the inputs and answers of an evaluation, or of all, if it is not kept."""
+        with self._lock:
+            if (text, None) in self._found or (text, evaluation) in self._found:
+                return
+            parts = range(len(self.selection.parts))
+            if evaluation is not None:
+                parts = self.selection.number_parts(evaluation)
+            hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
+            self._found.get_or_make((text, evaluation), lambda: hits, _KEPT_SEARCHES)
+
+    def _hits(self, query: Query) -> tuple[Array, Array]:
+        """By question: whether its input has the text of a query, and how many answers have it."""
+        self.search(query.text, query.evaluation_name)
+        table = self.table(query)
+        everywhere = self._found.get((query.text, None))
+        numbers, places = everywhere or self._found[query.text, query.evaluation_name]
+        at = np.searchsorted(numbers, table.number)
+        is_hit = np.append(numbers, -1)[at] == table.number
+        place = np.where(is_hit, np.append(places, 0)[at], 0)
+        in_answer = (place & IN_ANSWER > 0) & table.are_models(query.models)[table.model]
+        in_input = is_there(table.question[place & IN_INPUT > 0], table.questions)
+        return in_input, count_of(table.question[in_answer], table.questions)
+
+    def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
+        """Some of the questions that a query chooses, in its order."""
+        ids = self.ids(query)
+        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit].tolist()))
+
+    def pages(self, queries: Sequence[Query], limit: int) -> list[Page]:
+        """The first page of each of many queries."""
+        pages = []
+        for query in queries:
+            ids = self.ids(query)
+            pages.append(Page(total=len(ids), rows=self._rows(query, ids[:limit].tolist())))
+        self._add_texts([row for page in pages for row in page.rows])
+        return pages
+
+    def rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
+        """Some questions, in the given order, as the models of a query have answered them."""
+        return self._add_texts(self._rows(query, ids))
+
+    def _add_texts(self, rows: list[QuestionRow]) -> list[QuestionRow]:
+        """Set what is in the texts of the first records of questions."""
+        numbers, places = np.unique([row.first for row in rows], return_inverse=True)
+        excerpts = list(read_excerpts(self.selection, numbers.astype(np.int64)))
+        for row, place in zip(rows, places.tolist(), strict=True):
+            row.sample_id, row.excerpt, row.metadata = excerpts[place]
+        return rows
+
+    def _rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
+        """The same without texts."""
+        if not ids:
+            return []
+        scope = self.scopes[self._number(query)]
+        table = self.table(query)
+        facts = self.facts(query)
+        input_chars = self._input_chars(query)
+        output_chars = self._output_chars(query)
+        distance = spread_range(table) if scope.graded else 1.0
+        in_input, in_answers = self._hits(query) if query.text else (None, None)
+        rows = []
+        for number in ids:
+            models = int(facts.models[number])
+            right = float(facts.right[number])
+            spread = _or_none(facts.spread[number])
+            rows.append(
+                filled(
+                    QuestionRow,
+                    scope,
+                    number=number,
+                    first=int(table.number[table.first[number]]),
+                    name=table.names[number],
+                    sample_hash=table.hash_of(number),
+                    sample_id="",
+                    excerpt="",
+                    models=models,
+                    right=right,
+                    share=right / models if models else None,
+                    mean_score=_or_none(facts.score[number]),
+                    disagreement=None if spread is None else min(spread / distance, 1.0),
+                    errors=int(facts.errors[number]),
+                    input_chars=int(input_chars[number]),
+                    output_chars=_or_none(output_chars[number]),
+                    metadata={},
+                    in_input=None if in_input is None else bool(in_input[number]),
+                    in_answers=None if in_answers is None else int(in_answers[number]),
+                )
+            )
+        return rows
+
+    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+        """Find questions by `sample_hash`, or else by a `sample_id`, or else by a prefix of a hash.
+
+        A question is listed once per metric. The beginning of a hash needs at least `shortest`
+        characters.
+        """
+        rows: list[tuple[int, Query, int]] = []  # the number of the first record; the question
+        for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
+            query = query_of(self.scopes[scope_number])
+            table = self.table(query)
+            questions = np.unique(table.question[np.isin(table.number, numbers)])
+            first = table.number[table.first[questions]].tolist()
+            rows += zip(first, repeat(query), questions.tolist(), strict=False)
+        rows.sort(key=lambda row: row[0])
+        return self._add_texts(
+            [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
+        )
+
+    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
+        """The shortest beginning of each `sample_hash` that `find`s no other hash."""
+        return shortest_prefixes(self.selection, hashes, shortest)
+
+    def number_of(self, query: Query, name: str) -> int | None:
+        """Find a question by its name.
+
+        If the hash is split in another metric only, it is the first question of the hash here.
+        """
+        if self.scope(query) is None:
+            return None
+        table = self.table(query)
+        # A hash may have a slash.
+        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]
+        for start in starts:
+            if start in table.numbers:
+                return table.numbers[start]
+        for number, own in enumerate(table.names):
+            sample_hash = table.hash_of(number)
+            if sample_hash in starts and own.startswith(f"{sample_hash}/"):
+                return number
+        return None
+
+    def row(self, query: Query, name: str) -> QuestionRow | None:
+        """A question by its name (`QuestionRow.name`), as the models of a query answered it."""
+        number = self.number_of(query, name)
+        return None if number is None else self.rows(query, [number])[0]
+
+    def neighbours(
+        self, query: Query, name: str, model: str | None = None
+    ) -> tuple[QuestionRow | None, QuestionRow | None]:
+        """The questions before and after one, in the order of the query.
+
+        None if there is none, or it is not chosen. With a model, the nearest questions that it has
+        a record of.
+        """
+        ids, place = self._position(query, name)
+        if place is None:
+            return None, None
+        before = ids[:place][::-1]
+        after = ids[place + 1 :]
+        if model is not None:
+            table = self.table(query)
+            asked = table.question[table.are_models([model])[table.model]]
+            before = before[np.isin(before, asked)]
+            after = after[np.isin(after, asked)]
+        return self._first(query, before), self._first(query, after)
+
+    def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
+        """The next question on which the models disagree.
+
+        The first one if the query does not choose the question.
+        """
+        ids, place = self._position(query, name)
+        following = ids[0 if place is None else place + 1 :]
+        if not len(following):
+            return None
+        return self._first(query, following[self.facts(query).spread[following] > 0])
+
+    def _first(self, query: Query, ids: Array) -> QuestionRow | None:
+        return self.rows(query, [int(ids[0])])[0] if len(ids) else None
+
+    def _position(self, query: Query, name: str) -> tuple[Array, int | None]:
+        """The questions that a query chooses, and where a question is among them."""
+        ids = self.ids(query)
+        number = self.number_of(query, name)
+        places = np.flatnonzero(ids == (-1 if number is None else number)).tolist()
+        return ids, places[0] if places else None
+
+    def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
+        """What each model of a scope made of a question.
+
+        The best comes first, in the end those without an answer.
+        """
+        number = self.number_of(query, name)
+        if number is None:
+            return {}
+        scope = self.scopes[self._number(query)]
+        cells = self.table(query).cells
+        places = np.flatnonzero(cells.question == number)
+        values = (cells.score if scope.graded else cells.share)[places]
+        known = dict(
+            zip(
+                cells.model[places].tolist(),
+                zip(cells.flags[places].tolist(), values.tolist(), strict=True),
+                strict=True,
+            )
+        )
+
+        def order(model: int) -> tuple[bool, bool, float]:
+            flags, value = known.get(model, (0, 0.0))
+            if not flags & ANSWERS:
+                return not flags, True, 0.0
+            return False, False, value if scope.lower_is_better else -value
+
+        return {
+            scope.models[model]: OUTCOMES_BY_FLAGS[known.get(model, (0,))[0]]
+            for model in sorted(range(len(scope.models)), key=order)
+        }
+
+    def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
+        """The outcomes of the models that have several records of a question, by trial."""
+        number = self.number_of(query, name)
+        if number is None:
+            return {}
+        table = self.table(query)
+        places = np.flatnonzero(table.question == number)
+        repeated = count_of(table.model[places], len(table.models)) > 1
+        trials = read_trials(self.selection, table, places[repeated[table.model[places]]])
+        return {
+            model: [OUTCOMES_BY_FLAGS[trial.flag] for trial in own]
+            for (_, model), own in trials.items()
+        }
+
+    def sample_ids_of(self, query: Query, name: str) -> list[bytes]:
+        """The different `sample_id`s of the records of a question, spelled in JSON."""
+        table = self.table(query)
+        codes = table.records.sample_id[table.place][table.question == self.number_of(query, name)]
+        return [spell(table.records.sample_ids[code]) for code in dict.fromkeys(codes.tolist())]
+
+    def numbers_of(self, query: Query) -> Array:
+        """The numbers of the records of the questions and models of a query, in order."""
+        if self.scope(query) is None:
+            return np.array([], dtype=np.int64)
+        table = self.table(query)
+        is_chosen = np.isin(table.question, self.ids(query))
+        return np.sort(table.number[is_chosen & table.are_models(query.models)[table.model]])
+
+    def answers(
+        self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None
+    ) -> list[Answer]:
+        """Read the answers to a question from the parts, in the order of the corpus.
+
+        Of some models, or of all.
+
+        Raises:
+            UsageError: There are more than `most` of them.
+        """
+        table = self.table(Query(evaluation_name=row.evaluation_name, metric=row.metric))
+        is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
+        return read_answers(
+            self.selection,
+            np.sort(table.number[is_chosen]),
+            schema=CORPUS_LABELS[self.manifest.schema],
+            sample_hash=row.sample_hash,
+            has_sources=has_sources(self.manifest),
+            most=most,
+        )
+
+    @cached_property
+    def fields(self) -> list[tuple[str, str]]:
+        """The most frequent keys of metadata with a few values, with each of these.
+
+        The most frequent values come first.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for part in range(len(self.selection.parts)):
+            columns = self.selection.columns(part)
+            for key in columns.metadata_keys:
+                records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
+                of_key = counts.setdefault(key, Counter())
+                values = columns.values(METADATA + key)
+                for value, number in zip(values[1:], records[1:], strict=False):
+                    if is_short(msgspec.json.encode(value)):
+                        of_key[text_of(value)] += number
+        few = {key: values for key, values in counts.items() if 2 <= len(values) <= _MOST_VALUES}
+        keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
+        by_number = [(-number, key, value) for key in keys for value, number in few[key].items()]
+        return [(key, value) for _, key, value in sorted(by_number)]
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _has_only(table: ScopeRecords, model: str, flag: int) -> Array:
+    """Whether a model has answers to each question, and all of them with one verdict."""
+    cells = table.cells
+    is_own = table.are_models([model])[cells.model]
+    return is_there(cells.question[is_own & (cells.flags & ANSWERS == flag)], table.questions)
+
+
+def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
+    """Whether each question has a record whose `sample_id` matches."""
+    ids = map(str, table.records.sample_ids)
+    is_match = np.array([matches_any(sample_id, patterns) for sample_id in ids], dtype=np.bool_)
+    of_record = is_match[table.records.sample_id[table.place]]
+    return is_there(table.question[of_record], table.questions)
+
+
+def _flags_by_question(table: ScopeRecords) -> dict[str, bytes]:
+    """By name of a question: the models that have records, and what they made of it."""
+    cells = table.cells
+    packed = np.stack([cells.model.astype(np.uint32), cells.flags.astype(np.uint32)], axis=1)
+    bounds = np.searchsorted(cells.question, np.arange(table.questions + 1)).tolist()
+    return {
+        name: packed[bounds[at] : bounds[at + 1]].tobytes() for at, name in enumerate(table.names)
+    }
+
+
+def scope_of(evaluation: EvaluationSummary) -> Scope:
+    return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
+
+
+def query_of(scope: Scope) -> Query:
+    """All questions of a scope."""
+    return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)

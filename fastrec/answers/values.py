@@ -1,0 +1,225 @@
+"""The values of models on questions, for tests and means.
+
+A value is the share of right answers of a model to a question, or its score if the metric is
+graded. `value_rows` has exact values, also of repeats; `value_blocks` has doubles, for all models
+at once; `judged_pairs` has the verdicts of two metrics on the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from fastrec.answers.codes import Array, count_of
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
+from fastrec.answers.table import Query
+from fastrec.answers.trials import read_trials
+from fastrec.errors import NoMatchError, counted
+from fastrec.statistics.exact import Value, mean_of
+from fastrec.statistics.repeats import MEAN, RepeatsAs, Trial, match_trials
+from fastrec.summary.document import EvaluationSummary, ModelSummary
+
+_CELLS: Final = 4_000_000  # of a matrix of questions × models
+_REDUCED_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
+
+Trials = Mapping[str, Sequence[Trial]]
+"""By model, its records of a question."""
+
+
+def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:
+    """By model of a scope, its position among some models, or -1."""
+    column_of = {model: column for column, model in enumerate(models)}
+    return np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
+
+
+def value_rows(
+    index: QuestionTable,
+    query: Query,
+    models: Sequence[str],
+    *,
+    graded: bool | None = None,
+    repeats: RepeatsAs = MEAN,
+) -> dict[str, tuple[Value, ...]]:
+    """By name of a question (`QuestionRow.name`), the value of each of some models, or None.
+
+    `graded` says whether values are scores, if that must be the same in several corpora. Several
+    answers become one value, an exact one, as `repeats` says.
+    """
+    scope = index.scope(query)
+    if scope is None:
+        return {}
+    by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
+    table = index.table(query)
+    cells = table.cells
+    ids = index.ids(query)
+    columns = _columns_of(table, models)
+    row_of = np.full(table.questions, -1, dtype=np.int64)
+    row_of[ids] = np.arange(len(ids))
+    rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
+    is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
+    single = is_chosen & (cells.records == 1)
+    for row, column, flags, value in zip(
+        row_of[cells.question[single]].tolist(),
+        columns[cells.model[single]].tolist(),
+        cells.flags[single].tolist(),
+        (cells.score if by_score else cells.share)[single].tolist(),
+        strict=True,
+    ):
+        rows[row][column] = repeats.alone(value if flags & ANSWERS else None, flags)
+    repeated = is_chosen & (cells.records > 1)
+    places = np.flatnonzero(repeated[cells.place])
+    needs_texts = repeats.kind in ("majority", "first")
+    trials = read_trials(index.selection, table, places, texts=needs_texts)
+    column_of = dict(zip(table.models, columns.tolist(), strict=True))
+    for (question, model), own in trials.items():
+        rows[row_of[question]][column_of[model]] = repeats.value(own, graded=by_score)
+    return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
+
+
+def value_blocks(
+    index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
+) -> Iterator[Array]:
+    """Yield the values of some models, many questions at a time.
+
+    A block has a row for each question and a column for each model; NaN is no answer. With
+    `common`, only questions that all of them have answered.
+    """
+    table = index.table(query)
+    cells = table.cells
+    columns = _columns_of(table, models)
+    is_chosen = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
+    question = cells.question[is_chosen]
+    column = columns[cells.model[is_chosen]]
+    values = (cells.score if graded else cells.share)[is_chosen]
+    step = max(_CELLS // max(len(models), 1), 1)
+    for start in range(0, table.questions, step):
+        begin, end = np.searchsorted(question, [start, start + step]).tolist()
+        block = np.full((min(step, table.questions - start), len(models)), np.nan)
+        block[question[begin:end] - start, column[begin:end]] = values[begin:end]
+        yield block[~np.isnan(block).any(axis=1)] if common else block
+
+
+def trials_of(index: QuestionTable, query: Query) -> dict[str, dict[str, list[Trial]]]:
+    """By name of the question and by model: the records of a query."""
+    if index.scope(query) is None:
+        return {}
+    table = index.table(query)
+    ids = index.ids(query)
+    is_chosen = np.isin(table.question, ids) & table.are_models(query.models)[table.model]
+    found: dict[str, dict[str, list[Trial]]] = {table.names[number]: {} for number in ids.tolist()}
+    trials = read_trials(index.selection, table, np.flatnonzero(is_chosen))
+    for (number, model), own in trials.items():
+        found[table.names[number]][model] = own
+    return found
+
+
+def judged_pairs(
+    index: QuestionTable, first: Query, second: Query
+) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+    """The verdicts of two metrics on the same answers, with the names of question and model.
+
+    `match_trials` says which answers are the same. An answer that only one of them judged has None
+    for the other. If the queries choose questions by outcome, those that only one of them chooses
+    are left out.
+    """
+    others = trials_of(index, second)
+    alone: dict[str, dict[str, list[Trial]]] = {}
+    for name, trials in trials_of(index, first).items():
+        if name in others:
+            yield from _matched(name, trials, others.pop(name))
+        else:
+            alone[name] = trials
+    if alone and others:
+        alone = {_split_name(index, first, name): trials for name, trials in alone.items()}
+        others = {_split_name(index, second, name): trials for name, trials in others.items()}
+    for name in alone.keys() & others.keys() if first.outcomes else {**alone, **others}:
+        yield from _matched(name, alone.get(name, {}), others.get(name, {}))
+
+
+def _matched(
+    name: str, first: Trials, second: Trials
+) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+    for model in {**first, **second}:
+        for one, other in match_trials(first.get(model, ()), second.get(model, ())):
+            yield name, model, one, other
+
+
+def _split_name(index: QuestionTable, query: Query, name: str) -> str:
+    """The name of a question where its hash is split, as it may be for one metric only.
+
+    The same name, if it has several sample_ids.
+    """
+    only, *others = index.sample_ids_of(query, name)
+    end = f"/{only.decode()}"
+    return name if others or name.endswith(end) else name + end
+
+
+def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[int, int]]:
+    """How many answers each model gave to questions that count, and how many are right."""
+    is_answer = (table.flag & ANSWERS > 0) | repeats.errors_as_wrong
+    answers = count_of(table.cells.place[is_answer], len(table.cells.question))
+    counts = is_answer & (answers[table.cells.place] >= repeats.k)
+    is_right = counts & (table.flag == RIGHT)
+    number, right = (
+        count_of(table.model[mask], len(table.models)).tolist() for mask in (counts, is_right)
+    )
+    return dict(zip(table.models, zip(number, right, strict=True), strict=True))
+
+
+def reduce_repeats(index: QuestionTable, repeats: RepeatsAs) -> list[EvaluationSummary]:
+    """Replace the means over answers by means over the values that several answers become.
+
+    Answers, right ones, and questions are those that count: not of questions with too few answers.
+    """
+    reduced = []
+    for evaluation in index.evaluations:
+        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+        graded = evaluation.graded and not repeats.by_verdict
+        counts = _answer_counts(index.table(query), repeats)
+        models: list[ModelSummary] = []
+        step = max(_REDUCED_CELLS // evaluation.questions, 1)
+        for start in range(0, len(evaluation.by_model), step):
+            some = evaluation.by_model[start : start + step]
+            names = [model.model_id for model in some]
+            shares, scores = (
+                zip(
+                    *value_rows(index, query, names, graded=by_score, repeats=repeats).values(),
+                    strict=True,
+                )
+                for by_score in (False, graded)
+            )
+            models += map(_reduced, some, shares, scores, map(counts.__getitem__, names))
+        reduced.append(msgspec.structs.replace(evaluation, graded=graded, by_model=models))
+    if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
+        raise NoMatchError(
+            f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs"
+        )
+    return reduced
+
+
+def _reduced(
+    model: ModelSummary, shares: Sequence[Value], scores: Sequence[Value], counts: tuple[int, int]
+) -> ModelSummary:
+    """Replace the means of a model by those of the values of its questions."""
+    questions, accuracy, accuracy_error = mean_of(shares)
+    _, score, score_error = mean_of(scores)
+    means: dict[str, Any] = {
+        "accuracy": accuracy,
+        "accuracy_standard_error": accuracy_error,
+        "mean_score": score,
+        "score_standard_error": score_error,
+    }
+    answers, correct = counts
+    return msgspec.structs.replace(
+        model,
+        **means,
+        errors_as_wrong=msgspec.structs.replace(model.errors_as_wrong, **means),
+        questions=questions,
+        questions_answered=questions,
+        answers=answers,
+        correct=correct,
+    )

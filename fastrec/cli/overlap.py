@@ -1,0 +1,366 @@
+"""`fastrec overlap`, `fastrec costs` and `fastrec calibration`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fastrec.cli.console import explain_damage, print_found
+from fastrec.cli.options import (
+    choice_option,
+    command,
+    format_option,
+    prepare_reading,
+    shared,
+    together,
+)
+from fastrec.cli.progress import make_progress
+from fastrec.cli.tables import (
+    Section,
+    Table,
+    columns,
+    csv_table,
+    markdown_sections,
+    more_rows,
+    print_sections,
+)
+from fastrec.errors import counted
+
+if TYPE_CHECKING:
+    from fastrec.commands.calibration import Calibrations
+    from fastrec.commands.costs import Costs
+    from fastrec.commands.overlap import Overlap
+    from fastrec.commands.overlap.evaluations import SharedQuestions
+    from fastrec.commands.overlap.joins import EvaluationJoins, QuestionGroup
+    from fastrec.commands.overlap.names import SimilarModels
+    from fastrec.statistics.calibration import Calibration
+    from fastrec.summary.document import ModelRecipes
+
+_MOST_SHARED: Final = 50
+_MOST_PAIRS: Final = 10  # more do not fit on a screen
+_CSV: Final = {
+    "models": "evaluation_name model_id other_model_id questions other_questions common same_metric"
+    " ids apart hash white_space reference prompt prompt_and_reference",
+    "evaluations": "evaluation_name other_evaluation_name hashes inputs",
+    "names": "model_id other_model_id common same rename",
+    "hashes": "evaluation_name model_id recipe lines",
+    "costs": "evaluation_name model_id answers unknown right priced cost cost_per_right",
+    "calibration": "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
+}  # the columns of each table, which has them even if it has no rows
+_LEGENDS: Final = {
+    "models": [
+        (
+            "common: questions that both models were asked, by sample_hash; same metric: those "
+            "with a metric that both have"
+        ),
+        (
+            "same id: sample_ids that both have with different hashes; the columns after it say "
+            "what differs"
+        ),
+    ],
+    "hashes": [
+        (
+            "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; "
+            "wrong: by no recipe"
+        )
+    ],
+}
+_output = together(
+    format_option("text", "json", "csv", "markdown"), shared("raw_cells", "jobs", "no_progress")
+)
+
+
+def _run(run: Any, corpus: str, jobs: int, no_progress: bool, **options: Any) -> Any:
+    """Run a command with progress."""
+    for name in ("prices", "confidence"):
+        if name in options and options[name] is None:
+            raise click.UsageError(f"Missing option '--{name}'.")
+    prepare_reading(jobs)
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
+        return run(corpus, jobs=jobs, progress=progress, **options)
+
+
+def _print(
+    found: Overlap | Costs | Calibrations,
+    name: str,
+    sections: Sequence[Section],
+    output_format: str,
+    *,
+    raw_cells: bool,
+) -> None:
+    names = _CSV[name].split()
+    legends = [_LEGENDS.get(name, [])]
+    print_found(
+        found,
+        output_format,
+        text=lambda: print_sections(sections, legends),
+        csv=lambda: click.echo(
+            csv_table(
+                names, [[row[key] for key in names] for row in found.rows()], raw_cells=raw_cells
+            ),
+            nl=False,
+        ),
+        markdown=lambda: click.echo("\n".join(markdown_sections(sections, legends))),
+    )
+
+
+@command("Show what models or evaluations have in common.",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="something could not be read")  # fmt: skip
+@shared("corpus")
+@choice_option(
+    "--by",
+    ["models", "evaluations", "names", "hashes"],
+    "Questions that models have in common, questions that evaluations have in common, names of "
+    "models that differ only in spelling, or recipes of sample_hash.",
+)
+@shared("filters", "metrics")
+@_output
+def overlap(corpus: str, output_format: str, raw_cells: bool, by: str, **options: Any) -> None:
+    """Show what models or evaluations have in common, and what keeps equal questions apart.
+
+    Models were asked the same question if the sample_hash is the same. If only the sample_id is the
+    same, the table shows what differs: the prompt (input.raw), the reference, or only white space.
+
+    --by evaluations shows which evaluations have questions in common: the same sample_hash, or the
+    same input but for white space. --by names shows models that are probably one: names that differ
+    only in case, in - and _, or in the organisation before the /, and whether their answers have
+    the same output, verdict and score; with lines for `normalize --map`. --by hashes shows how
+    producers computed sample_hash, for each evaluation and model.
+
+    \b
+    Examples:
+      fastrec overlap corpus --evaluation GSM8K
+      fastrec overlap corpus --by evaluations
+      fastrec overlap corpus --by names
+      fastrec overlap corpus --by hashes --format csv > hashes.csv
+    """
+    from fastrec.commands.overlap import overlap as run
+
+    found = _run(run, corpus, by=by, **options)
+    _print(found, by, _overlap_sections(found), output_format, raw_cells=raw_cells)
+
+
+def _overlap_sections(found: Overlap) -> list[Section]:
+    sections = list(map(_joins_section, found.models or ()))
+    if found.evaluations is not None:
+        sections.append(_shared_section(found.evaluations))
+    if found.names is not None:
+        sections.append(_names_section(found.names))
+    for name, models in groupby(found.hashes or (), key=lambda model: model.evaluation_name):
+        sections.append(_hashes_section(name, list(models)))
+    return sections
+
+
+def _joins_section(joins: EvaluationJoins) -> Section:
+    about = (
+        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, "
+        f"{counted(joins.ids, 'sample_id')}"
+    )
+    if joins.models == 1:
+        return Section(joins.evaluation_name, about, Table((), ()), ["there is only one model"])
+    common = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
+    about += f"; all models have {common} in common"
+    if len(joins.groups) == 1:
+        same = "all models were asked the same questions"
+        return Section(joins.evaluation_name, about, Table((), ()), [same])
+    return Section(joins.evaluation_name, about, _pairs_table(joins), list(_pairs_notes(joins)))
+
+
+def _pairs_table(joins: EvaluationJoins) -> Table:
+    from fastrec.commands.overlap.joins import REASONS
+
+    has_other_metrics = any(pair.same_metric < pair.common for pair in joins.pairs)
+    reasons = {
+        reason: heading
+        for reason, heading in REASONS.items()
+        if any(pair.reasons.get(reason) for pair in joins.pairs)
+    }
+    names = ["model", "other model", "questions", "of the other", "common"]
+    names += ["same metric"] * has_other_metrics + ["same id", *reasons.values()]
+    rows = []
+    for pair in joins.pairs[:_MOST_PAIRS]:
+        first = joins.groups[pair.first]
+        second = joins.groups[pair.second]
+        numbers = [first.questions, second.questions, pair.common]
+        numbers += [pair.same_metric] * has_other_metrics + [pair.apart]
+        numbers += [pair.reasons.get(reason, 0) for reason in reasons]
+        rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
+    return Table(columns(names, hidden=("of the other", "questions")), rows)
+
+
+def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
+    from fastrec.commands.overlap.joins import REASONS
+
+    if (more := len(joins.pairs) - _MOST_PAIRS) > 0:
+        yield (
+            f"… and {counted(more, 'more pair')}; --model chooses models, and --format json lists "
+            "all pairs"
+        )
+    for reason, heading in REASONS.items():
+        if pair := next((pair for pair in joins.pairs if pair.examples.get(reason)), None):
+            models = (joins.groups[number].models[0] for number in (pair.first, pair.second))
+            ids = ", ".join(map(str, pair.examples[reason]))
+            yield f"{heading}: {' and '.join(models)}, for example sample_id {ids}"
+
+
+def _spelled(group: QuestionGroup) -> str:
+    first, *others = group.models
+    return f"{first} and {len(others)} more" if others else first
+
+
+def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
+    names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
+    rows = [
+        [
+            pair.evaluation_name,
+            pair.other_evaluation_name,
+            f"{pair.hashes:,}",
+            f"{pair.inputs:,}",
+            str(example.sample_id),
+            str(example.other_sample_id),
+        ]
+        for pair in pairs
+        for example in pair.examples[:1]
+    ]
+    about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
+    left = ("other evaluation", "example", "in the other")
+    table: Table | str = Table(columns(names, left=left), rows[:_MOST_SHARED])
+    if not rows:
+        table = "no question occurs in two evaluations"
+    notes = more_rows(len(rows) - _MOST_SHARED, "pair", "--format json")
+    return Section(
+        "overlap", about, table, [*notes, "same input: input.raw is the same but for white space"]
+    )
+
+
+def _names_section(pairs: Sequence[SimilarModels]) -> Section:
+    """Show pairs of names, and what to write about them into the file of `normalize --map`."""
+    about = f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling"
+    if not pairs:
+        return Section("names", about, "nothing to rename")
+    names = ["model", "other model", "common questions", "same answers"]
+    rows = [
+        [pair.model_id, pair.other_model_id, f"{pair.common:,}", f"{pair.same:,}"] for pair in pairs
+    ]
+    notes = [
+        "lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:",
+        "[models]",
+    ]
+    for pair in pairs:
+        old = json.dumps(pair.other_model_id, ensure_ascii=False)
+        new = json.dumps(pair.model_id, ensure_ascii=False)
+        notes.append(f"{'' if pair.rename else '# '}{old} = {new}")
+    return Section("names", about, Table(columns(names, left=("other model",)), rows), notes)
+
+
+def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
+    from fastrec.commands.overlap import recipes_of
+
+    recipes = recipes_of(models)
+    rows = [
+        [model.model_id, *(f"{model.recipes.get(recipe, 0):,}" for recipe in recipes)]
+        for model in models
+    ]
+    lines = sum(sum(model.recipes.values()) for model in models)
+    about = (
+        f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their "
+        "sample_hash"
+    )
+    return Section(evaluation, about, Table(columns(["model", *recipes]), rows))
+
+
+@command("Show what the answers of models cost.",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="something could not be read")  # fmt: skip
+@shared("corpus")
+@shared("prices", "filters", "metrics")
+@_output
+def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Show what the answers of models cost, at the prices of a file.
+
+    A table of the file is a model, or a pattern: ["org/model-*"] with `input` and `output`, and
+    perhaps `cached` and `reasoning`, per million tokens. The text shows the sums over evaluations,
+    the other formats each evaluation. Of an evaluation with several metrics, the records of the
+    primary one count.
+
+    \b
+    Examples:
+      fastrec costs corpus --prices prices.toml
+      fastrec costs corpus --prices prices.toml --evaluation GSM8K --format csv
+    """
+    from fastrec.answers.costs import total_costs
+    from fastrec.commands.costs import costs as run
+
+    found = _run(run, corpus, **options)
+    names, rows, notes = total_costs(found.costs)
+    evaluations = counted(len({cost.evaluation_name for cost in found.costs}), "evaluation")
+    table = Table(columns(names, hidden=("evaluations", "records")), rows)
+    section = Section("cost", f"{counted(len(rows), 'model')}, {evaluations}", table, notes)
+    _print(found, "costs", [section], output_format, raw_cells=raw_cells)
+
+
+@command("Show whether models know which of their answers are right.",
+         usage="the command line is wrong, a pattern matches nothing, or no answer has a "
+               "confidence",
+         failure="something could not be read")  # fmt: skip
+@shared("corpus")
+@shared("confidence", "filters", "metrics")
+@_output
+def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Show whether the confidence that answers state is how often they are right.
+
+    The expected calibration error is the mean distance of confidence and accuracy, over ten bins of
+    confidence. The Brier score is the mean squared distance of the confidence from 1 if the answer
+    is right, else from 0.
+
+    \b
+    Examples:
+      fastrec calibration corpus --confidence metadata.confidence
+      fastrec calibration corpus --confidence stated_probability --metric acc
+    """
+    from fastrec.commands.calibration import calibration as run
+
+    found = _run(run, corpus, **options)
+    by_scope = groupby(found.models, key=lambda model: (model.evaluation_name, model.metric))
+    sections = [
+        _calibration_section(name if metric is None else f"{name} · {metric}", list(models))
+        for (name, metric), models in by_scope
+    ]
+    _print(found, "calibration", sections, output_format, raw_cells=raw_cells)
+
+
+_CALIBRATION: Final = (
+    "model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score",
+)  # fmt: skip
+
+
+def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
+    rows = [
+        [
+            model.model_id,
+            f"{model.answers:,}",
+            f"{model.left_out:,}",
+            _or_empty(model.confidence, ".1%"),
+            _or_empty(model.accuracy, ".1%"),
+            _or_empty(model.ece, ".3f"),
+            _or_empty(model.brier, ".3f"),
+        ]
+        for model in sorted(
+            models, key=lambda model: (model.ece is None, model.ece, model.model_id)
+        )
+    ]
+    notes = [
+        "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
+    ]
+    if any(model.left_out for model in models):
+        notes.append("left out: answers without a confidence from 0 to 1")
+    return Section(title, counted(len(models), "model"), Table(columns(_CALIBRATION), rows), notes)
+
+
+def _or_empty(value: float | None, pattern: str) -> str:
+    return "" if value is None else format(value, pattern)

@@ -1,0 +1,54 @@
+"""`costs`: what the answers of models cost."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Unpack
+
+from fastrec.answers.choosing import open_index, primary_queries
+from fastrec.answers.costs import ModelCost, find_costs, read_prices
+from fastrec.filters import FilterArguments, make_filters
+from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
+from fastrec.progress import Progress
+
+
+class Costs(Tabular):
+    """What the answers of models cost."""
+
+    costs: list[ModelCost]
+    """By evaluation and model."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation and model."""
+        return [flat(one, {}) for one in self.costs]
+
+
+def costs(
+    corpus: str | os.PathLike[str],
+    *,
+    prices: str | os.PathLike[str],
+    metrics: str = "judgements",
+    jobs: int = CORES,
+    progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
+) -> Costs:
+    """Compute what answers cost, at the prices of a file.
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        prices: A TOML file with the prices of models per million tokens.
+        metrics: Which metrics may be primary if none is chosen by name: `judgements`, or `all`.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
+        **filters: Only records that match these (`FilterArguments`).
+
+    Raises:
+        UsageError: The prices are wrong, or a pattern matches nothing.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    by_name, by_record = make_filters(**filters).split()
+    priced = read_prices(os.fspath(prices))
+    index = open_index(corpus, by_record, jobs=jobs, progress=progress)
+    return Costs(find_costs(index, priced, primary_queries(index, by_name, metrics)))

@@ -1,0 +1,129 @@
+"""Evaluations that have questions in common.
+
+Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Of
+each question, one line is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_128_digest
+
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.table import Query
+from fastrec.corpus.scan import decode_sample_id
+
+_EXAMPLES: Final = 3
+
+
+class SharedExample(msgspec.Struct, kw_only=True):
+    """A question that two evaluations have, as each of them names it."""
+
+    sample_id: int | str
+    """Its sample_id in the first evaluation."""
+    sample_hash: str
+    """Its sample_hash there."""
+    other_sample_id: int | str
+    """Its sample_id in the second evaluation."""
+    other_sample_hash: str
+    """Its sample_hash there."""
+
+
+class SharedQuestions(msgspec.Struct, kw_only=True):
+    """Questions that two evaluations have in common."""
+
+    evaluation_name: str
+    """The one whose name comes first."""
+    other_evaluation_name: str
+    """The other one."""
+    hashes: int = 0
+    """Questions with the same sample_hash."""
+    inputs: int = 0
+    """Questions whose inputs (input.raw) are the same but for white space."""
+    examples: list[SharedExample] = msgspec.field(default_factory=list)
+    """The first of these inputs."""
+
+
+class _Input(msgspec.Struct, gc=False):
+    raw: str
+
+
+class _Line(msgspec.Struct, gc=False):
+    evaluation_name: str
+    sample_id: msgspec.Raw
+    sample_hash: str
+    input: _Input
+
+
+_decode: Final = msgspec.json.Decoder(_Line).decode
+
+
+class _Question(NamedTuple):
+    evaluation: str
+    sample_hash: str
+    sample_id: int | str
+    text: bytes  # the digest of the input
+
+
+def find_shared(index: QuestionTable, queries: Sequence[Query]) -> list[SharedQuestions]:
+    """Compare all pairs of evaluations; those with the most questions in common come first."""
+    by_hash: dict[str, dict[str, _Question]] = {}  # and by evaluation, the first such question
+    by_text: dict[bytes, dict[str, _Question]] = {}
+    for question in _questions(index, queries):
+        by_hash.setdefault(question.sample_hash, {}).setdefault(question.evaluation, question)
+        by_text.setdefault(question.text, {}).setdefault(question.evaluation, question)
+    found: dict[tuple[str, str], SharedQuestions] = {}
+
+    def pairs_of(group: dict[str, _Question]) -> Iterator[SharedQuestions]:
+        for first, second in combinations(sorted(group), 2):
+            new = SharedQuestions(evaluation_name=first, other_evaluation_name=second)
+            yield found.setdefault((first, second), new)
+
+    for group in by_hash.values():
+        for pair in pairs_of(group):
+            pair.hashes += 1
+    for group in by_text.values():
+        for pair in pairs_of(group):
+            pair.inputs += 1
+            if len(pair.examples) < _EXAMPLES:
+                one = group[pair.evaluation_name]
+                other = group[pair.other_evaluation_name]
+                pair.examples.append(
+                    SharedExample(
+                        sample_id=one.sample_id,
+                        sample_hash=one.sample_hash,
+                        other_sample_id=other.sample_id,
+                        other_sample_hash=other.sample_hash,
+                    )
+                )
+    return sorted(
+        found.values(),
+        key=lambda pair: (
+            -pair.inputs,
+            -pair.hashes,
+            pair.evaluation_name,
+            pair.other_evaluation_name,
+        ),
+    )
+
+
+def _questions(index: QuestionTable, queries: Sequence[Query]) -> Iterator[_Question]:
+    """Yield the questions of evaluations, each hash once per evaluation."""
+    numbers: dict[tuple[str, str], int] = {}  # of the first record, by evaluation and hash
+    for query in queries:
+        table = index.table(query)
+        first = table.number[table.first].tolist()
+        for question in index.ids(query).tolist():
+            name = query.evaluation_name, table.hash_of(question)
+            numbers.setdefault(name, first[question])
+    for line in index.selection.lines(np.unique(list(numbers.values()))):
+        record = _decode(line)
+        text = " ".join(record.input.raw.split())
+        digest = xxh3_128_digest(text.encode(errors="surrogatepass"))
+        sample_id = decode_sample_id(record.sample_id)
+        yield _Question(record.evaluation_name, record.sample_hash, sample_id, digest)

@@ -1,0 +1,421 @@
+"""Which questions the models of an evaluation have in common, and what keeps the others apart.
+
+    columns ──▶ `Asked`: which model was asked what, under which id, by which metric ──▶ groups of
+    models that were asked the same ──▶ counts for all pairs of groups
+
+Two models were asked the same question if the `sample_hash` is the same, whatever the metric, and
+the `sample_id`, too, if a metric has the hash split (`keys.is_split`). If hashes differ, but the
+`sample_id` is the same, the digests of prompt and references tell what differs; texts are never
+kept.
+
+Counting works on matrices with a column for each group of models: whether the group was asked a
+question, or has an id, or one of the texts at an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from xxhash import xxh3_64_intdigest
+
+from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.table import Query, Scope
+from fastrec.judge.parse import parse, spell
+
+REASONS: Final = {
+    "hash": "other hash",
+    "white_space": "white space",
+    "reference": "other reference",
+    "prompt": "other prompt",
+    "prompt_and_reference": "both other",
+}
+"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
+table.
+
+hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they
+are equal but for white space. reference: only the references differ. prompt: only the prompts
+(`input.raw`) differ.
+"""
+
+
+class QuestionGroup(msgspec.Struct, kw_only=True):
+    """Models that were asked exactly the same, under the same ids and with the same metrics."""
+
+    models: list[str]
+    """Their ids, sorted."""
+    questions: int
+    """Distinct sample_hashes of each of them."""
+    ids: int
+    """Distinct sample_ids of each of them."""
+
+
+class PairJoins(msgspec.Struct, kw_only=True):
+    """What two models of different groups have in common.
+
+    The numbers are the same for all models of the groups.
+    """
+
+    first: int
+    """Position of the first model's group in groups; 0 is the first."""
+    second: int
+    """Position of the second model's group."""
+    common: int
+    """Questions that both were asked: those with the same sample_hash."""
+    same_metric: int
+    """Those of them for which both have a record of the same metric, or one without a metric."""
+    ids: int
+    """sample_ids that both have."""
+    apart: int
+    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of
+    reasons."""
+    reasons: dict[str, int]
+    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt,
+    prompt_and_reference. Where a model has several questions of one id, the two that are closest
+    count."""
+    examples: dict[str, list[int | str]]
+    """The first ids of each reason; only of the pairs with the fewest common questions."""
+
+    @classmethod
+    def of_group(cls, group: QuestionGroup) -> PairJoins:
+        """Two models of the same group: they have everything in common."""
+        same = group.questions
+        return cls(
+            first=0,
+            second=0,
+            common=same,
+            same_metric=same,
+            ids=group.ids,
+            apart=0,
+            reasons={},
+            examples={},
+        )
+
+
+class EvaluationJoins(msgspec.Struct, kw_only=True):
+    """Which questions of an evaluation its models have in common."""
+
+    evaluation_name: str
+    metrics: list[str | None]
+    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and
+    comes first."""
+    models: int
+    """Chosen models that have records."""
+    questions: int
+    """Distinct sample_hashes of all of them together."""
+    common: int
+    """Questions that all of them were asked, by sample_hash."""
+    ids: int
+    """Distinct sample_ids of all of them together."""
+    common_ids: int
+    """sample_ids that all of them have."""
+    groups: list[QuestionGroup]
+    """Models that were asked exactly the same, the largest group first. They have all of their
+    questions in common."""
+    pairs: list[PairJoins]
+    """All pairs of groups, those with the smallest share of common questions first."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All pairs of models: those of different groups first, then those of the same group."""
+        for pair in self.pairs:
+            first = self.groups[pair.first]
+            second = self.groups[pair.second]
+            for model in first.models:
+                for other in second.models:
+                    yield self._row(model, other, first, second, pair)
+        for group in self.groups:
+            same = PairJoins.of_group(group)
+            for model, other in combinations(group.models, 2):
+                yield self._row(model, other, group, group, same)
+
+    def _row(
+        self, model: str, other: str, first: QuestionGroup, second: QuestionGroup, pair: PairJoins
+    ) -> dict[str, Any]:
+        return {
+            "evaluation_name": self.evaluation_name,
+            "model_id": model,
+            "other_model_id": other,
+            "questions": first.questions,
+            "other_questions": second.questions,
+            "common": pair.common,
+            "same_metric": pair.same_metric,
+            "ids": pair.ids,
+            "apart": pair.apart,
+            **{reason: pair.reasons.get(reason, 0) for reason in REASONS},
+        }
+
+
+class Asked(NamedTuple):
+    """What models were asked: a row for each question, id, model and metric, as codes."""
+
+    question: Array
+    sample: Array
+    model: Array
+    metric: Array
+
+    def chosen(self, mask: Array) -> Asked:
+        return Asked(*(codes[mask] for codes in self))
+
+
+class _Input(msgspec.Struct, gc=False):
+    """What was asked: JSON text, which is decoded once per question."""
+
+    raw: Raw
+    reference: Raw
+
+
+class _Line(msgspec.Struct, gc=False):
+    input: _Input
+
+
+_EXAMPLES: Final = 3
+_PAIRS_WITH_EXAMPLES: Final = 50
+# The digests that two questions of an id must have in common for each reason, as in REASONS; with
+# the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
+_AGREEMENTS: Final = ([0, 1], [2, 3], [2], [3])
+
+_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode_text: Final = msgspec.json.Decoder(str).decode
+_decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
+
+
+def find_joins(
+    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]]
+) -> list[EvaluationJoins]:
+    """Find out which questions the chosen models have in common, for each evaluation."""
+    evaluations: dict[str, list[tuple[Scope, Query]]] = {}
+    for scope, query in scopes:
+        evaluations.setdefault(scope.evaluation_name, []).append((scope, query))
+    return [_find_joins(index, name, chosen) for name, chosen in evaluations.items()]
+
+
+def _find_joins(
+    index: QuestionTable, evaluation: str, scopes: Sequence[tuple[Scope, Query]]
+) -> EvaluationJoins:
+    models = sorted({model for scope, query in scopes for model in query.models or scope.models})
+    tables = [index.table(query) for _, query in scopes]
+    split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
+    questions = Values()
+    ids = Values()
+    found: list[Asked] = []
+    digests: dict[int, tuple[int, ...]] = {}  # by question
+    for metric, table in enumerate(tables):
+        model_of = {model: code for code, model in enumerate(models)}
+        model = np.array([model_of.get(name, -1) for name in table.models])[table.model]
+        records = table.records
+        first, places = distinct_of(records.hash[table.place], records.sample_id[table.place])
+        names = []
+        spelled = []
+        for place in (first + table.place.start).tolist():
+            sample_hash = records.hashes[records.hash[place]]
+            sample_id = spell(records.sample_ids[records.sample_id[place]])
+            names.append((sample_hash, sample_id if sample_hash in split else b""))
+            spelled.append(sample_id)
+        asked = Asked(
+            questions.add(names)[places],
+            ids.add(spelled)[places],
+            model,
+            np.full_like(model, metric),
+        )
+        is_chosen = model >= 0
+        found.append(asked.chosen(is_chosen))
+        _add_digests(digests, index, found[-1].question, table.number[is_chosen])
+    everything = Asked(*(np.concatenate(codes) for codes in zip(*found, strict=True)))
+    used, places = np.unique(everything.question, return_inverse=True)
+    facts = np.array([digests[code] for code in used.tolist()], dtype=np.uint64)
+    metrics = [scope.metric for scope, _ in scopes]
+    joins = count_joins(models, ids.list(), everything._replace(question=places), facts)
+    return EvaluationJoins(
+        evaluation_name=evaluation,
+        metrics=sorted(metrics, key=lambda metric: (metric is not None, metric)),
+        **joins,
+    )
+
+
+def _add_digests(
+    digests: dict[int, tuple[int, ...]], index: QuestionTable, questions: Array, numbers: Array
+) -> None:
+    """Read the first record of each new question."""
+    order = np.argsort(numbers)
+    codes, first = np.unique(questions[order], return_index=True)
+    wanted = {
+        int(numbers[order[place]]): code
+        for code, place in zip(codes.tolist(), first.tolist(), strict=True)
+        if code not in digests
+    }
+    ascending = sorted(wanted)
+    lines = index.selection.lines(np.array(ascending, dtype=np.int64))
+    for number, line in zip(ascending, lines, strict=True):
+        asked = _decode(line).input
+        digests[wanted[number]] = digests_of(
+            _decode_text(asked.raw), _decode_references(asked.reference)
+        )
+
+
+def digests_of(prompt: str, references: str | list[str]) -> tuple[int, ...]:
+    """Digests of the prompt, the references, and both without white space."""
+    texts = [references] if isinstance(references, str) else references
+    bare = ["".join(text.split()) for text in texts]
+    digested = (prompt, texts, "".join(prompt.split()), bare)
+    return tuple(xxh3_64_intdigest(msgspec.json.encode(text)) for text in digested)
+
+
+def count_joins(
+    models: Sequence[str], ids: Sequence[bytes], asked: Asked, digests: Array
+) -> dict[str, Any]:
+    """Count the joins of all pairs of models: the fields of `EvaluationJoins`.
+
+    `ids` are spelled in JSON, by code. `digests` has a row for each question.
+    """
+    by_id, rank_of = order_of(ids)
+    asked = asked._replace(sample=rank_of[asked.sample])
+    groups = _groups(models, asked)
+    column_of = np.full(len(models), -1)
+    for column, group in enumerate(groups):
+        column_of[models.index(group[0])] = column
+    asked = asked._replace(model=column_of[asked.model])
+    asked = asked.chosen(asked.model >= 0)
+    of_questions = _matrix(asked.question, asked.model, len(groups))
+    of_ids = _matrix(asked.sample, asked.model, len(groups))
+    common = _shared(of_questions)
+    same_id = _shared(of_ids)
+    same_metric = _shared_by_metric(asked, common)
+    closeness = _Closeness(asked, digests, len(groups))
+    reasons = [closeness.counts(first) for first in range(len(groups))]
+    pairs = []
+    for first, second in combinations(range(len(groups)), 2):
+        counts = zip(REASONS, reasons[first][:, second].tolist(), strict=True)
+        known = {reason: count for reason, count in counts if count}
+        pairs.append(
+            PairJoins(
+                first=first,
+                second=second,
+                common=int(common[first, second]),
+                same_metric=int(same_metric[first, second]),
+                ids=int(same_id[first, second]),
+                apart=sum(known.values()),
+                reasons=known,
+                examples={},
+            )
+        )
+    questions = np.diagonal(common)
+    pairs.sort(
+        key=lambda pair: pair.common / (min(questions[pair.first], questions[pair.second]) or 1)
+    )
+    for pair in [pair for pair in pairs if pair.apart][:_PAIRS_WITH_EXAMPLES]:
+        pair.examples = {
+            reason: [parse(ids[by_id[rank]])[0] for rank in ranks]
+            for reason, ranks in closeness.examples(pair.first, pair.second).items()
+        }
+    return {
+        "models": len(models),
+        "questions": len(of_questions),
+        "common": int(of_questions.all(axis=1).sum()),
+        "ids": len(of_ids),
+        "common_ids": int(of_ids.all(axis=1).sum()),
+        "groups": [
+            QuestionGroup(models=group, questions=int(questions[at]), ids=int(same_id[at, at]))
+            for at, group in enumerate(groups)
+        ],
+        "pairs": pairs,
+    }
+
+
+def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
+    """Group models that have the same questions, ids and metrics, the largest group first."""
+    questions = joint_codes(asked.question, asked.sample)
+    metrics = joint_codes(asked.question, asked.metric)
+    groups: dict[tuple[bytes, bytes], list[str]] = {}
+    for code, model in enumerate(models):
+        own = asked.model == code
+        key = np.unique(questions[own]).tobytes(), np.unique(metrics[own]).tobytes()
+        groups.setdefault(key, []).append(model)
+    return sorted(map(sorted, groups.values()), key=lambda group: (-len(group), group))
+
+
+def _matrix(rows: Array, columns: Array, width: int) -> Array:
+    """Whether each distinct code of rows has each column."""
+    distinct, places = np.unique(rows, return_inverse=True)
+    matrix = np.zeros((len(distinct), width), dtype=np.bool_)
+    matrix[places, columns] = True
+    return matrix
+
+
+def _shared(matrix: Array) -> Array:
+    """How many rows each pair of columns has in common."""
+    numbers = matrix.astype(np.float32)
+    return numbers.T @ numbers
+
+
+def _shared_by_metric(asked: Asked, common: Array) -> Array:
+    """How many questions each pair of groups has with a metric that both have."""
+    if not asked.metric.any():
+        return common
+    shares = _Sharing(len(common), asked.model, asked.question, asked.metric)
+    return np.array([shares.with_group(group).sum(axis=0) for group in range(len(common))])
+
+
+class _Sharing:
+    """Which groups have one of several keys of a unit in common: a text of an id, for example."""
+
+    def __init__(self, width: int, groups: Array, units: Array, *keys: Array) -> None:
+        first, places = distinct_of(units, *keys)
+        self._matrix = np.zeros((len(first), width), dtype=np.bool_)
+        self._matrix[places, groups] = True
+        self._starts = np.flatnonzero(np.diff(units[first], prepend=-1))
+
+    def with_group(self, group: int) -> Array:
+        """By unit and group: whether it has a key of the unit in common with this one."""
+        own = self._matrix & self._matrix[:, group, None]
+        return np.logical_or.reduceat(own, self._starts, axis=0)
+
+
+class _Closeness:
+    """How close the questions are that groups have of the same ids."""
+
+    def __init__(self, asked: Asked, digests: Array, groups: int) -> None:
+        questions = distinct_of(asked.sample, asked.question)
+        number = np.bincount(asked.sample[questions.first])  # of questions by id
+        several = asked.chosen(number[asked.sample] > 1)
+        self._ids = np.unique(several.sample)
+        self._groups = groups
+        texts = [
+            np.unique(column, return_inverse=True)[1][several.question] for column in digests.T
+        ]
+        keys: list[list[Array]] = [[], [several.question]]
+        keys += [[texts[column] for column in columns] for columns in _AGREEMENTS]
+        self._levels = [
+            _Sharing(groups, several.model, several.sample, *some)
+            for some in keys
+            if len(self._ids)
+        ]
+
+    def _reasons(self, group: int) -> Array:
+        """By id and group, the position in REASONS; -1 if nothing keeps them apart."""
+        if not self._levels:
+            return np.full((0, self._groups), -1)
+        has_id, same_question, *agreeing = (level.with_group(group) for level in self._levels)
+        found = np.where(has_id, len(agreeing), -1)
+        for reason in reversed(range(len(agreeing))):
+            found[agreeing[reason]] = reason
+        found[same_question] = -1
+        return found
+
+    def counts(self, group: int) -> Array:
+        """By reason and group, how many ids it keeps apart from this group."""
+        found = self._reasons(group)
+        return np.array([(found == reason).sum(axis=0) for reason in range(len(REASONS))])
+
+    def examples(self, first: int, second: int) -> dict[str, list[int]]:
+        """The first ids of each reason that keeps two groups apart."""
+        reasons = self._reasons(first)[:, second]
+        found = {
+            name: self._ids[reasons == reason][:_EXAMPLES].tolist()
+            for reason, name in enumerate(REASONS)
+        }
+        return {name: ids for name, ids in found.items() if ids}

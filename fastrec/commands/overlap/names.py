@@ -1,0 +1,107 @@
+"""Models that are probably one: their names differ only in spelling.
+
+Names of models are compared without their organisation, in lower case, with - for _ and spaces.
+Whether the answers are the same is told by their outputs, verdicts and scores on common questions.
+Of several spellings, the others get the name of the model with the most records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+
+import msgspec
+
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.records import ANSWERS
+from fastrec.answers.table import Query
+from fastrec.answers.values import trials_of
+
+
+class SimilarModels(msgspec.Struct, kw_only=True):
+    """Two models whose names differ only in spelling."""
+
+    model_id: str
+    """The name to keep: of the model with more records."""
+    other_model_id: str
+    """The other name."""
+    common: int
+    """Questions that both have answered, added up over metrics."""
+    same: int
+    """Those on which output, verdict and score of the answers are the same."""
+    rename: bool
+    """Whether to rename the other one: there are common questions, and all answers are the same."""
+
+
+def spelling(name: str) -> str:
+    """What names have in common that differ only in spelling.
+
+    >>> spelling("OpenAI/gsm8k-6B_finetuning"), spelling("gsm8k 6b finetuning")
+    ('gsm8k-6b-finetuning', 'gsm8k-6b-finetuning')
+    """
+    return re.sub(r"[\s_-]+", "-", name.rpartition("/")[2].casefold())
+
+
+def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """All pairs of names that differ only in spelling."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        groups.setdefault(spelling(name), []).append(name)
+    return [pair for group in groups.values() for pair in combinations(group, 2)]
+
+
+def probable_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The pairs of similar names that are not of two organisations."""
+    return [pair for pair in similar_pairs(names) if len(_organisations(pair)) < 2]
+
+
+def _organisations(names: Iterable[str]) -> set[str]:
+    return {spelling(name.rpartition("/")[0]) for name in names} - {""}
+
+
+def compare_similar(index: QuestionTable, records: Mapping[str, int]) -> list[SimilarModels]:
+    """Compare the answers of models with similar names, given the number of records of each."""
+
+    def order(name: str) -> tuple[int, str]:
+        return -records[name], name
+
+    pairs = [tuple(sorted(pair, key=order)) for pair in similar_pairs(records)]
+    pairs.sort(key=lambda pair: [*map(order, pair)])
+    common: Counter[tuple[str, ...]] = Counter()
+    same: Counter[tuple[str, ...]] = Counter()
+    for scope in index.scopes:
+        inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
+        if not inside:
+            continue
+        models = tuple(sorted({name for pair in inside for name in pair}))
+        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)
+        for by_model in trials_of(index, query).values():
+            answers = {
+                model: [trial[:4] for trial in trials if trial.flag & ANSWERS]
+                for model, trials in by_model.items()
+            }
+            for pair in inside:
+                mine, theirs = (answers.get(model) for model in pair)
+                if mine and theirs:
+                    common[pair] += 1
+                    same[pair] += mine == theirs
+    similar: list[SimilarModels] = []
+    renamed: set[str] = set()
+    for pair in pairs:
+        name, other = pair
+        is_plain = "*" not in name + other and (name + other).isprintable()  # as a map needs it
+        rename = 0 < common[pair] == same[pair] and not {*pair} & renamed and is_plain
+        if rename:
+            renamed.add(other)
+        similar.append(
+            SimilarModels(
+                model_id=name,
+                other_model_id=other,
+                common=common[pair],
+                same=same[pair],
+                rename=rename,
+            )
+        )
+    return similar
