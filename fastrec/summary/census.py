@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -252,7 +252,13 @@ Highest = tuple[int, int]
 """The highest key of a Counter, and its count: enough to tell how many questions all models have."""
 
 
+def _higher(mine: Highest, theirs: Highest) -> Highest:
+    return (mine[0], mine[1] + theirs[1]) if mine[0] == theirs[0] else max(mine, theirs)
+
+
 class QuestionCounts(Sums):
+    MERGES: ClassVar = {"by_models": _higher, "by_answering": _higher}
+
     questions: int = 0
     by_models: Highest = (0, 0)
     """The highest number of models that have records of a question, and how many questions have so many."""
@@ -263,22 +269,16 @@ class QuestionCounts(Sums):
     split_hashes: int = 0
     ids_with_many_hashes: int = 0
 
-    def __iadd__(self, other: Self) -> Self:
-        by_models = _higher(self.by_models, other.by_models)
-        by_answering = _higher(self.by_answering, other.by_answering)
-        super().__iadd__(other)
-        self.by_models = by_models
-        self.by_answering = by_answering
-        return self
 
+class Identity(NamedTuple):
+    """An identity with several records of a kind; its fields are encoded as in sort keys."""
 
-def _higher(one: Highest, other: Highest) -> Highest:
-    return (one[0], one[1] + other[1]) if one[0] == other[0] else max(one, other)
-
-
-Identity = tuple[bytes, bytes, bytes, bytes, int, list[bytes]]
-"""evaluation, sample_id, model and evaluation_id, encoded as in sort keys; how many of its records count, and their
-hashes."""
+    evaluation: bytes
+    sample_id: bytes
+    model: bytes
+    evaluation_id: bytes
+    records: int
+    hashes: list[bytes]
 
 
 class SeveralRecords(msgspec.Struct, frozen=True):
@@ -291,20 +291,15 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     numbers: dict[bytes, list[int | None]]
     """By sample_hash, which contradiction each record belongs to; None if it contradicts no other."""
 
-    def repeats(self) -> Identity | None:
-        """The identity with its records that contradict no other, if there are any."""
-        return self._with({hash_: numbers.count(None) for hash_, numbers in self.numbers.items()})
-
-    def contradictions(self) -> Identity | None:
-        """The identity with its records that contradict another one, if there are any."""
-        return self._with(
-            {hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()}
-        )
-
-    def _with(self, records: dict[bytes, int]) -> Identity | None:
+    def identity(self, *, contradicting: bool) -> Identity:
+        """The identity with its records that contradict another one, or with the others."""
+        records = {
+            hash_: sum((number is not None) is contradicting for number in numbers)
+            for hash_, numbers in self.numbers.items()
+        }
         hashes = sorted(hash_ for hash_, count in records.items() if count)
         fields = (self.evaluation, self.sample_id, self.model, self.evaluation_id)
-        return (*fields, sum(records.values()), hashes) if hashes else None
+        return Identity(*fields, sum(records.values()), hashes)
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
         """The fields of its keys in ascending order, perhaps without keys that have contradictions only."""
@@ -362,7 +357,8 @@ def find_several(
     for (evaluation, sample_id), group in groupby(_merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
-        if len(rows) == 1 and rows[0][5] == rows[0][6]:
+        *_, identities, records, _ = rows[0]
+        if len(rows) == 1 and identities == records:
             continue
         found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:

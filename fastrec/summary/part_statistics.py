@@ -69,13 +69,11 @@ class LinesByPiece(Sums):
         return shared.union(self.kept, self.duplicates, self.left_out)
 
     def packed(self) -> list[Any]:
-        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
+        return list(msgspec.structs.astuple(self))
 
     @classmethod
-    def unpacked(cls, packed: list[Any]) -> LinesByPiece:
-        kept, shared, duplicates, left_out = packed
-        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
-        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
+    def unpacked(cls, packed: Sequence[Any]) -> LinesByPiece:
+        return cls(*map(Counter, packed))
 
 
 class PartCounts(Sums):
@@ -90,11 +88,11 @@ class IdentityCounts(Sums):
     records: int = 0
     examples: list[Identity] = msgspec.field(default_factory=list)
 
-    def add(self, identity: Identity | None) -> None:
-        """Identities come in order."""
-        if identity is not None:
+    def add(self, identity: Identity) -> None:
+        """Add an identity, if it has records of this kind. Identities come in order."""
+        if identity.records:
             self.identities += 1
-            self.records += identity[4]
+            self.records += identity.records
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
 
@@ -181,8 +179,8 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
     census.questions = count_questions(hashes)
     superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
-        census.repeats.add(several.repeats())
-        census.contradictions.add(several.contradictions())
+        census.repeats.add(several.identity(contradicting=False))
+        census.contradictions.add(several.identity(contradicting=True))
         if rule and superseded:
             for key in rule.superseded_of(several):
                 superseded.add(key)

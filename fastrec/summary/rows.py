@@ -8,10 +8,9 @@ all counts that are made from rows.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 from msgspec import Raw
@@ -24,23 +23,28 @@ from fastrec.summary.document import Kind
 class Sums(msgspec.Struct):
     """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
 
+    MERGES: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
+    """How to merge two values of fields that do not add up."""
+
     def __iadd__(self, other: Self) -> Self:
         for name in self.__struct_fields__:
-            mine = getattr(self, name)
-            theirs = getattr(other, name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            elif isinstance(mine, defaultdict):
-                for key, value in theirs.items():
-                    mine[key] += value
-            else:
-                mine += theirs
-                setattr(self, name, mine)
+            merge = self.MERGES.get(name, add_up)
+            setattr(self, name, merge(getattr(self, name), getattr(other, name)))
         self._shorten()
         return self
 
     def _shorten(self) -> None:
         """Drop examples beyond those that are kept, after each addition; most sums have none."""
+
+
+def add_up(mine: Any, theirs: Any) -> Any:
+    """Add to a count; to a Counter or a defaultdict, key by key."""
+    if isinstance(mine, dict):
+        for key, value in theirs.items():
+            mine[key] += value
+    else:
+        mine += theirs
+    return mine
 
 
 USUAL_TYPE: Final = "single_turn"

@@ -15,20 +15,26 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from operator import add, itemgetter, mul, or_
-from typing import Any, Final, NamedTuple, Self
+from operator import itemgetter, mul, or_
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import USUAL_TYPE, Column, Sums, bucket_of, from_portable, to_portable
+from fastrec.summary.rows import (
+    USUAL_TYPE,
+    Column,
+    Sums,
+    add_up,
+    bucket_of,
+    from_portable,
+    to_portable,
+)
 
 UNIT_BITS: Final = 1_074
-_ONE: Final = 1 << UNIT_BITS
-_FEW: Final = 4  # records that are added one by one
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 Outcome = Sequence[
@@ -200,6 +206,11 @@ def _bucket_of(latency: float | str) -> int:
 class ModelTally(Sums):
     """Statistics of one model on one metric of an evaluation."""
 
+    MERGES: ClassVar = {
+        "notes": or_,
+        "first": lambda mine, theirs: min(filter(None, (mine, theirs)), default=b""),
+        "last": max,
+    }
     records: int = 0
     correct: int = 0  # without an error
     errors: int = 0
@@ -255,49 +266,8 @@ class ModelTally(Sums):
                 [_bucket_of(latency) for latency in latencies if latency is not None]
             )
         lowest = min(sample_ids)
-        highest = max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
-        self.last = max(self.last, highest)
-
-    def add_row(self, row: Sequence[Any], sample_id: bytes) -> None:
-        """Add one record, as `add_rows` does: columns of few records take longer."""
-        _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes, _, _ = row
-        self.records += 1
-        if score:
-            units = exact(score)
-            squared = exact_square(score)
-            self.score += units
-            self.score_squared += squared
-        else:
-            units = squared = 0
-        if error:
-            self.errors += 1
-            self.error_score += units
-            self.error_score_squared += squared
-        else:
-            self.correct += correct
-            if units and units != _ONE:
-                self.graded += 1
-                self.outside += not 0 < units < _ONE
-        self.turns += turns
-        self.tool_calls += tool_calls
-        if tokens:
-            of_input, of_output, in_total = map(from_portable, tokens)
-            self.with_tokens += 1
-            self.input_tokens += of_input
-            self.output_tokens += of_output
-            self.total_tokens += in_total
-        self.notes |= notes
-        if latency is not None:
-            self.latency[_bucket_of(latency)] += 1
-        if sample_id < self.first or not self.first:
-            self.first = sample_id
-        self.last = max(self.last, sample_id)
-
-    def __iadd__(self, other: Self) -> Self:
-        for name, plus in _ADDITIONS.items():
-            setattr(self, name, plus(getattr(self, name), getattr(other, name)))
-        return self
+        self.last = max(self.last, *sample_ids)
 
     def answers(self) -> Totals:
         score = self.score - self.error_score
@@ -342,12 +312,7 @@ class Tally(Sums):
             group[1].append(sample_id)
         for scope, models in scopes.items():
             for model, (some_rows, sample_ids) in models.items():
-                tally = self.models[scope, model]
-                if len(some_rows) > _FEW:
-                    tally.add_rows(some_rows, sample_ids)
-                else:
-                    for row, sample_id in zip(some_rows, sample_ids, strict=True):
-                        tally.add_row(row, sample_id)
+                self.models[scope, model].add_rows(some_rows, sample_ids)
         types = Counter(map(_type_of, rows))
         if usual := types.pop(None, 0):
             types[USUAL_TYPE] += usual
@@ -371,26 +336,12 @@ class Tally(Sums):
         self.interaction_types.update(types)
         self.schema_versions.update(versions)
         models = [self.models[scope, model] for scope, model in keys]
-        for (name, plus), column in zip(_ADDITIONS.items(), fields, strict=bool(fields)):
+        for name, column in zip(ModelTally.__struct_fields__, fields, strict=bool(fields)):
             if any(column):
+                merge = ModelTally.MERGES.get(name, add_up)
                 for model, value in zip(models, column, strict=True):
                     theirs = _unpacked(value) if value.__class__ is str else value
-                    setattr(model, name, plus(getattr(model, name), theirs))
-
-
-def _add_counts(mine: Counter[int], theirs: Mapping[int, int]) -> Counter[int]:
-    for bucket, count in theirs.items():
-        mine[bucket] += count
-    return mine
-
-
-_ADDITIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    **dict.fromkeys(ModelTally.__struct_fields__, add),
-    "notes": or_,
-    "latency": _add_counts,
-    "first": lambda mine, theirs: min(mine, theirs) if mine and theirs else mine or theirs,
-    "last": max,
-}
+                    setattr(model, name, merge(getattr(model, name), theirs))
 
 
 _unpacked: Final = lru_cache(maxsize=1 << 12)(
