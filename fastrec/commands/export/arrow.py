@@ -23,11 +23,11 @@ from msgspec import Raw
 from fastrec.answers.records import Records, joint_codes
 from fastrec.answers.selection import Array, Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
-from fastrec.commands.export.table import Output, Turn
+from fastrec.commands.export.table import Output, Turn, read_rows
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.scan import VERIFY_HINT, is_sorted_by_question
+from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
-from fastrec.errors import CorpusError, FastrecError
+from fastrec.errors import FastrecError
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 
@@ -126,23 +126,10 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
             yield _Rows(part, self.selection.columns(part), positions)
 
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
-        """Yield decoded lines, about `_BATCH_BYTES` of text at a time."""
         part = self.selection.parts[rows.part]
-        found: list[Any] = []
-        size = 0
-        try:
-            for line in lines_of(part, rows.columns, rows.positions):
-                found.append(decode(line))
-                size += len(line)
-                if size >= _BATCH_BYTES:
-                    yield found
-                    found = []
-                    size = 0
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-            raise CorpusError(part.path, reason) from exc
-        if found:
-            yield found
+        lines = lines_of(part, rows.columns, rows.positions)
+        for records, _ in read_rows(part, lines, decode, _BATCH_BYTES):
+            yield records
 
 
 class RecordsDataset(LazyDataset):
