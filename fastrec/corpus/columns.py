@@ -1,4 +1,4 @@
-"""Columns: what questions need of the records of a part, one array per field, in a file beside the part.
+"""Columns: what questions need of the records of a part, in a file beside it.
 
     part-00000.columns    magic, 8 bytes | size of the header, 4 bytes | header | frames
 
@@ -128,7 +128,7 @@ def listed_columns(part: Shard) -> tuple[str, ListedFile]:
 
 
 class Frame(msgspec.Struct, array_like=True):
-    """An entry of the header: the name of a frame, the type of its array or `json`, and its size."""
+    """An entry of the header: the name of a frame, its type (`json` or an array's), its size."""
 
     name: str
     type: str
@@ -339,7 +339,7 @@ def _nearest_count(value: int) -> int:
 
 
 def _portable_id(sample_id: int | str) -> int | str | dict[str, str]:
-    """Return a `sample_id` as every JSON reader takes it: of a long integer, an object with hexadecimal digits."""
+    """Return a `sample_id` as every JSON reader takes it: a long integer as an object."""
     if isinstance(sample_id, int) and not -(1 << 63) <= sample_id < 1 << 63:
         return {"integer": hex(sample_id)}
     return sample_id
@@ -429,7 +429,7 @@ class _MetadataColumns:
                 known.values[value] = len(known.values) + 1
 
     def columns(self) -> Iterator[tuple[str, bytes, Iterable[bytes]]]:
-        """Yield each key that has a column, the codes of the records, and the values from code 1 on."""
+        """Yield each key with a column, the codes of the records, and the values from code 1 on."""
         self._settle()
         for key, column in self._keys.items():
             if column is not None:

@@ -1,8 +1,8 @@
-"""The records of a part as sorting needs them, made from its columns: keys, sizes, fingerprints and rows.
+"""The records of a part as sorting needs them: keys, sizes, fingerprints, rows.
 
-Nothing is decoded, and the text of the part is not read. Columns have a value of each record; a
-`PartIndex` says what they lack to be the index of a run, or of a part that is kept for the next
-run: where each record comes from.
+They are made from columns. Nothing is decoded, and the text of the part is not read. Columns have a
+value of each record; a `PartIndex` says what they lack to be the index of a run, or of a part that
+is kept for the next run: where each record comes from.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     pieces: bytes
-    """The number of the piece that each record comes from, 32 bits each; one number if all come from it."""
+    """The number of the piece that each record comes from, 32 bits each; one number if all come
+    from it."""
     # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
     lines: bytes = b""
     origins: list[tuple[int, Origins]] = []  # of records with several copies, by position
@@ -132,7 +133,7 @@ class PartRecords:
         return list(zip(*columns, strict=True))
 
     def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
-        """The origins of those records that have several copies, by position among these records."""
+        """The origins of records that have several copies, by position among these records."""
         origins = self._index.origins
         some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
         return [(number - first, each) for number, each in some]
@@ -187,7 +188,7 @@ class PartRecords:
         return map(self._names[name].__getitem__, self._array(name)[some])
 
     def _exact(self, name: str, some: slice) -> list[Any]:
-        """The values of a column as rows have them: integers that the array cannot hold are text."""
+        """The values of a column as rows have them: integers that an array cannot hold are text."""
         values: list[Any] = self._array(name)[some].tolist()
         for number, value in self._long_values(name).items():
             if some.start <= number < some.stop:

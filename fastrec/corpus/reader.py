@@ -1,4 +1,4 @@
-"""A published corpus that is open for reading: each of its documents is read once, when it is needed."""
+"""A published corpus that is open for reading: each document is read once, when needed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ A task skims a part with `skim_lines`: whole lines in a buffer that is reused. I
 columns of the part, `lines_at` reads only some lines.
 
     buffer   {"a": 1}\n{"a": 2}\n{"a":           two whole lines, and the beginning of a third
-             {"a": 3}\n{"a": 4}\n                that beginning moves to the front before more is read
+             {"a": 3}\n{"a": 4}\n                it moves to the front before more is read
 
 A small buffer stays in the processor's cache, and the only text copied is the incomplete line at
 its end. The price: zstandard's reader does not notice a truncated file. So the sizes in the
@@ -85,7 +85,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 def run_in_order(
     task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
-    """Run a task on each argument, in several processes if that pays, and yield the results in order."""
+    """Run a task on each argument, in several processes if that pays; yield results in order."""
     early: dict[int, Result] = {}
     turn = 0
     with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
@@ -109,7 +109,8 @@ def with_progress(
 
 
 SplitHashes = frozenset[tuple[str, str | None, str]]
-"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question (`keys.is_split`)."""
+"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question
+(`keys.is_split`)."""
 
 
 def is_sorted_by_question(manifest: Manifest) -> bool:
@@ -118,7 +119,7 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
 
 
 def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
-    """Yield whole lines: a buffer, and how many of its bytes are valid until the next step overwrites them."""
+    """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
     file_bytes = part.entry.bytes
     text_bytes = part.entry.text_bytes
@@ -145,7 +146,7 @@ def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
 
 
 def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generator[bytes]:
-    """Yield some lines of a part, given where each begins, its size and its 64-bit xxh3, in the order of the part.
+    """Yield lines of a part in order, given where each begins, its size and its 64-bit xxh3.
 
     Raises:
         CorpusError: The part has another line there.
@@ -227,15 +228,17 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
 # of the line. A line in normal form begins with fields that are always in this order, and never
 # hold an object:
 #
-#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
-#      \______________________________________________ head _____________________________________________/
+#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,
+#      "sample_hash":…,"interaction…
+#      \____ head ____/
 #
 # All of them are always present, but for the metric (`evaluation_result_id`), which later versions
 # have after `evaluation_name`. Quotes inside a string are escaped, so the first
 # `,"interaction_type":` of a line ends its head.
 
 Position = tuple[Any, ...]
-"""Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
+"""Where a record belongs in the sort order: the values of some sort fields, which compare as
+records are sorted."""
 
 
 class LineHead(msgspec.Struct, gc=False):
@@ -243,7 +246,8 @@ class LineHead(msgspec.Struct, gc=False):
     model_id: str
     evaluation_name: str
     sample_id: Raw
-    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than msgspec decodes."""
+    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than
+    msgspec decodes."""
     sample_hash: str
     evaluation_result_id: str | UnsetType = UNSET
 
@@ -301,7 +305,7 @@ def lines_with(
 
 
 def position_maker(fields: Sequence[str]) -> PositionOf:
-    """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
+    """Return the function from a head, or from a key of the manifest, to its position."""
     if len(fields) > 1 and _POSITIONS.keys().isdisjoint(fields):
         return attrgetter(*fields)
     values: list[Callable[[Any], Any]] = [

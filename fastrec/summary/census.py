@@ -1,11 +1,11 @@
-"""The census: how many questions an evaluation has, which models answered them, and where ids and hashes disagree.
+"""The census: the questions of an evaluation, who answered them, and ids with other hashes.
 
 A question is a `sample_hash` within an evaluation, or a `sample_id` of it if the hash is split
 (`keys.is_split`). Each part writes two sorted lists of census rows. After merging the lists of all
 parts, comparing neighbours is enough to count everything:
 
     by hash       models per question, repeats, hashes with several ids
-    by sample_id  ids with several hashes, identities with several records (repeats and contradictions)
+    by sample_id  ids with several hashes, identities with repeats and contradictions
 
 Every record of an identity with several records counts once: as a contradiction if it contradicts
 another one, else as a repeat. So an identity may count as both, and the records add up.
@@ -13,7 +13,7 @@ another one, else as a repeat. So an identity may count as both, and the records
 The lists of many parts are partitioned before they are counted:
 
     few parts ──▶ merge and count all lists
-    many parts ──▶ a task per group of parts partitions its lists ──▶ a task per partition merges and counts
+    many parts ──▶ partition the lists of groups of parts ──▶ merge and count each partition
 
 Rows end with bytes. Lists are sorted and merged by the first three values of their rows. Rows whose
 first two values are equal are in one partition, so counts of partitions add up.
@@ -77,7 +77,7 @@ def _write_rows(
     *,
     compressed: bool = False,
 ) -> list[FileDigest]:
-    """Write each row to the file that `choose` says, in small blocks: a merge holds one block of each file."""
+    """Write each row to the file that `choose` says, in small blocks, because a merge holds one."""
     waiting: list[list[Row]] = [[] for _ in paths]
     sizes = [0] * len(paths)
     with ExitStack() as stack:
@@ -156,9 +156,10 @@ def read_rows(path: str) -> Iterator[Any]:
 IDENTITY_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
-"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
-identities and of records; and packed lists, which are only unpacked if there may be several records of a model or of an
-identity: models, evaluation_ids, outcomes and, by sample_id, numbers of contradictions, if there are any."""
+"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models
+with an answer, of identities and of records; and packed lists, which are only unpacked if there may
+be several records of a model or of an identity: models, evaluation_ids, outcomes and, by sample_id,
+numbers of contradictions, if there are any."""
 
 Numbers = Sequence[int | None]
 """For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
@@ -249,7 +250,8 @@ def _numbered(
 
 
 Highest = tuple[int, int]
-"""The highest key of a Counter, and its count: enough to tell how many questions all models have."""
+"""The highest key of a Counter, and its count: enough to tell how many questions all models
+have."""
 
 
 def _higher(mine: Highest, theirs: Highest) -> Highest:
@@ -261,9 +263,11 @@ class QuestionCounts(Sums):
 
     questions: int = 0
     by_models: Highest = (0, 0)
-    """The highest number of models that have records of a question, and how many questions have so many."""
+    """The highest number of models that have records of a question, and how many questions have so
+    many."""
     by_answering: Highest = (0, 0)
-    """The highest number of models that answered a question, and how many questions have so many."""
+    """The highest number of models that answered a question, and how many questions have so
+    many."""
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
@@ -289,7 +293,8 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     model: bytes
     evaluation_id: bytes
     numbers: dict[bytes, list[int | None]]
-    """By sample_hash, which contradiction each record belongs to; None if it contradicts no other."""
+    """By sample_hash, which contradiction each record belongs to; None if it contradicts no
+    other."""
 
     def identity(self, *, contradicting: bool) -> Identity:
         """The identity with its records that contradict another one, or with the others."""
@@ -302,7 +307,7 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         return Identity(*fields, sum(records.values()), hashes)
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
-        """The fields of its keys in ascending order, perhaps without keys that have contradictions only."""
+        """The fields of its keys in order, perhaps without keys of contradictions only."""
         return [
             (self.evaluation, hash_, self.model, self.evaluation_id, self.sample_id)
             for hash_, numbers in sorted(self.numbers.items())
@@ -353,7 +358,10 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
 def find_several(
     lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]
 ) -> Iterator[SeveralRecords]:
-    """Merge lists by sample_id, add ids with several hashes to `counted`, and yield identities with several records."""
+    """Merge lists by sample_id, and yield identities with several records.
+
+    Ids with several hashes are added to `counted`.
+    """
     for (evaluation, sample_id), group in groupby(_merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1

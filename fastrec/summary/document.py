@@ -28,7 +28,7 @@ _PIECE_TEXTS: Final = 1_000
 
 
 def json_safe(value: int | str) -> int | str:
-    """Make hexadecimal text of an integer with more digits than most JSON readers accept (4,300)."""
+    """Make hexadecimal text of an integer that has more digits than JSON readers accept (4,300)."""
     if isinstance(value, str):
         return value
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
@@ -126,7 +126,7 @@ class SameRunPair(msgspec.Struct, kw_only=True):
 
 
 class SameRun(msgspec.Struct, kw_only=True):
-    """Records dropped by `--same-run ignore`: equal to a kept one but for evaluation_id and schema_version."""
+    """Records that `--same-run ignore` drops: only evaluation_id and schema_version differ."""
 
     records: _Count
     """Records dropped; they count as duplicates."""
@@ -180,7 +180,7 @@ class ModelRecipes(msgspec.Struct, kw_only=True):
 
 
 class SampleHashes(msgspec.Struct, kw_only=True):
-    """How the `sample_hash` of valid lines, duplicates included, compares with the computed hashes."""
+    """How the `sample_hash` of valid lines, with duplicates, compares with the computed one."""
 
     algorithm: str
     """sha256 or xxh3_128."""
@@ -227,7 +227,7 @@ class Latency(msgspec.Struct, kw_only=True, gc=False):
 
 
 class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
-    """A model's numbers if records with an error count as well: as wrong, and with the score that they have."""
+    """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
     accuracy: _Share
     """Mean over questions of the share of correct records."""
@@ -396,7 +396,7 @@ class Summary(Tabular, kw_only=True):
         return b"".join(self.json_pieces())
 
     def json_pieces(self) -> Iterator[bytes]:
-        """Yield the text of the document in pieces: with many evaluations, it takes more memory than the summary."""
+        """Yield the text of the document in pieces: it may take more memory than the summary."""
         piece: list[bytes] = []
         for text in _listing(self, "evaluations", map(_evaluation, self.evaluations)):
             piece.append(text)

@@ -1,4 +1,4 @@
-"""Statistics of parts: each part writes its counts and its census to files, and the driver adds them up.
+"""Statistics of parts: each writes its counts and its census, and the driver adds them up.
 
 The counts name every model and every piece of input in the part, so the driver holds only their
 sum. The census is two lists of rows, which are merged and counted (`census.count_lists`).
@@ -41,7 +41,8 @@ from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 _LISTS: Final = ("hash", "id")
 
 _CopyCounts = tuple[tuple[int, int], ...]
-"""Where identical records come from: numbers of pieces of input, and how many copies each of them has."""
+"""Where identical records come from: numbers of pieces of input, and how many copies each of them
+has."""
 
 
 class LinesByPiece(Sums):
@@ -49,13 +50,14 @@ class LinesByPiece(Sums):
 
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
     shared: Counter[_CopyCounts] = msgspec.field(default_factory=Counter)
-    """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
-    The order may change from run to run, so it is applied when parts are added up."""
+    """Records with copies. The first piece in the order of the input keeps the record; all other
+    copies are duplicates. The order may change from run to run, so it is applied when parts are
+    added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
     left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
 
     def resolve(self, order: Mapping[int, int]) -> None:
-        """Decide which piece keeps a record with copies: the first one in the order, given by number."""
+        """Decide which piece keeps a record with copies: the first in the given order."""
         for copies, times in self.shared.items():
             for number, count in copies:
                 self.duplicates[number] += count * times
@@ -82,7 +84,7 @@ class PartCounts(Sums):
 
 
 class IdentityCounts(Sums):
-    """Identities with several records, as far as these are repeats, or as far as they are contradictions."""
+    """Identities with several records that are repeats, or with contradictions."""
 
     identities: int = 0
     records: int = 0
@@ -229,7 +231,7 @@ class _CountsTask(msgspec.Struct, frozen=True):
 def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input."""
+    """Add up the counts of all parts, given the position of each piece in the input."""
     at_once = min(
         max(-(-len(prefixes) // engine.jobs), _FEWEST), current_limits().part_counts_per_task
     )

@@ -1,4 +1,4 @@
-"""Present a summary: choose evaluations, metrics and models by name; if none matches, the error lists what there is."""
+"""Present a summary: choose evaluations, metrics and models by name."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def matching_scopes(
     models_of: Callable[[_Scope], Collection[str]],
     metrics: str = "judgements",
 ) -> list[tuple[_Scope, set[str]]]:
-    """Find the evaluations and metrics whose names match the filters, each with its matching models.
+    """Find evaluations and metrics whose names match the filters, with their matching models.
 
     Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are
     chosen. An evaluation that has none of them keeps all.

@@ -1,4 +1,4 @@
-"""Present a summary: rank the models of each evaluation and metric (`Stats`), and explain the numbers in words."""
+"""Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     upgraded: int
     """Valid lines of another version than that of the corpus."""
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and those that an upgrade or a repair changed."""
+    """By code, valid lines with a label or turns of another version, and those that an upgrade or a
+    repair changed."""
     repeats: int
     """Identities with repeats."""
     contradictions: int
@@ -50,7 +51,8 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     same_run: int
     """Records dropped by --same-run ignore."""
     split_hashes: int
-    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each id is a question."""
+    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each
+    id is a question."""
     recipe: str
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
@@ -71,8 +73,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all; with pass@K and
-    pass^K, only those to questions with K of them."""
+    """Records that count for accuracy and score: those without an error; with --errors-as-wrong,
+    all; with pass@K and pass^K, only those to questions with K of them."""
     questions: int
     """Distinct questions that have these answers."""
     answers_per_question: float | None
@@ -90,7 +92,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     accuracy_high: float | None
     """Upper end of this interval."""
     mean_score: float | None
-    """Mean over questions of the mean of evaluation.score, where true is 1; null without answers."""
+    """Mean over questions of the mean of evaluation.score, where true is 1; null without
+    answers."""
     score_standard_error: float | None
     """Its standard error, over questions; null for fewer than two questions."""
     score_low: float | None
@@ -102,10 +105,11 @@ class ModelStats(msgspec.Struct, kw_only=True):
     """Mean over the records that have a token_usage."""
     latency_ms: Latency
     rank_best: int | None = None
-    """Its best rank that paired tests allow: 1 + the number of models that are significantly better; null without
-    tests, or if it is not ranked."""
+    """Its best rank that paired tests allow: 1 + the number of models that are significantly
+    better; null without tests, or if it is not ranked."""
     rank_worst: int | None = None
-    """Its worst rank: the number of ranked models minus the number of those that are significantly worse."""
+    """Its worst rank: the number of ranked models minus the number of those that are significantly
+    worse."""
     unranked: str = ""
     """Why it is not ranked, if so. Such models come last."""
 
@@ -120,7 +124,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
     graded: bool
-    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little: see mean_score."""
+    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little:
+    see mean_score."""
     by: str
     """What its models are ranked by."""
     lower_is_better: bool
@@ -138,8 +143,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     questions: int
     """Questions of this evaluation."""
     common_questions: int | None
-    """Questions answered by all chosen models that have answers; null if they were not counted, which takes
-    --common."""
+    """Questions answered by all chosen models that have answers; null if they were not counted,
+    which takes --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
     group: dict[str, str | None] | None = None
@@ -159,15 +164,16 @@ REASONS: Final = {
     "prompt": "other prompt",
     "prompt_and_reference": "both other",
 }
-"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a table.
+"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading.
 
-hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they are equal but for
-white space. reference: only the references differ. prompt: only the prompts (`input.raw`) differ.
+hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they
+are equal but for white space. reference: only the references differ. prompt: only the prompts
+(`input.raw`) differ.
 """
 
 
 class QuestionGroup(msgspec.Struct, kw_only=True):
-    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
+    """Models that were asked the same questions, under the same ids and with the same metrics."""
 
     models: list[str]
     """Their ids, sorted."""
@@ -194,10 +200,12 @@ class PairJoins(msgspec.Struct, kw_only=True):
     ids: int
     """sample_ids that both have."""
     apart: int
-    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of reasons."""
+    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of
+    reasons."""
     reasons: dict[str, int]
-    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt, prompt_and_reference.
-    Where a model has several questions of one id, the two that are closest count."""
+    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt,
+    prompt_and_reference. Where a model has several questions of one id, the two that are closest
+    count."""
     examples: dict[str, list[int | str]]
     """The first ids of each reason; only of the pairs with the fewest common questions."""
 
@@ -207,7 +215,8 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     metrics: list[str | None]
-    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
+    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and
+    comes first."""
     models: int
     """Chosen models that have records."""
     questions: int
@@ -219,7 +228,8 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     common_ids: int
     """sample_ids that all of them have."""
     groups: list[QuestionGroup]
-    """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
+    """Models that were asked exactly the same, the largest group first. They have all of their
+    questions in common."""
     pairs: list[PairJoins]
     """All pairs of groups, those with the smallest share of common questions first."""
 
@@ -264,7 +274,8 @@ class SimilarModels(msgspec.Struct, kw_only=True):
     same: int
     """Those on which output, verdict and score of the answers are the same."""
     rename: bool
-    """Whether to rename the other one: there are common questions, and all of these answers are the same."""
+    """Whether to rename the other one: there are common questions, and all of these answers are the
+    same."""
 
 
 class ModelCost(msgspec.Struct, kw_only=True):
@@ -283,7 +294,8 @@ class ModelCost(msgspec.Struct, kw_only=True):
     priced: bool
     """Whether the prices have the model."""
     cost: float | None
-    """The sum over the records with a `token_usage`; null without a price or without such records."""
+    """The sum over the records with a `token_usage`; null without a price or without such
+    records."""
     cost_per_right: float | None
     """The cost divided by the right answers; null without a cost or without right answers."""
 
@@ -296,28 +308,34 @@ class Stats(Tabular, kw_only=True):
     accuracy: bool
     """Whether tables show the accuracy of graded metrics, too."""
     common: bool
-    """Whether only common questions count: those answered by all chosen models of the evaluation that have answers."""
+    """Whether only common questions count: those answered by all chosen models of the evaluation
+    that have answers."""
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
+    first."""
     skipped: list[str]
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their
+    records do not count."""
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name, then by metric."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     hashes: list[ModelRecipes] | None = None
-    """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
+    """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise
+    null."""
     joins: list[EvaluationJoins] | None = None
-    """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
+    """With --joins: which questions the chosen models have in common, for each evaluation;
+    otherwise null."""
     overlap: list[Overlap] | None = None
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
     calibration: list[Calibration] | None = None
     """With --confidence: how well each chosen model is calibrated; otherwise null."""
     costs: list[ModelCost] | None = None
-    """With --prices: what the answers of each chosen model to each evaluation cost; otherwise null."""
+    """With --prices: what the answers of each chosen model to each evaluation cost; otherwise
+    null."""
     names: list[SimilarModels] | None = None
     """With --names: pairs of chosen models whose names differ only in spelling; otherwise null."""
 
@@ -496,7 +514,7 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
 def _model(
     model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool
 ) -> ModelStats:
-    """The numbers of a model; if its repeats are `reduced` to one value, its answers are those that count already."""
+    """The numbers of a model; if repeats are `reduced` to one value, its answers count already."""
     means = model.errors_as_wrong if errors_as_wrong else model
     answers = model.records if errors_as_wrong and not reduced else model.answers
     questions = model.questions if errors_as_wrong else model.questions_answered
@@ -596,12 +614,8 @@ def has_repeats(evaluation: EvaluationStats) -> bool:
 def repeats_in_words(repeats_as: str) -> list[str]:
     """Explain what several answers of a model to a question become, in short lines."""
     if repeats_as == "first":
-        return [
-            (
-                "Of several answers to a question, the first one counts: that of the lowest trial or "
-                "epoch."
-            )
-        ]
+        first = "Of several answers to a question, the first one counts: "
+        return [f"{first}that of the lowest trial or epoch."]
     if repeats_as == "majority":
         first = (
             "majority: whether the answer that most trials gave is right, as it was "

@@ -4,7 +4,7 @@ Records of equal keys are adjacent, so a part finds *contradictions* by itself. 
 are decoded, and only the compared fields:
 
     same question, same trial, same output, another verdict    contradiction: one of them is wrong
-    anything else                                              repeat: a second epoch or trial, another answer …
+    anything else                                              repeat: another epoch, trial …
 
 The question is the `sample_hash`. The verdict is score, is_correct and error.
 
@@ -71,7 +71,7 @@ TRIAL_FIELDS: Final = (
 """The fields that tell trials apart, in `metadata` or at the root of a record."""
 
 Contradictions = dict[bytes, list[int | None]]
-"""By key: for each of its records, in order, which contradiction it belongs to; None if it contradicts no other.
+"""By key: which contradiction each of its records belongs to; None if it contradicts no other.
 
 The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
 """
@@ -211,7 +211,8 @@ _METADATA: Final = re.compile(
 )  # of the root, with texts only
 
 RunPair = tuple[str, str, str, str]
-"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
+"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record
+that is dropped."""
 
 
 class SameRunCounts(Sums):
@@ -272,7 +273,7 @@ def find_same_run(
     directory: str,
     engine: Engine,
 ) -> SameRunCounts:
-    """Find equal bodies in all parts, and write superseded records to files that begin with `path`."""
+    """Find equal bodies in all parts; write superseded records to files that begin with `path`."""
     total = SameRunCounts()
     rule = path, sort_fields
     for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine):

@@ -145,7 +145,7 @@ def exact_square(score: float | str) -> int:
 
 
 def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
-    """Compute the means of a model from the sums over all of its records and over questions with several records."""
+    """Compute the means of a model from sums over records, and over questions with several."""
     several = [item for by_count in repeats for item in by_count.items()]
     questions = totals.records - sum((count - 1) * sums.questions for count, sums in several)
     if not questions:
@@ -173,7 +173,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
 def _mean_and_error(
     total: int, squared: int, n: int, common: int, bits: int
 ) -> tuple[float | None, float | None]:
-    """The mean of n values and its standard error, given their sum in units of 2**-bits / common."""
+    """The mean of n values and its standard error; the sum is in units of 2**-bits / common."""
     mean = _quotient(total, n * common << bits)
     if n < 2:
         return mean, None
@@ -278,7 +278,7 @@ class ModelTally(Sums):
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:
-        """For each share of the records, the lowest bucket such that it lies in or below that bucket."""
+        """For each share of the records, the lowest bucket that it lies in or below."""
         total = self.latency.total()
         if not total:
             return [None] * len(shares)
@@ -293,7 +293,8 @@ class Tally(Sums):
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
         default_factory=lambda: defaultdict(ModelTally)
     )
-    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
+    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
+    keys."""
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
         scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
@@ -320,7 +321,7 @@ class Tally(Sums):
         self.schema_versions.update(map(_version_of, rows))
 
     def packed(self) -> list[Any]:
-        """Encode the tally as plain lists that hold integers of any size: a list of each field of all models."""
+        """Encode the tally as plain lists, one per field, that hold integers of any size."""
         columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
         fields = [
             list(map(to_portable, column))
@@ -331,7 +332,7 @@ class Tally(Sums):
         return [self.interaction_types, self.schema_versions, list(self.models), fields]
 
     def add_packed(self, packed: list[Any]) -> None:
-        """Add an encoded tally, field by field: each part has one of each model, and most fields are all zero."""
+        """Add an encoded tally, field by field: most fields are 0 in all models."""
         types, versions, keys, fields = packed
         self.interaction_types.update(types)
         self.schema_versions.update(versions)
@@ -358,7 +359,7 @@ def _sum(column: Sequence[int | str]) -> int:
 
 
 def score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
-    """The sum of the scores, of their squares, and the numbers of scores other than 0 and 1, and beyond them."""
+    """The sums of scores and of their squares; how many are not 0 or 1, and how many beyond."""
     counts = Counter(scores)  # 1, 1.0 and true are equal here
     ones = counts.pop(1, 0)
     graded = len(scores) - ones - counts.pop(0, 0)

@@ -50,7 +50,9 @@ def json_schema(root: Struct) -> bytes:
     """The JSON Schema of a document, with the docstrings of fields as descriptions."""
     schema = msgspec.json.schema(root)
     for struct in structs_of(root):
-        properties = schema["$defs"][struct.__name__]["properties"]
+        definition = schema["$defs"][struct.__name__]
+        definition["description"] = description(struct)
+        properties = definition["properties"]
         for name, text in _docstrings(struct).items():
             properties[name] = {"description": " ".join(text.split()), **properties[name]}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"

@@ -1,4 +1,4 @@
-"""`diff`: what changed between two corpora: records, fields, and the accuracy or score of each question.
+"""`diff`: what changed between two corpora: records, fields, and results of questions.
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Cut both corpora into ranges of sort positions (`plan`).
@@ -189,7 +189,7 @@ def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared:
 def _find_failures(found: Difference) -> Iterator[Failure]:
     """Mark the models that regressed, and yield why the exit code is 1; nothing without `fail_on`.
 
-        regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
+        regressed    accuracy or mean score fell by more than the limit, not only by chance
         missing      OLD has records of the model on this evaluation and metric, NEW has none
         incomplete   too few of the questions that it answered in OLD could be compared
 
@@ -255,7 +255,7 @@ def _names_of(evaluation: str, metric: str | None) -> list[str]:
 
 
 def _matches(pattern: str, model: ModelDifference) -> bool:
-    """Whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
+    """Whether a pattern matches the model, the evaluation, the metric, or them joined by `/`."""
     evaluation, *others = _names_of(model.evaluation_name, model.metric)
     # Not `metric/model`: it would look like `evaluation/model`.
     names = [

@@ -75,11 +75,13 @@ class Changes:
     def __init__(self, examples: int) -> None:
         self._examples = examples
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
-        """By model: its records, questions and answered questions in OLD and in NEW (`old_records` …); all of `Counts`;
-        the `questions` that can be compared, and how many of them are `repeated`, `fell` or `rose`; and the sums of
-        their means in OLD and in NEW, of the differences of these (`gain`), and of the `squares` of the differences."""
+        """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
+        …); all of `Counts`; the `questions` that can be compared, and how many of them are
+        `repeated`, `fell` or `rose`; and the sums of their means in OLD and in NEW, of the
+        differences of these (`gain`), and of the `squares` of the differences."""
         self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
-        """The smallest and the largest difference of questions whose mean changed, without their signs."""
+        """The smallest and the largest difference of questions whose mean changed, without their
+        signs."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -225,7 +227,10 @@ class _Comparison:
                     changes.list(kind, [records.name(row, paths)])
 
     def compare_questions(self, differs: Array) -> None:
-        """Count questions, add up their means, and find those that changed, given the records that differ."""
+        """Count questions, add up their means, and find those whose mean changed.
+
+        `differs` says which records are not equal to a counterpart.
+        """
         records = self._records
         question = self._question
         is_new = self._records.is_new
@@ -257,7 +262,9 @@ class _Comparison:
         self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
 
     def _add_means(self, side: str, rows: Array, answers: Array, values: Array) -> None:
-        """Add up the means of questions, given their records, how many answers each question has, and the values.
+        """Add up the means of questions, given their records.
+
+        `answers` has how many answers the question of each record has.
 
         The values of questions with equally many answers are added up first, so nothing is rounded.
         """
@@ -272,7 +279,7 @@ class _Comparison:
                 )
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
-        """Compare the means of questions exactly, given the rows of their answers, and the value of each record."""
+        """Compare the means of questions exactly, given the rows of their answers."""
         records = self._records
         # Of each question, the first group that was compared is shown, by its first record in NEW.
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))

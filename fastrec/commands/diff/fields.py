@@ -43,7 +43,7 @@ _decode_labelled = msgspec.json.Decoder(_Labelled).decode
 
 
 def compare_lines(old: bytes, new: bytes) -> list[str]:
-    """Return the paths in which two records in normal form differ, each once, without `evaluation_id`."""
+    """Return the paths in which two records differ, each once, without `evaluation_id`."""
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
         found["$.schema_version"] = None
@@ -70,7 +70,7 @@ def compare_lines(old: bytes, new: bytes) -> list[str]:
 
 
 def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
-    """Whether a label changed the verdict: it is another one, and only NEW has this label in its metadata."""
+    """Whether a label changed the verdict: only NEW has this label in its metadata."""
     if _VERDICT.isdisjoint(paths):
         return False
     was, now = (_decode_labelled(line).metadata for line in (old, new))

@@ -1,6 +1,6 @@
-r"""Planning a comparison: can the two corpora be compared, and which ranges of positions does each task get?
+r"""Planning a comparison: can the corpora be compared, and which range does each task get?
 
-    sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · the record's bytes
+    sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · bytes
     compare by   evaluation_name · sample_hash · model_id ·                 sample_id
                  \__________ position ___________/                 \_ rest _/
 
@@ -41,8 +41,8 @@ from fastrec.storage import join
 from fastrec.summary.document import ModelSummary
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
-"""The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
-is always compared by, where records name one."""
+"""The fields to compare by if none are given: the whole sort key except the run, which is new every
+night. The metric is always compared by, where records name one."""
 
 # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
 _LONGEST_ID: Final = 1_000
@@ -230,12 +230,15 @@ def _has_long_id(part: PartFile) -> bool:
 
 
 def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
-    """Yield a notice for each evaluation that has no metric in common, although both corpora have it."""
+    """Yield a notice for each evaluation of both corpora that has no metric in common."""
     ours, theirs = (_metrics_of(corpus) for corpus in (old, new))
     for name in sorted(ours.keys() & theirs.keys()):
         if ours[name].keys().isdisjoint(theirs[name]):
             first, second = (", ".join(metrics[name]) for metrics in (ours, theirs))
-            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, NEW has {second}"
+            yield (
+                f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
+                f"NEW has {second}"
+            )
 
 
 def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
@@ -285,7 +288,7 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
 
 
 def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
-    """The positions at which ranges begin, except for the first: starts of parts, so that ranges have few records."""
+    """The positions at which ranges begin, except for the first: starts of parts."""
     starts = sorted((part.first, part.file.entry.records) for part in parts)
     cuts: list[Position] = []
     records = 0

@@ -1,10 +1,10 @@
-"""The records of a range: their columns, as codes that both corpora have in common, and their lines.
+"""The records of a range: their columns, as codes common to both corpora, and their lines.
 
 Rows are numbers of records: first those of OLD, then those of NEW, each in the order of the lines.
 
     field        OLD            NEW
     model_id     0 0 1 1 2 2    0 0 2 2 3        one code for each value
-    bytes        …              …                where a line is follows from the sizes of the lines before it
+    bytes        …              …                the sizes of lines tell where they are
 """
 
 from __future__ import annotations

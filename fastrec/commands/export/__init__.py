@@ -148,7 +148,8 @@ def export(
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
         selection = None
         if wanted or format == "matrix":
-            from fastrec.answers.selection import select  # noqa: PLC0415 - numpy starts threads, as pyarrow does
+            # numpy starts threads, as pyarrow does
+            from fastrec.answers.selection import select  # noqa: PLC0415
 
             selection = select(reader, wanted, jobs=jobs, progress=progress)
         tasks = list(_make_tasks(format, made, reader, selection, raw_cells=raw_cells))
@@ -281,7 +282,7 @@ def _describe(
     *,
     raw_cells: bool,
 ) -> dict[str, int]:
-    """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
+    """Write the README and `export.json`, sync all files, and return the sizes of the tables."""
     files = {
         str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))
     }

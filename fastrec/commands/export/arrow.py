@@ -239,7 +239,7 @@ class AnswersDataset(LazyDataset):
         return pa.array(trials[places])
 
     def _records(self, rows: _Rows) -> tuple[Records, Array]:
-        """Records that include all of the questions of some rows, and the places of these rows among them."""
+        """Records with all questions of some rows, and the places of these rows among them."""
         # If the records of a question are adjacent, no cut between parts separates them.
         is_adjacent = is_sorted_by_question(self.selection.manifest)
         records = self._records_of([rows.part]) if is_adjacent else self._all_records

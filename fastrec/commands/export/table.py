@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate, compress, repeat
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -169,7 +170,7 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 
 
 def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
-    """Make a decoder of lines, with the fields whose names depend on the version: `turns` and `metric`."""
+    """Make a decoder of lines; the names of `turns` and `metric` depend on the version."""
     fields: list[tuple[str, Any, Any]] = [
         ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
     ]
@@ -196,7 +197,8 @@ def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
     decode = _line_decoder(task.schema)
     row_of = partial(_row, has_metrics=has_metrics(task.schema))
-    with naming(task.output), open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
+    output = Path(task.output)
+    with naming(task.output), output.open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in task.rows(decode, CHUNK_BYTES):
             writer.writerows(map(row_of, lines))

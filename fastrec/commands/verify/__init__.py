@@ -65,7 +65,7 @@ _SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
-    """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
+    """Check the totals, the line counts of inputs, and whether parts have sources."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
     totals: dict[str, int | str | None]
@@ -146,7 +146,7 @@ def _check_summary(
 
 
 def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
-    """Check that the line counts of a summary add up, and agree with everything else that counts the same lines."""
+    """Check that line counts of a summary add up, and agree with other counts of these lines."""
     kind = "summary.line_counts"
     counts = summary.line_counts
     codes = summary.rejected_by_code
@@ -184,7 +184,7 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
 def _check_statistics(
     summary: Summary, options: Options, statistics: Sequence[str], problems: Problems
 ) -> None:
-    """Build the summary again from the records, and compare everything that depends only on them."""
+    """Build the summary again from the records, and compare what depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
         msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
@@ -233,7 +233,7 @@ def _plain(summary: Summary, options: Options) -> Any:
 def _check_rejects(
     corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
 ) -> Iterator[Problem]:
-    """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
+    """Check the rejects file: its checksum, its lines, their order, and their counts."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
     codes = Counter[str]()
@@ -293,7 +293,8 @@ class Verification(Tabular, kw_only=True):
     problems: list[Problem] = msgspec.field(default_factory=list)
     """All problems, at most 20 per file one by one; empty if the corpus is OK."""
     skipped: list[str] = msgspec.field(default_factory=list)
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks their records."""
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks
+    their records."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks for the reader."""
 
