@@ -519,6 +519,16 @@ class PartColumns:
             raise self._damaged(f"its column {name} has {len(found):,} values")
         return found
 
+    def doubles(self, name: str) -> np.ndarray[Any, Any]:
+        """The numbers of a column of doubles; infinite beyond the largest one."""
+        numbers = self.numbers(name).copy()
+        for position, exact in self.exact(name).items():
+            try:
+                float(exact)
+            except OverflowError:
+                numbers[position] *= math.inf
+        return numbers
+
     def values(self, name: str) -> list[Any]:
         """What the codes of a column stand for."""
         try:

@@ -35,8 +35,8 @@ bytes for the shorter hash, not five, save 0.4 to 1 %.
 
 One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but
 needs all of its text in memory. The threads of zstd compress whole jobs, too, but each job reads
-the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB more
-memory per process. Smaller jobs gain nothing."""
+the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB
+more memory per process. Smaller jobs gain nothing."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 
 

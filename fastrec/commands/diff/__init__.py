@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
@@ -30,7 +30,7 @@ from fastrec.commands.diff.document import (
     ModelDifference,
     Side,
 )
-from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
+from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -51,7 +51,7 @@ _COUNTED: Final = (
 
 
 def _compare_models(
-    corpora: Sequence[Corpus],
+    corpora: Sequence[ComparedCorpus],
     changes: Changes,
     found: Difference,
     *,
@@ -170,7 +170,7 @@ def _statistics(
     }
 
 
-def _side(corpus: Corpus) -> Side:
+def _side(corpus: ComparedCorpus) -> Side:
     records = sum(model.records for model in corpus.models.values())
     return filled(Side, corpus.manifest, corpus=utf8(corpus.path), records=records)
 
@@ -203,27 +203,20 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
             model.regressed = p_value < found.p and -model.points > found.fail_on
     p_name = "adjusted p" if found.p_adjust == "bh" else "p"
     loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    required = [
-        one
-        for one in found.models
-        if not any(_matches(pattern, one) for pattern in found.allow_missing)
-    ]
-    reasons: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
-        *((model, "regressed", loss) for model in found.models if model.regressed),
-        *(
-            (model, "missing", "is missing in NEW")
-            for model in required
-            if model.status == "missing"
-        ),
-        *(
-            (model, "incomplete", _shortfall(model))
-            for model in required
-            if model.status == "incomplete"
-        ),
-    ]
-    for model, reason, message in reasons:
-        names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
-        yield Failure(**names, reason=reason, message=message)
+    messages: dict[Literal["regressed", "missing", "incomplete"], Callable[[Any], str]] = {
+        "regressed": lambda _: loss,
+        "missing": lambda _: "is missing in NEW",
+        "incomplete": _shortfall,
+    }
+    for reason, message_of in messages.items():
+        for model in found.models:
+            if reason == "regressed":
+                is_failure = model.regressed
+            else:
+                allowed = any(_matches(pattern, model) for pattern in found.allow_missing)
+                is_failure = model.status == reason and not allowed
+            if is_failure:
+                yield filled(Failure, model, reason=reason, message=message_of(model))
 
 
 def _find_scopes(

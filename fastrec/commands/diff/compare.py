@@ -30,8 +30,8 @@ import numpy as np
 
 from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
-from fastrec.commands.diff.records import Array, Bounds, Records
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes
+from fastrec.commands.diff.records import Array, Bounds, ChosenPart, Records
+from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import current_limits
@@ -50,10 +50,8 @@ _HASH: Final = ("evaluation_name", METRIC, "sample_hash")
 
 
 class CompareTask(msgspec.Struct, frozen=True):
-    old: Sequence[PartFile]
-    new: Sequence[PartFile]
-    chosen: dict[str, bytes]
-    """By path of a part: bits of the records that match the filters; empty without filters."""
+    old: Sequence[ChosenPart]
+    new: Sequence[ChosenPart]
     bounds: Bounds
     bound_fields: tuple[str, ...]  # of the positions in bounds
     fields: tuple[str, ...]  # that identify a question of a model, beside its metric
@@ -131,9 +129,7 @@ def compare_range(task: CompareTask) -> Changes:
 class _Comparison:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
-        self._records = records = Records(
-            task.old, task.new, task.chosen, task.bounds, task.bound_fields
-        )
+        self._records = records = Records(task.old, task.new, task.bounds, task.bound_fields)
         codes = records.codes
         self._model = _numbered(*(codes[field] for field in _MODEL))
         self._models: list[ModelName] = records.names(self._model, _MODEL)
@@ -169,18 +165,12 @@ class _Comparison:
             self._count(kind, self._model[rows])
             self._list(kind, rows)
         identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
-
-        def exact(rows: Array) -> Array:
-            _, fingerprints = np.unique(records.fingerprint[rows], return_inverse=True)
-            return _numbered(identity[rows], fingerprints)
-
+        content = _numbered(identity, _dense(records.fingerprint))
         left = self._compared.copy()
         found = []
-        # Most identities have one record in each corpus. Of the others, equal records are paired
-        # first.
-        for ids_of in (identity.__getitem__, exact, identity.__getitem__, self._group.__getitem__):
+        for ids in (content, identity, self._group):
             rows = np.flatnonzero(left)
-            pairs = rows[_pairs(ids_of(rows), is_new[rows])]
+            pairs = rows[_pairs(ids[rows], is_new[rows])]
             left[pairs] = False
             found.append(pairs)
         pairs = np.concatenate(found)
@@ -274,9 +264,8 @@ class _Comparison:
         for places in np.split(order, cuts):
             if len(places):
                 model = self._models[self._model[rows[places[0]]]]
-                self.changes.numbers[model][f"{side}_means"] += _sum(values[places].tolist()) / int(
-                    answers[places[0]]
-                )
+                mean = _sum(values[places].tolist()) / int(answers[places[0]])
+                self.changes.numbers[model][f"{side}_means"] += mean
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
         """Compare the means of questions exactly, given the rows of their answers."""

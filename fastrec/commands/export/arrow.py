@@ -191,7 +191,8 @@ class AnswersDataset(LazyDataset):
         if name in _FLAGS:
             return pa.array(rows.numbers(_FLAGS[name]) == 1)
         if name in _DOUBLES:
-            return pa.array(_doubles(rows, name), from_pandas=True)  # NaN is null
+            doubles = rows.columns.doubles(name)[rows.positions]
+            return pa.array(doubles, from_pandas=True)  # NaN is null
         if name in _COUNTS:
             return pa.array(rows.numbers(name).astype(np.int64))
         if name in _TOKENS:
@@ -261,18 +262,6 @@ def _sample_ids(rows: _Rows) -> pa.Array:
         for one in rows.columns.values("sample_id")
     ]
     return rows.texts("sample_id", values)
-
-
-def _doubles(rows: _Rows, name: str) -> Array:
-    """Numbers as doubles; infinite beyond the largest one."""
-    numbers = rows.columns.numbers(name).copy()
-    for position, exact in rows.columns.exact(name).items():
-        try:
-            numbers[position] = float(exact)
-        except OverflowError:
-            numbers[position] = np.copysign(np.inf, numbers[position])
-    found: Array = numbers[rows.positions]
-    return found
 
 
 class _Error(msgspec.Struct):

@@ -138,7 +138,7 @@ class Problems(msgspec.Struct):
     def compare(  # noqa: PLR0917
         self, kind: str, what: str, said: Any, found: Any, by: str = _SAYS, other: str = _HAS
     ) -> None:
-        """Add a problem if two values of the same thing differ: `what` it is, and who says which."""
+        """Add a problem if two values of one thing differ: `what` it is, and who says which."""
         if said != found:
             self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(found)}")
 
