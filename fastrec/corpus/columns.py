@@ -541,11 +541,15 @@ class PartColumns:
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
+        return self._exact.get(name, {})
 
     @cached_property
-    def _exact(self) -> dict[str, dict[int, str]]:
-        return msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+    def _exact(self) -> dict[str, dict[int, int]]:
+        spelled = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+        return {
+            name: {position: int(digits, 16) for position, digits in integers.items()}
+            for name, integers in spelled.items()
+        }
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:

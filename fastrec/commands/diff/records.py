@@ -20,6 +20,7 @@ from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import KeyEntry
 from fastrec.corpus.part_records import KEY_COLUMNS
+from fastrec.corpus.reader import open_columns
 from fastrec.corpus.scan import PartFile, Position, lines_at, position_maker
 from fastrec.errors import CorpusError
 from fastrec.summary.document import filled, json_safe
@@ -74,7 +75,7 @@ class Records:
 
     def _read(self, part: ChosenPart, bounds: Bounds) -> dict[str, Array]:
         """Read the columns of a part, as far as it is in the range."""
-        columns = PartColumns(part.columns, part.entry.text_xxh3_128)
+        columns = open_columns(part.columns, part)
         try:
             return self._columns(part, columns, bounds)
         except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as exc:

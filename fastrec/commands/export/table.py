@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.reader import open_columns
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import CorpusError, naming, shown
@@ -82,7 +82,7 @@ class ExportTask(msgspec.Struct, frozen=True):
         self, decode: Callable[[bytes], Row], chunk_bytes: int
     ) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
-        columns = PartColumns(self.columns, self.part.entry.text_xxh3_128)
+        columns = open_columns(self.columns, self.part)
         sizes = columns.array("bytes")
         starts = accumulate(sizes, initial=0)
         places = zip(starts, sizes, columns.array("fingerprint"), strict=False)
