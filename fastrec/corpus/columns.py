@@ -536,7 +536,7 @@ class PartColumns:
         except msgspec.MsgspecError as exc:
             raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
         if name == "sample_id":
-            values = [_sample_id(one) if isinstance(one, dict) else one for one in values]
+            values = [_sample_id(value) if isinstance(value, dict) else value for value in values]
         return values
 
     def exact(self, name: str) -> dict[int, int]:

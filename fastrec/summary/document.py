@@ -43,9 +43,9 @@ def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
     The first source counts.
     """
     found = {
-        name: getattr(one, name)
-        for one in reversed(sources)
-        for name in _common_fields(kind, one.__class__)
+        name: getattr(source, name)
+        for source in reversed(sources)
+        for name in _common_fields(kind, source.__class__)
     }
     return kind(**found | values)
 
@@ -387,9 +387,11 @@ class Summary(Tabular, kw_only=True):
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""
         return [
-            flat(model, {"evaluation_name": one.evaluation_name, "metric": one.metric})
-            for one in self.evaluations
-            for model in one.by_model
+            flat(
+                model, {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
+            )
+            for evaluation in self.evaluations
+            for model in evaluation.by_model
         ]
 
     def to_json(self) -> bytes:
@@ -416,8 +418,8 @@ class Summary(Tabular, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
-def _evaluation(one: EvaluationSummary) -> Iterator[bytes]:
-    return _listing(one, "by_model", ([_formatted(model)] for model in one.by_model))
+def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
+    return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
 
 
 def _listing(

@@ -342,10 +342,14 @@ class Stats(Tabular, kw_only=True):
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
         found = []
-        for one in self.evaluations:
-            group = one.group or {}
-            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, **group}
-            found += [flat(model, before) for model in one.by_model]
+        for evaluation in self.evaluations:
+            group = evaluation.group or {}
+            before = {
+                "evaluation_name": evaluation.evaluation_name,
+                "metric": evaluation.metric,
+                **group,
+            }
+            found += [flat(model, before) for model in evaluation.by_model]
         names = dict.fromkeys(name for row in found for name in row)
         return [{name: row.get(name) for name in names} for row in found]
 
@@ -368,10 +372,13 @@ def choose_groups(
 
 def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy]) -> None:
     """Put the groups of each evaluation and metric behind it (`with_groups`)."""
-    metrics = {(one.evaluation_name, one.metric): one.metrics for one in totals.evaluations}
+    metrics = {
+        (evaluation.evaluation_name, evaluation.metric): evaluation.metrics
+        for evaluation in totals.evaluations
+    }
     totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups)
-    for one in totals.evaluations:
-        one.metrics = metrics[one.evaluation_name, one.metric]
+    for evaluation in totals.evaluations:
+        evaluation.metrics = metrics[evaluation.evaluation_name, evaluation.metric]
 
 
 def largest(stats: Stats, number: int) -> Stats:
@@ -409,7 +416,7 @@ def facts_of(summary: Summary) -> CorpusFacts:
         repeats=summary.repeats.identities,
         contradictions=summary.contradictions.identities,
         same_run=summary.same_run.records,
-        split_hashes=sum(one.split_hashes for one in summary.evaluations),
+        split_hashes=sum(evaluation.split_hashes for evaluation in summary.evaluations),
         recipe=summary.sample_hash.recipe,
         recipes=summary.sample_hash.by_recipe,
     )
@@ -437,32 +444,32 @@ def rank(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     evaluations = []
-    for one in chosen:
-        usual = "score" if one.evaluation.graded else "accuracy"
+    for choice in chosen:
+        usual = "score" if choice.evaluation.graded else "accuracy"
         models = [
             _model(
                 model,
-                one.evaluation.questions,
+                choice.evaluation.questions,
                 errors_as_wrong=errors_as_wrong,
                 reduced=repeats_as != "mean",
             )
-            for model in one.models
+            for model in choice.models
         ]
         for model in models if (by or usual) in ("accuracy", "score") else ():
-            least = 0.0 if common and one.common_questions is not None else min_coverage
+            least = 0.0 if common and choice.common_questions is not None else min_coverage
             model.unranked = _why_unranked(model, least)
-        models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
+        models.sort(key=_order(by or usual, usual, lower=choice.evaluation.lower_is_better))
         models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
-                one,
-                one.evaluation,
+                choice,
+                choice.evaluation,
                 by=by or usual,
                 records=sum(model.records for model in models),
                 errors=sum(model.errors for model in models),
-                models=one.evaluation.models,
-                chosen=one.count,
+                models=choice.evaluation.models,
+                chosen=choice.count,
                 by_model=models,
             )
         )

@@ -258,8 +258,8 @@ class AnswersDataset(LazyDataset):
 
 def _sample_ids(rows: _Rows) -> pa.Array:
     values = [
-        one if isinstance(one, str) else spell(one).decode()
-        for one in rows.columns.values("sample_id")
+        sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
+        for sample_id in rows.columns.values("sample_id")
     ]
     return rows.texts("sample_id", values)
 
@@ -308,8 +308,11 @@ def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
 
 
 def _references(lines: Sequence[Any]) -> list[str]:
-    references = [one.reference for one in _inputs(lines)]
-    return [one if isinstance(one, str) else "\n".join(one) for one in references]
+    references = [asked.reference for asked in _inputs(lines)]
+    return [
+        reference if isinstance(reference, str) else "\n".join(reference)
+        for reference in references
+    ]
 
 
 def _said(line: Any) -> str:
@@ -334,7 +337,7 @@ def _text(value: Raw) -> str:
 
 
 _TEXTS: Final[dict[str, Callable[[Sequence[Any]], list[Any]]]] = {
-    "input": lambda lines: [one.raw for one in _inputs(lines)],
+    "input": lambda lines: [asked.raw for asked in _inputs(lines)],
     "reference": _references,
     "output": lambda lines: list(map(_said, lines)),
     "metadata": lambda lines: list(map(_metadata, lines)),

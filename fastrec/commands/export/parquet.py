@@ -286,8 +286,8 @@ def _json(values: list[Any]) -> list[bytes | None]:
 
 def _texts(values: list[Any]) -> list[bytes | str | None]:
     return [
-        one if one.__class__ is str else spell(one) if isinstance(one, int) else None
-        for one in values
+        value if value.__class__ is str else spell(value) if isinstance(value, int) else None
+        for value in values
     ]
 
 

@@ -396,7 +396,7 @@ def write_result(result: Result, path: str) -> None:
                 group.append(batch)
                 if (
                     len(group) * _RESULT_ROWS >= _GROUP_ROWS
-                    or sum(one.nbytes for one in group) >= _GROUP_BYTES
+                    or sum(held.nbytes for held in group) >= _GROUP_BYTES
                 ):
                     writer.write_table(pa.Table.from_batches(group))
                     group = []

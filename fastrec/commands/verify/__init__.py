@@ -203,10 +203,10 @@ def _check_statistics(
         setattr(found, name, getattr(summary, name))
     for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
         if (choice := getattr(options, option)) != "keep":
-            for one in identities.examples:
-                where = f"{one.evaluation_name!r}, {one.model_id!r}, {one.sample_id!r}"
+            for example in identities.examples:
+                where = f"{example.evaluation_name!r}, {example.model_id!r}, {example.sample_id!r}"
                 message = (
-                    f"the parts have {counted(one.records, option[:-1])} of {where}, although "
+                    f"the parts have {counted(example.records, option[:-1])} of {where}, although "
                 )
                 problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
     if options.leaves_out:  # the summary also counts the records that were left out
