@@ -58,7 +58,8 @@ class ShardWriter:
     def __init__(self, path: str, compression: str, level: int, *, synced: bool = True) -> None:
         self._file = storage_of(path).create(path, synced=synced)
         self._compress, self._flush = _compressor(compression, level)
-        self._file_hash, self._text_hash = sha256(), xxh3_128()
+        self._file_hash = sha256()
+        self._text_hash = xxh3_128()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
         self._waiting_bytes = 0

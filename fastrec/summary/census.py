@@ -89,7 +89,8 @@ def _write_rows(
             sizes[number] += len(row[-1])
             if len(block) >= _BLOCK_ROWS or sizes[number] >= _BLOCK_BYTES:
                 files[number].write_block(block)
-                waiting[number], sizes[number] = [], 0
+                waiting[number] = []
+                sizes[number] = 0
         for file, block in zip(files, waiting, strict=True):
             if block:
                 file.write_block(block)
@@ -351,7 +352,8 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 counts.questions += 1
                 by_models[len(answers_of)] += 1
                 by_answering[sum(map(bool, answers_of.values()))] += 1
-        counts.by_models, counts.by_answering = max(by_models.items()), max(by_answering.items())
+        counts.by_models = max(by_models.items())
+        counts.by_answering = max(by_answering.items())
     return counted
 
 

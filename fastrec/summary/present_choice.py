@@ -113,19 +113,24 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     A pattern matches a metric, an evaluation, or both joined by `/`.
     """
     for pattern in lower_is_better:
-        if not any(matches_any(name, [pattern]) for scope in scopes for name in _names_of(scope)):
+        if not any(_matches_scope(scope, [pattern]) for scope in scopes):
             raise UsageError(f"--lower-is-better {pattern!r} matches no metric and no evaluation")
     return [
         msgspec.structs.replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
-        if lower_is_better and any(matches_any(name, lower_is_better) for name in _names_of(scope))
+        if lower_is_better and _matches_scope(scope, lower_is_better)
         else scope
         for scope in scopes
     ]
 
 
-def _names_of(scope: Scope) -> list[str]:
-    name = without_group(scope.evaluation_name)
-    return [name, *([scope.metric, f"{name}/{scope.metric}"] if scope.metric else [])]
+def _matches_scope(scope: Scope, patterns: Sequence[str]) -> bool:
+    names = names_of_scope(without_group(scope.evaluation_name), scope.metric)
+    return any(matches_any(name, patterns) for name in names)
+
+
+def names_of_scope(evaluation: str, metric: str | None) -> list[str]:
+    """What a pattern may match: the evaluation, its metric, and both joined by `/`."""
+    return [evaluation, *([metric, f"{evaluation}/{metric}"] if metric else [])]
 
 
 def others_in_words(others: int) -> list[str]:

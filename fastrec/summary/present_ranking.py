@@ -493,16 +493,15 @@ def _why_unranked(model: ModelStats, min_coverage: float) -> str:
 
 def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
     """Say which models are not ranked, and why; nothing if all are."""
-    some = [
-        f"{model.model_id} ({model.unranked})"
-        for model in evaluation.by_model
-        if model.unranked and model.questions
-    ]
-    without = sum(not model.questions for model in evaluation.by_model if model.unranked)
-    found = [listed(some, _MOST)] * bool(some) + [
-        f"{counted(without, 'model')} without answers"
-    ] * bool(without)
-    return [f"not ranked: {'; '.join(found)}"] if found else []
+    unranked = [model for model in evaluation.by_model if model.unranked]
+    answering = [f"{model.model_id} ({model.unranked})" for model in unranked if model.questions]
+    without = len(unranked) - len(answering)
+    reasons = []
+    if answering:
+        reasons.append(listed(answering, _MOST))
+    if without:
+        reasons.append(f"{counted(without, 'model')} without answers")
+    return [f"not ranked: {'; '.join(reasons)}"] if reasons else []
 
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:

@@ -183,7 +183,9 @@ class Superseded:
         path = f"{self._path}-{len(self._runs):04d}"
         rows = [_ROW] * len(self._keys)
         self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
-        self._keys, self._ends, self._text = [], [], bytearray()
+        self._keys = []
+        self._ends = []
+        self._text = bytearray()
 
 
 def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
@@ -292,7 +294,8 @@ def _count(task: CountTask) -> SameRunCounts:
             last = digest
             kept = key
             continue
-        (scope, _, model, kept_id, _), dropped_id = split(kept), split(key)[3]
+        scope, _, model, kept_id, _ = split(kept)
+        _, _, _, dropped_id, _ = split(key)
         found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
         if key != kept:  # a part drops records of equal keys by itself
             superseded.add(key, digest)

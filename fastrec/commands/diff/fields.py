@@ -53,17 +53,17 @@ def compare_lines(old: bytes, new: bytes) -> list[str]:
         return list(found)
     for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
         if cut > start and new.startswith(old[start:cut], other):
-            start, other = cut, other + cut - start
+            other += cut - start
+            start = cut
             break
     try:
-        before, after = (
-            _decode_object(b"{" + old[start + 1 :]),
-            _decode_object(b"{" + new[other + 1 :]),
-        )
+        before = _decode_object(b"{" + old[start + 1 :])
+        after = _decode_object(b"{" + new[other + 1 :])
     except msgspec.MsgspecError:
         # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may
         # have the same key. Then the text from there on has a closing bracket too many.
-        before, after = _decode_object(old), _decode_object(new)
+        before = _decode_object(old)
+        after = _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
     return list(found)

@@ -21,7 +21,6 @@ import uuid
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +29,7 @@ import msgspec
 
 from fastrec.commands.export.table import ExportTask
 from fastrec.errors import UsageError, counted, shown
+from fastrec.filters import matches_any
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
@@ -307,7 +307,7 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
 
 
 def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
-    return (fields for pattern, fields in tables.items() if fnmatchcase(name, pattern))
+    return (fields for pattern, fields in tables.items() if matches_any(name, [pattern]))
 
 
 def _deep(*tables: dict[str, Any]) -> dict[str, Any]:

@@ -308,8 +308,10 @@ def check_part(task: CheckTask) -> CheckedPart:
     write_statistics(
         task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions()
     )
-    checked.text_bytes, checked.records = stats.text_bytes, len(lines.rows)
-    checked.first, checked.last = lines.first, lines.last
+    checked.text_bytes = stats.text_bytes
+    checked.records = len(lines.rows)
+    checked.first = lines.first
+    checked.last = lines.last
     checked.valid = is_read and lines.valid
     if is_read:
         problems.compare("part.records", "records", entry.records, checked.records)
