@@ -781,6 +781,21 @@ def test_an_edited_part_is_reported(
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.parametrize("format_", OF_LINES)
+def test_lines_are_read_by_their_columns(tmp_path: Path, corpus: Path, format_: str) -> None:
+    """Columns that are missing, or have other records than the manifest says, are an error."""
+    columns = min(corpus.glob("part-*.columns"))
+    manifest = json.loads((corpus / "manifest.json").read_bytes())
+    manifest["parts"][0]["records"] += 1
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CorpusError, match="records, but the manifest says"):
+        fastrec.export(corpus, tmp_path / "tables", format=format_)
+    columns.unlink()
+    with pytest.raises(CorpusError, match="is missing: normalize again"):
+        fastrec.export(corpus, tmp_path / "tables", format=format_)
+    assert not (tmp_path / "tables").exists()
+
+
 def test_an_error_in_a_worker_publishes_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
