@@ -367,40 +367,20 @@ def _check(
 ) -> None:
     problems = result.problems
     result.skipped = manifest.skipped
-    storage = storage_of(corpus)
-    is_file = {
-        utf8(path.removeprefix(join(corpus, ""))): is_url(path)
-        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
-        for path in storage.files_in(corpus)
-    }
-    # In a store, runs write their files in place.
-    left = [
-        name
-        for name in is_file
-        if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)
-    ]
-    if left:
-        for name in left:
-            del is_file[name]
-        result.notices.append(
-            f"{counted(len(left), 'file')} of runs that have not published anything are beside "
-            "the corpus: the next "
-            "`normalize --overwrite` that succeeds removes those of runs that have ended"
-        )
+    is_file = _find_files(corpus, manifest, result)
+    regular = {name for name in is_file if is_file[name] and is_plain(name)}
     problems += _check_files(manifest, is_file)
     problems += _check_manifest(manifest)
     parts = [
         PartFile(join(corpus, entry.file), entry)
         for entry in manifest.parts
-        if is_plain(entry.file) and is_file.get(entry.file)
+        if entry.file in regular
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = []
         for number, part in enumerate(parts):
             names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
-            beside = [
-                join(corpus, name) if is_plain(name) and is_file.get(name) else "" for name in names
-            ]
+            beside = [join(corpus, name) if name in regular else "" for name in names]
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         checked = list(with_progress(results, parts, progress, "check"))
@@ -417,14 +397,32 @@ def _check(
                 f"the statistics in {SUMMARY} were not checked, because a part is missing or has "
                 "invalid lines"
             )
-        summary, found = _check_summary(corpus, manifest, options, statistics)
-    problems += found
-    if (
-        manifest.rejects is not None
-        and is_plain(manifest.rejects.file)
-        and is_file.get(manifest.rejects.file)
-    ):
+        summary, of_summary = _check_summary(corpus, manifest, options, statistics)
+    problems += of_summary
+    if manifest.rejects is not None and manifest.rejects.file in regular:
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
+
+
+def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[str, bool]:
+    """The names of all files, and whether each is a regular file of the corpus."""
+    storage = storage_of(corpus)
+    is_file = {
+        utf8(path.removeprefix(join(corpus, ""))): is_url(path)
+        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
+        for path in storage.files_in(corpus)
+    }
+    if is_url(corpus):  # in a store, runs write their files in place
+        listed = files_of(manifest)
+        left = [name for name in is_file if name not in listed and is_of_a_run(name)]
+        for name in left:
+            del is_file[name]
+        if left:
+            result.notices.append(
+                f"{counted(len(left), 'file')} of runs that have not published anything are beside "
+                "the corpus: the next "
+                "`normalize --overwrite` that succeeds removes those of runs that have ended"
+            )
+    return is_file
 
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
