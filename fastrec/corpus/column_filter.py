@@ -98,11 +98,10 @@ class ColumnFilter:
         }
         if filters.hash:
             accepts["hash"] = filters.accepts_hash
+        if filters.sample_id:
+            accepts["sample_id"] = filters.accepts_sample_id
         for name, accept in accepts.items():
             self._keep(self._columns.array(name), list(map(accept, self._columns.values(name))))
-        if filters.sample_id:
-            ids = self._columns.values("sample_id")
-            self._keep(self._columns.array("sample_id"), list(map(filters.accepts_sample_id, ids)))
 
     def _filter_outcomes(self, filters: Filters) -> None:
         verdicts = [

@@ -56,13 +56,14 @@ class RepeatSums(Sums):
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         correct = sum([right and not error for right, _, error in outcomes])
-        score = sum([exact(score) for _, score, _ in outcomes])
+        scores = [exact(score) for _, score, _ in outcomes]
+        score = sum(scores)
         self.questions += 1
         self.correct += correct
         self.correct_squared += correct * correct
         self.score += score
         self.score_squared += score * score
-        self.squares += sum([exact_square(score) for _, score, _ in outcomes])
+        self.squares += sum([score * score for score in scores])
 
 
 class Repeats(Sums):
@@ -136,12 +137,6 @@ def exact(score: float | str) -> int:
         numerator, denominator = score.as_integer_ratio()
         return numerator << (UNIT_BITS + 1 - denominator.bit_length())
     return from_portable(score) << UNIT_BITS
-
-
-@lru_cache(maxsize=1 << 10)
-def exact_square(score: float | str) -> int:
-    """Its square in units of 2**-2148."""
-    return exact(score) ** 2
 
 
 def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
