@@ -28,6 +28,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from fastrec.answers.records import joint_codes
 from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
 from fastrec.commands.diff.records import Array, Bounds, ChosenPart, Records
@@ -296,15 +297,7 @@ class _Comparison:
 
 def _numbered(*columns: Array) -> Array:
     """Number the distinct combinations of codes from 0 on."""
-    packed = np.zeros(len(columns[0]), dtype=np.int64)
-    size = 1
-    for codes in columns:
-        if size * _size(codes) >= 1 << 63:
-            packed = _dense(packed)
-            size = _size(packed)
-        packed = packed * _size(codes) + codes
-        size *= _size(codes)
-    return _dense(packed)
+    return _dense(joint_codes(*((codes, _size(codes)) for codes in columns)))
 
 
 def _dense(codes: Array) -> Array:
