@@ -1,4 +1,4 @@
-"""Filters and conditions on the columns of a part: which records match, without reading their lines.
+"""Filters on the columns of a part: which records match, without reading their lines.
 
 Each distinct value of a column is looked at once. A column does not tell everything: `true` is 1
 among scores, and 1 and 1.0 are the same number. So a value stands for all of its spellings. If they
@@ -48,8 +48,8 @@ _Verdict = bool | None
 
 
 Codes = tuple[Sequence[int], list[Sequence[Any]]]
-"""The code of each record and, by code, values of which the record has one: none if they are not known, and None if it
-lacks the field."""
+"""The code of each record and, by code, values of which the record has one: none if they are not
+known, and None if it lacks the field."""
 
 
 class ColumnFilter:
@@ -98,11 +98,10 @@ class ColumnFilter:
         }
         if filters.hash:
             accepts["hash"] = filters.accepts_hash
+        if filters.sample_id:
+            accepts["sample_id"] = filters.accepts_sample_id
         for name, accept in accepts.items():
             self._keep(self._columns.array(name), list(map(accept, self._columns.values(name))))
-        if filters.sample_id:
-            ids = self._columns.values("sample_id")
-            self._keep(self._columns.array("sample_id"), list(map(filters.accepts_sample_id, ids)))
 
     def _filter_outcomes(self, filters: Filters) -> None:
         verdicts = [
@@ -194,7 +193,7 @@ def _verdict(condition: Condition, spellings: Iterable[Any]) -> _Verdict:
 
 
 def values_at(path: tuple[str, ...], value: Any) -> Iterable[Any]:
-    """The values at a path, given that of its column: an object of metadata may have others inside."""
+    """The values at a path, given that of its column: metadata may have objects."""
     if path[0] == "metadata":
         return values_of({"metadata": {path[1]: value}}, path)
     return () if value is None else (value,)

@@ -1,4 +1,4 @@
-"""Columns: what questions need of the records of a part, one array per field, in a file beside the part.
+"""Columns: what questions need of the records of a part, in a file beside it.
 
     part-00000.columns    magic, 8 bytes | size of the header, 4 bytes | header | frames
 
@@ -128,7 +128,7 @@ def listed_columns(part: Shard) -> tuple[str, ListedFile]:
 
 
 class Frame(msgspec.Struct, array_like=True):
-    """An entry of the header: the name of a frame, the type of its array or `json`, and its size."""
+    """An entry of the header: the name of a frame, its type (`json` or an array's), its size."""
 
     name: str
     type: str
@@ -339,7 +339,7 @@ def _nearest_count(value: int) -> int:
 
 
 def _portable_id(sample_id: int | str) -> int | str | dict[str, str]:
-    """Return a `sample_id` as every JSON reader takes it: of a long integer, an object with hexadecimal digits."""
+    """Return a `sample_id` as every JSON reader takes it: a long integer as an object."""
     if isinstance(sample_id, int) and not -(1 << 63) <= sample_id < 1 << 63:
         return {"integer": hex(sample_id)}
     return sample_id
@@ -429,7 +429,7 @@ class _MetadataColumns:
                 known.values[value] = len(known.values) + 1
 
     def columns(self) -> Iterator[tuple[str, bytes, Iterable[bytes]]]:
-        """Yield each key that has a column, the codes of the records, and the values from code 1 on."""
+        """Yield each key with a column, the codes of the records, and the values from code 1 on."""
         self._settle()
         for key, column in self._keys.items():
             if column is not None:
@@ -519,6 +519,16 @@ class PartColumns:
             raise self._damaged(f"its column {name} has {len(found):,} values")
         return found
 
+    def doubles(self, name: str) -> np.ndarray[Any, Any]:
+        """The numbers of a column of doubles; infinite beyond the largest one."""
+        numbers = self.numbers(name).copy()
+        for position, exact in self.exact(name).items():
+            try:
+                float(exact)
+            except OverflowError:
+                numbers[position] *= math.inf
+        return numbers
+
     def values(self, name: str) -> list[Any]:
         """What the codes of a column stand for."""
         try:
@@ -526,16 +536,20 @@ class PartColumns:
         except msgspec.MsgspecError as exc:
             raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
         if name == "sample_id":
-            values = [_sample_id(one) if isinstance(one, dict) else one for one in values]
+            values = [_sample_id(value) if isinstance(value, dict) else value for value in values]
         return values
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
+        return self._exact.get(name, {})
 
     @cached_property
-    def _exact(self) -> dict[str, dict[int, str]]:
-        return msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+    def _exact(self) -> dict[str, dict[int, int]]:
+        spelled = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+        return {
+            name: {position: int(digits, 16) for position, digits in integers.items()}
+            for name, integers in spelled.items()
+        }
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:

@@ -133,7 +133,7 @@ def _is_same_file(path: Path, descriptor: int) -> bool:
 
 
 def this_machine() -> str:
-    """Name the machine, and the container in it, where process numbers of this process are valid."""
+    """Name the machine, and the container in it, where process numbers are valid."""
     try:
         return (
             f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} "
@@ -317,5 +317,5 @@ def _decoded(content: bytes | None) -> Holder | None:
 
 
 def _clocks() -> tuple[float, float]:
-    """Read the clock that no one sets, and the one that goes on while a machine sleeps or is paused."""
+    """Read the clock that no one sets, and the one that goes on while a machine sleeps."""
     return time.monotonic(), time.time()

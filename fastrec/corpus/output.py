@@ -101,7 +101,7 @@ class Output(Protocol):
         """
 
     def keep(self, path: str, name: str, *, linked: bool = True) -> str:
-        """Return the path at which the next run finds a file of this output; if `linked`, also without the output."""
+        """Return where the next run finds a file of this output; if `linked`, also without it."""
 
     def before_publishing(self, path: str) -> str:
         """Return where a file is now that `path` names after the output is published."""
@@ -173,7 +173,7 @@ def not_refused(path: str) -> UsageError:
 
 
 def work_root_of(output: str, work_dir: str | None) -> str:
-    """The work directory of an output: beside it, or below `work_dir`, which outputs of the same name may share."""
+    """The work directory of an output: beside it, or below `work_dir`, which outputs share."""
     work_dir = work_dir and without_file_protocol(work_dir)
     if is_url(output):
         output = output.rstrip("/")

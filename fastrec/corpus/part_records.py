@@ -1,8 +1,8 @@
-"""The records of a part as sorting needs them, made from its columns: keys, sizes, fingerprints and rows.
+"""The records of a part as sorting needs them: keys, sizes, fingerprints, rows.
 
-Nothing is decoded, and the text of the part is not read. Columns have a value of each record; a
-`PartIndex` says what they lack to be the index of a run, or of a part that is kept for the next
-run: where each record comes from.
+They are made from columns. Nothing is decoded, and the text of the part is not read. Columns have a
+value of each record; a `PartIndex` says what they lack to be the index of a run, or of a part that
+is kept for the next run: where each record comes from.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     pieces: bytes
-    """The number of the piece that each record comes from, 32 bits each; one number if all come from it."""
+    """The number of the piece that each record comes from, 32 bits each; one number if all come
+    from it."""
     # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
     lines: bytes = b""
     origins: list[tuple[int, Origins]] = []  # of records with several copies, by position
@@ -63,7 +64,6 @@ class PartRecords:
         self._index = index
         self._arrays: dict[str, array[Any]] = {}
         self._names: dict[str, list[str | None]] = {}
-        self._long: dict[str, dict[int, int]] = {}
         self._pieces = array("I", index.pieces)
         self._lines = array("Q", index.lines)
         self._positions: Sequence[int] = range(columns.records)
@@ -132,7 +132,7 @@ class PartRecords:
         return list(zip(*columns, strict=True))
 
     def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
-        """The origins of those records that have several copies, by position among these records."""
+        """The origins of records that have several copies, by position among these records."""
         origins = self._index.origins
         some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
         return [(number - first, each) for number, each in some]
@@ -151,30 +151,11 @@ class PartRecords:
             values = [UNSET if metric is None else metric for metric in values]
         return list(map(field_encoder(field), values))
 
-    @cached_property
-    def _stretches(self) -> list[tuple[int, int]]:
-        """Where chosen records that follow each other begin and end."""
-        chosen = self._index.chosen or b""
-        stretches: list[tuple[int, int]] = []
-        start = chosen.find(1)
-        while start >= 0:
-            end = chosen.find(0, start)
-            if end < 0:
-                end = len(chosen)
-            stretches.append((start, end))
-            start = chosen.find(1, end)
-        return stretches
-
     def _array(self, name: str) -> array[Any]:
         if name not in self._arrays:
             found = self._columns.array(name)
             if self._index.chosen is not None:
-                # If one of 232 models goes, copying stretches takes 0.03 of the time of choosing
-                # number by number; if every other record goes, 2.5 times as long.
-                everything = found
-                found = array(found.typecode)
-                for start, end in self._stretches:
-                    found += everything[start:end]
+                found = array(found.typecode, compress(found, self._index.chosen))
             self._arrays[name] = found
         return self._arrays[name]
 
@@ -187,25 +168,13 @@ class PartRecords:
         return map(self._names[name].__getitem__, self._array(name)[some])
 
     def _exact(self, name: str, some: slice) -> list[Any]:
-        """The values of a column as rows have them: integers that the array cannot hold are text."""
+        """The values of a column as rows have them: integers that an array cannot hold are text."""
         values: list[Any] = self._array(name)[some].tolist()
-        for number, value in self._long_values(name).items():
-            if some.start <= number < some.stop:
-                values[number - some.start] = to_portable(value)
+        if exact := self._columns.exact(name):
+            for number, position in enumerate(self._positions[some]):
+                if position in exact:
+                    values[number] = to_portable(exact[position])
         return values
-
-    def _long_values(self, name: str) -> dict[int, int]:
-        if name not in self._long:
-            found = self._columns.exact(name)
-            numbers = (
-                {position: number for number, position in enumerate(self._positions)}
-                if found
-                else {}
-            )
-            self._long[name] = {
-                numbers[position]: value for position, value in found.items() if position in numbers
-            }
-        return self._long[name]
 
     def _latencies(self, some: slice) -> list[Any]:
         is_unknown = map(isnan, self._array("latency_ms")[some])

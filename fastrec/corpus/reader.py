@@ -1,4 +1,4 @@
-"""A published corpus that is open for reading: each of its documents is read once, when it is needed."""
+"""A published corpus that is open for reading: each document is read once, when needed."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ class CorpusReader(os.PathLike[str]):
         """The columns of a part."""
         with self._lock:
             if part not in self._columns:
-                self._columns[part] = self._open_columns(part)
+                self._columns[part] = open_columns(self.columns_path(part), self.parts[part])
             self._columns.move_to_end(part)
             if len(self._columns) > _KEPT_COLUMNS:
                 self._columns.popitem(last=False)
             return self._columns[part]
 
-    def _open_columns(self, part: int) -> PartColumns:
-        entry = self.parts[part].entry
-        path = self.columns_path(part)
-        found = PartColumns(path, entry.text_xxh3_128)
-        if found.records != entry.records:
-            reason = f"has {found.records:,} records, but the manifest says {entry.records:,}"
-            raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
-        return found
+
+def open_columns(path: str, part: PartFile) -> PartColumns:
+    """Open the columns of a part; CorpusError if they do not have its records."""
+    columns = PartColumns(path, part.entry.text_xxh3_128)
+    if columns.records != part.entry.records:
+        reason = f"has {columns.records:,} records, but the manifest says {part.entry.records:,}"
+        raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
+    return columns
 
 
 def open_corpus(corpus: str | os.PathLike[str]) -> CorpusReader:

@@ -38,7 +38,8 @@ class RejectedLine(msgspec.Struct):
     line: int
     """Number of the line in the shard, from 1."""
     offset: int | None
-    """Offset of the line's first byte in the shard's text; null if the record was left out in pass 2."""
+    """Offset of the line's first byte in the shard's text; null if the record was left out in pass
+    2."""
     code: str
     """The code that the line counts under."""
     path: str
@@ -46,13 +47,15 @@ class RejectedLine(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     version: str | UnsetType = UNSET
-    """The schema version whose errors these are: the one that the line comes closest to; absent if it has no value."""
+    """The schema version whose errors these are: the one that the line comes closest to; absent if
+    it has no value."""
     errors: list[Finding] | UnsetType = UNSET
     """All errors, if there are several; at most the first hundred."""
     unlisted: dict[str, int] | UnsetType = UNSET
     """By code, the number of errors beyond those in `errors`, if there are more."""
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line, without its newline, if they are UTF-8; after pass 2, the normal form."""
+    """The exact bytes of the line, without its newline, if they are UTF-8; after pass 2, the normal
+    form."""
     raw_base64: str | UnsetType = UNSET
     """The exact bytes of the line if they are not UTF-8."""
     truncated: bool | UnsetType = UNSET
@@ -199,7 +202,7 @@ def write_rejects(
 
 
 def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
-    """Read the lines of a range, and correct their line numbers and the name of their source, which may have moved."""
+    """Read the lines of a range, and correct their line numbers and the name of their source."""
     begin = b'{"source":' + _encode(name) + b","
     for line in _lines(piece.path, piece.start, piece.end, _SOME_BYTES):
         if piece.line_base or not line.startswith(begin):
@@ -212,7 +215,7 @@ def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
 
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
-    """Read the lines of a range of a file, which is open only while reading: thousands may be merged."""
+    """Read the lines of a range of a file. It is open only while reading: thousands are merged."""
     if start == end:
         return
     begun: list[bytes] = []  # a line may be much longer than `size`

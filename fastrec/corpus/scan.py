@@ -3,11 +3,11 @@ r"""Scanning a corpus: list its parts, run one task per part, and collect the re
     parts_of(corpus, manifest) ──▶ one task per part, or per range of parts ──▶ run_in_order ──▶
     results
 
-A task reads a part with `decode_lines`, or skims it with `skim_lines`: whole lines in a buffer that
-is reused. If it knows the columns of the part, `lines_at` reads only some lines.
+A task skims a part with `skim_lines`: whole lines in a buffer that is reused. If it knows the
+columns of the part, `lines_at` reads only some lines.
 
     buffer   {"a": 1}\n{"a": 2}\n{"a":           two whole lines, and the beginning of a third
-             {"a": 3}\n{"a": 4}\n                that beginning moves to the front before more is read
+             {"a": 3}\n{"a": 4}\n                it moves to the front before more is read
 
 A small buffer stays in the processor's cache, and the only text copied is the incomplete line at
 its end. The price: zstandard's reader does not notice a truncated file. So the sizes in the
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import takewhile
 from operator import attrgetter
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -31,14 +30,13 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
-from fastrec.errors import CorpusError, ForeignFormatError, is_out_of_memory, out_of_memory, shown
+from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.sources.formats import Format
-from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import file_in, join, storage_of
 
@@ -87,7 +85,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 def run_in_order(
     task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
-    """Run a task on each argument, in several processes if that pays, and yield the results in order."""
+    """Run a task on each argument, in several processes if that pays; yield results in order."""
     early: dict[int, Result] = {}
     turn = 0
     with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
@@ -111,7 +109,8 @@ def with_progress(
 
 
 SplitHashes = frozenset[tuple[str, str | None, str]]
-"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question (`keys.is_split`)."""
+"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question
+(`keys.is_split`)."""
 
 
 def is_sorted_by_question(manifest: Manifest) -> bool:
@@ -119,63 +118,8 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
     return set(manifest.sort_fields[:2]) == set(FIELDS[:2])
 
 
-def decode_lines(
-    part: PartFile,
-    decode: Callable[[bytes], Result],
-    chunk_bytes: int,
-    sort_fields: Sequence[str],
-    chosen: bytes = b"",
-) -> Iterator[tuple[list[Result], int]]:
-    """Yield the decoded lines of a part, a chunk of about `chunk_bytes` of text at a time, and the size of these lines.
-
-    With `chosen`, which has a byte for each record, only lines are decoded whose byte is not 0.
-    """
-    longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
-    count = 0
-    order = Order(part, sort_fields)
-    for chunk in _chunks(part, chunk_bytes, longest):
-        if isinstance(chunk, LongLine):
-            raise CorpusError(
-                part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line
-            )
-        rows = []
-        data = chunk.data
-        start = 0
-        number = chunk.line
-        size = 0
-        while start < len(data):  # `split` would look at each byte
-            end = data.find(b"\n", start)
-            end = end if end >= 0 else len(data)
-            try:
-                if chosen[number - 1 : number] != b"\0":
-                    rows.append(decode(data[start:end]))
-                    order.check(read_head(data, start), number)
-                    size += end + 1 - start
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-                reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
-                raise CorpusError(part.path, reason, number) from exc
-            start = end + 1
-            number = number + 1
-        count += number - chunk.line
-        yield rows, size
-    if count != part.entry.records:
-        reason = (
-            f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
-        )
-        raise CorpusError(part.path, reason)
-
-
-def _chunks(part: PartFile, chunk_bytes: int, longest: int) -> Iterator[Chunk | LongLine]:
-    try:
-        yield from shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest)
-    except ForeignFormatError as exc:  # advice about inputs does not help here
-        raise CorpusError(
-            part.path, f"is not a record in normal form: {exc.reason}; {VERIFY_HINT}", 1
-        ) from exc
-
-
 def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
-    """Yield whole lines: a buffer, and how many of its bytes are valid until the next step overwrites them."""
+    """Yield whole lines: a buffer, and how many of its bytes are valid until the next step."""
     shard = shard_at(part.path)
     file_bytes = part.entry.bytes
     text_bytes = part.entry.text_bytes
@@ -202,7 +146,7 @@ def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
 
 
 def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generator[bytes]:
-    """Yield some lines of a part, given where each begins, its size and its 64-bit xxh3, in the order of the part.
+    """Yield lines of a part in order, given where each begins, its size and its 64-bit xxh3.
 
     Raises:
         CorpusError: The part has another line there.
@@ -284,15 +228,17 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
 # of the line. A line in normal form begins with fields that are always in this order, and never
 # hold an object:
 #
-#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
-#      \______________________________________________ head _____________________________________________/
+#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,
+#      "sample_hash":…,"interaction…
+#      \____ head ____/
 #
 # All of them are always present, but for the metric (`evaluation_result_id`), which later versions
 # have after `evaluation_name`. Quotes inside a string are escaped, so the first
 # `,"interaction_type":` of a line ends its head.
 
 Position = tuple[Any, ...]
-"""Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
+"""Where a record belongs in the sort order: the values of some sort fields, which compare as
+records are sorted."""
 
 
 class LineHead(msgspec.Struct, gc=False):
@@ -300,7 +246,8 @@ class LineHead(msgspec.Struct, gc=False):
     model_id: str
     evaluation_name: str
     sample_id: Raw
-    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than msgspec decodes."""
+    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than
+    msgspec decodes."""
     sample_hash: str
     evaluation_result_id: str | UnsetType = UNSET
 
@@ -358,7 +305,7 @@ def lines_with(
 
 
 def position_maker(fields: Sequence[str]) -> PositionOf:
-    """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
+    """Return the function from a head, or from a key of the manifest, to its position."""
     if len(fields) > 1 and _POSITIONS.keys().isdisjoint(fields):
         return attrgetter(*fields)
     values: list[Callable[[Any], Any]] = [
@@ -373,41 +320,34 @@ class Order:
     def __init__(self, part: PartFile, sort_fields: Sequence[str]) -> None:
         self._path = part.path
         self._position_of = position_maker(sort_fields)
-        texts = list(takewhile(lambda field: field not in _POSITIONS, sort_fields))
-        self._texts_of = attrgetter(*texts) if texts else self._position_of
-        self._last: tuple[Any, LineHead] | None = (
-            None  # its first fields, which mostly differ, and its head
-        )
+        self._last: Position = ()
         self._sample_id = list(sort_fields).index("sample_id")
 
-    def check(self, head: LineHead, line: int | None = None) -> None:
+    def check(self, head: LineHead) -> None:
         """Check a line that comes after those that were checked before.
 
         CorpusError if it belongs before them.
         """
-        texts = self._texts_of(head)
-        if (
-            self._last
-            and texts <= self._last[0]
-            and self._position_of(head) < self._position_of(self._last[1])
-        ):
-            raise unsorted_error(self._path, line)
-        self._last = texts, head
+        position = self._position_of(head)
+        if position < self._last:
+            raise self._unsorted()
+        self._last = position
 
     def end(self, last: KeyEntry) -> None:
-        """Check that the last line has the last key of the manifest, which may spell a huge `sample_id` otherwise."""
-        found = list(self._position_of(self._last[1]) if self._last else ())
+        """Check that the last line has the last key of the manifest.
+
+        It may spell a huge `sample_id` otherwise.
+        """
+        found = list(self._last)
         expected = list(self._position_of(last))
         if found:
             del found[self._sample_id], expected[self._sample_id]
             if found != expected:
-                raise unsorted_error(self._path)
+                raise self._unsorted()
 
-
-def unsorted_error(path: str, line: int | None = None) -> CorpusError:
-    return CorpusError(
-        path, f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}", line
-    )
+    def _unsorted(self) -> CorpusError:
+        reason = f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}"
+        return CorpusError(self._path, reason)
 
 
 def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:

@@ -1,7 +1,7 @@
-"""Sources: the shard and the line that each record of a part comes from, in a small file beside the part.
+"""Sources: the shard and the line that each record comes from, in a file beside the part.
 
     part-00000.jsonl.zst      the records
-    part-00000.sources.zst    for each of them, in the same order: {"source":"runs/a.jsonl.zst","line":12}
+    part-00000.sources.zst    for each, in the same order: {"source":"runs/a.jsonl.zst","line":12}
 
 `normalize --track-sources` writes these files. Of duplicates, the source is the first one in the
 order of the inputs, which the line counts call kept.
@@ -60,7 +60,7 @@ def need_sources(corpus: str, manifest: Manifest) -> None:
 def read_sources(
     corpus: str, part: PartEntry, numbers: Iterable[int] | None = None
 ) -> Iterator[Source]:
-    """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order."""
+    """Yield the sources of all records of a part, or of those with some numbers, in order."""
     path = sources_file(corpus, part)
     lines = source_lines(path)
     for wanted in range(part.records) if numbers is None else numbers:

@@ -1,10 +1,10 @@
-"""Publishing in an object store, which has no rename: the parts first, then the manifest in one request.
+"""Publishing in an object store, which has no rename: parts first, then the manifest.
 
-    OUT/.fastrec-writing                         the lease of the run that writes OUT; stays if it leaves other files
-    OUT/part-00000-0123456789abcdef.jsonl.zst    written under its final name, with the token of the run
-    OUT/manifest.json                            written last: from then on there is a corpus, or a new one
+    OUT/.fastrec-writing                         the lease of the run; stays if it leaves files
+    OUT/part-00000-0123456789abcdef.jsonl.zst    its final name, with the token of the run
+    OUT/manifest.json                            written last: from then on there is a corpus
     DIR/.OUT.….fastrec-work/0123456789abcdef/    runs and the journal of a run
-    OUT.refused/                                 the corpus of the last run, if it was refused: copied from OUT
+    OUT.refused/                                 a corpus that was refused: copied from OUT
 
 Readers take the files that the manifest names, and no others. No two runs write files of the same
 name, so a run that lost its lease and does not know it yet disturbs nobody. The manifest is the
@@ -38,7 +38,8 @@ _LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
 _FILE = re.compile(
-    r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|columns|sources\.zst)"
+    r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})"
+    r"\.(?:json(?:l(?:\.zst|\.gz)?)?|columns|sources\.zst)"
 )
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 
@@ -62,8 +63,8 @@ def _stem_of(name: str) -> str:
 def is_of_a_run(name: str) -> bool:
     """Return whether a file was made by some run, whether it is published or not.
 
-    >>> is_of_a_run("summary-0123456789abcdef.json"), is_of_a_run(".fastrec-writing"), is_of_a_run("summary.json")
-    (True, True, False)
+    >>> [is_of_a_run(name) for name in ("summary-0123456789abcdef.json", "summary.json")]
+    [True, False]
     """
     return name == _LEASE or token_in(name) is not None or _PROBE.fullmatch(name) is not None
 
@@ -178,7 +179,7 @@ class StoreOutput(Output):
         return self._old_manifest
 
     def check_refused(self) -> None:
-        """Raise a UsageError if there are objects in `OUT.refused` without a lease or the manifest of a refused one."""
+        """Raise a UsageError if `OUT.refused` holds anything but a refused corpus."""
         marker = join(self.refused, self._kind.marker)
         files = OBJECT_STORE.files_in(self.refused)
         is_ours = (
@@ -224,7 +225,7 @@ class StoreOutput(Output):
         OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files), *leftovers)
 
     def leftovers(self) -> tuple[list[str], list[str]]:
-        """List the unpublished files of runs that have certainly ended, and those that a run may yet publish."""
+        """List unpublished files of runs that have ended, and those that may yet be published."""
         found: tuple[list[str], list[str]] = ([], [])
         for path in self._leftovers():
             found[not self._has_ended(path)].append(path)
@@ -237,7 +238,7 @@ class StoreOutput(Output):
             return True
 
     def clear(self) -> None:
-        """Remove the unpublished files of this run, and all work, unless another run has taken over."""
+        """Remove the unpublished files of this run, and all work, unless another took over."""
         with contextlib.suppress(OSError, LockedError):
             self._lease.renew()
             OBJECT_STORE.remove(*(path for path in self.staged_files() if path not in self.kept))
@@ -261,7 +262,7 @@ class StoreOutput(Output):
         )
 
     def reuse(self, path: str, name: str) -> str:
-        """Keep a file under its name, if that differs in the token only; else copy it within the store."""
+        """Keep a file under its name, if only the token differs; else copy it within the store."""
         if (
             _stem_of(parent_and_name(path)[1]) == _stem_of(name)
             and parent_and_name(path)[0] == self._url
@@ -274,7 +275,7 @@ class StoreOutput(Output):
         return path
 
     def _work_files(self, *, journals: bool = False) -> list[str]:
-        """List the work files of all runs, besides the list of kept work and the journal of this one."""
+        """List the work files of all runs, but for the list of kept work and this run's journal."""
         storage = storage_of(self.work_root)
         files = storage.files_in(self.work_root)
         if not is_url(

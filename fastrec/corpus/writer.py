@@ -24,17 +24,19 @@ COMPRESSIONS: Final = tuple(SUFFIXES)
 
 _STEP: Final = 1 << 20
 _WINDOW_LOG: Final = 23
-"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to a question are
-adjacent. A window four times that of level 3 makes corpora 0 to 6 % smaller (long transcripts most), and compressing up
-to 13 % slower."""
+"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to
+a question are adjacent. A window four times that of level 3 makes corpora 0 to 6 % smaller (long
+transcripts most), and compressing up to 13 % slower."""
 _TUNED: Final[dict[int, dict[str, int]]] = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
-"""By level, parameters that differ from those of zstd. At level 3, it looks up two hashes of most positions. With half
-of the entries for the longer one, both tables take 512 instead of 768 KiB, and more of them stays in the cache: on five
-corpora 8 to 15 % faster, for 0.3 to 2.3 % more bytes. Six bytes for the shorter hash, not five, save 0.4 to 1 %.
+"""By level, parameters that differ from those of zstd. At level 3, it looks up two hashes of most
+positions. With half of the entries for the longer one, both tables take 512 instead of 768 KiB, and
+more of them stays in the cache: on five corpora 8 to 15 % faster, for 0.3 to 2.3 % more bytes. Six
+bytes for the shorter hash, not five, save 0.4 to 1 %.
 
-One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but needs all of its
-text in memory. The threads of zstd compress whole jobs, too, but each job reads the end of the one before again. With
-jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB more memory per process. Smaller jobs gain nothing."""
+One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but
+needs all of its text in memory. The threads of zstd compress whole jobs, too, but each job reads
+the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB
+more memory per process. Smaller jobs gain nothing."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 
 
@@ -56,7 +58,8 @@ class ShardWriter:
     def __init__(self, path: str, compression: str, level: int, *, synced: bool = True) -> None:
         self._file = storage_of(path).create(path, synced=synced)
         self._compress, self._flush = _compressor(compression, level)
-        self._file_hash, self._text_hash = sha256(), xxh3_128()
+        self._file_hash = sha256()
+        self._text_hash = xxh3_128()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
         self._waiting_bytes = 0
@@ -110,7 +113,7 @@ class NotACopyError(Exception):
 
 
 class ShardCopier(ShardWriter):
-    """Writes text that is already there, as a part of another corpus: its file is copied if the text is the same.
+    """Writes text that is already there, as a part of another corpus, by copying its file.
 
     `raw_hash` is the 128-bit xxh3 of the file as it was read. If the text `is_known` to be the
     same, it is not written.

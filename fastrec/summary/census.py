@@ -1,11 +1,11 @@
-"""The census: how many questions an evaluation has, which models answered them, and where ids and hashes disagree.
+"""The census: the questions of an evaluation, who answered them, and ids with other hashes.
 
 A question is a `sample_hash` within an evaluation, or a `sample_id` of it if the hash is split
 (`keys.is_split`). Each part writes two sorted lists of census rows. After merging the lists of all
 parts, comparing neighbours is enough to count everything:
 
     by hash       models per question, repeats, hashes with several ids
-    by sample_id  ids with several hashes, identities with several records (repeats and contradictions)
+    by sample_id  ids with several hashes, identities with repeats and contradictions
 
 Every record of an identity with several records counts once: as a contradiction if it contradicts
 another one, else as a repeat. So an identity may count as both, and the records add up.
@@ -13,7 +13,7 @@ another one, else as a repeat. So an identity may count as both, and the records
 The lists of many parts are partitioned before they are counted:
 
     few parts ──▶ merge and count all lists
-    many parts ──▶ a task per group of parts partitions its lists ──▶ a task per partition merges and counts
+    many parts ──▶ partition the lists of groups of parts ──▶ merge and count each partition
 
 Rows end with bytes. Lists are sorted and merged by the first three values of their rows. Rows whose
 first two values are equal are in one partition, so counts of partitions add up.
@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -77,7 +77,7 @@ def _write_rows(
     *,
     compressed: bool = False,
 ) -> list[FileDigest]:
-    """Write each row to the file that `choose` says, in small blocks: a merge holds one block of each file."""
+    """Write each row to the file that `choose` says, in small blocks, because a merge holds one."""
     waiting: list[list[Row]] = [[] for _ in paths]
     sizes = [0] * len(paths)
     with ExitStack() as stack:
@@ -89,7 +89,8 @@ def _write_rows(
             sizes[number] += len(row[-1])
             if len(block) >= _BLOCK_ROWS or sizes[number] >= _BLOCK_BYTES:
                 files[number].write_block(block)
-                waiting[number], sizes[number] = [], 0
+                waiting[number] = []
+                sizes[number] = 0
         for file, block in zip(files, waiting, strict=True):
             if block:
                 file.write_block(block)
@@ -156,9 +157,10 @@ def read_rows(path: str) -> Iterator[Any]:
 IDENTITY_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
-"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
-identities and of records; and packed lists, which are only unpacked if there may be several records of a model or of an
-identity: models, evaluation_ids, outcomes and, by sample_id, numbers of contradictions, if there are any."""
+"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models
+with an answer, of identities and of records; and packed lists, which are only unpacked if there may
+be several records of a model or of an identity: models, evaluation_ids, outcomes and, by sample_id,
+numbers of contradictions, if there are any."""
 
 Numbers = Sequence[int | None]
 """For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
@@ -249,36 +251,39 @@ def _numbered(
 
 
 Highest = tuple[int, int]
-"""The highest key of a Counter, and its count: enough to tell how many questions all models have."""
+"""The highest key of a Counter, and its count: enough to tell how many questions all models
+have."""
+
+
+def _higher(mine: Highest, theirs: Highest) -> Highest:
+    return (mine[0], mine[1] + theirs[1]) if mine[0] == theirs[0] else max(mine, theirs)
 
 
 class QuestionCounts(Sums):
+    MERGES: ClassVar = {"by_models": _higher, "by_answering": _higher}
+
     questions: int = 0
     by_models: Highest = (0, 0)
-    """The highest number of models that have records of a question, and how many questions have so many."""
+    """The highest number of models that have records of a question, and how many questions have so
+    many."""
     by_answering: Highest = (0, 0)
-    """The highest number of models that answered a question, and how many questions have so many."""
+    """The highest number of models that answered a question, and how many questions have so
+    many."""
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
     ids_with_many_hashes: int = 0
 
-    def __iadd__(self, other: Self) -> Self:
-        by_models = _higher(self.by_models, other.by_models)
-        by_answering = _higher(self.by_answering, other.by_answering)
-        super().__iadd__(other)
-        self.by_models = by_models
-        self.by_answering = by_answering
-        return self
 
+class Identity(NamedTuple):
+    """An identity with several records of a kind; its fields are encoded as in sort keys."""
 
-def _higher(one: Highest, other: Highest) -> Highest:
-    return (one[0], one[1] + other[1]) if one[0] == other[0] else max(one, other)
-
-
-Identity = tuple[bytes, bytes, bytes, bytes, int, list[bytes]]
-"""evaluation, sample_id, model and evaluation_id, encoded as in sort keys; how many of its records count, and their
-hashes."""
+    evaluation: bytes
+    sample_id: bytes
+    model: bytes
+    evaluation_id: bytes
+    records: int
+    hashes: list[bytes]
 
 
 class SeveralRecords(msgspec.Struct, frozen=True):
@@ -289,25 +294,21 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     model: bytes
     evaluation_id: bytes
     numbers: dict[bytes, list[int | None]]
-    """By sample_hash, which contradiction each record belongs to; None if it contradicts no other."""
+    """By sample_hash, which contradiction each record belongs to; None if it contradicts no
+    other."""
 
-    def repeats(self) -> Identity | None:
-        """The identity with its records that contradict no other, if there are any."""
-        return self._with({hash_: numbers.count(None) for hash_, numbers in self.numbers.items()})
-
-    def contradictions(self) -> Identity | None:
-        """The identity with its records that contradict another one, if there are any."""
-        return self._with(
-            {hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()}
-        )
-
-    def _with(self, records: dict[bytes, int]) -> Identity | None:
+    def identity(self, *, contradicting: bool) -> Identity:
+        """The identity with its records that contradict another one, or with the others."""
+        records = {
+            hash_: sum((number is not None) is contradicting for number in numbers)
+            for hash_, numbers in self.numbers.items()
+        }
         hashes = sorted(hash_ for hash_, count in records.items() if count)
         fields = (self.evaluation, self.sample_id, self.model, self.evaluation_id)
-        return (*fields, sum(records.values()), hashes) if hashes else None
+        return Identity(*fields, sum(records.values()), hashes)
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
-        """The fields of its keys in ascending order, perhaps without keys that have contradictions only."""
+        """The fields of its keys in order, perhaps without keys of contradictions only."""
         return [
             (self.evaluation, hash_, self.model, self.evaluation_id, self.sample_id)
             for hash_, numbers in sorted(self.numbers.items())
@@ -351,18 +352,23 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 counts.questions += 1
                 by_models[len(answers_of)] += 1
                 by_answering[sum(map(bool, answers_of.values()))] += 1
-        counts.by_models, counts.by_answering = max(by_models.items()), max(by_answering.items())
+        counts.by_models = max(by_models.items())
+        counts.by_answering = max(by_answering.items())
     return counted
 
 
 def find_several(
     lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]
 ) -> Iterator[SeveralRecords]:
-    """Merge lists by sample_id, add ids with several hashes to `counted`, and yield identities with several records."""
+    """Merge lists by sample_id, and yield identities with several records.
+
+    Ids with several hashes are added to `counted`.
+    """
     for (evaluation, sample_id), group in groupby(_merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
-        if len(rows) == 1 and rows[0][5] == rows[0][6]:
+        *_, identities, records, _ = rows[0]
+        if len(rows) == 1 and identities == records:
             continue
         found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:

@@ -2,7 +2,7 @@
 
 It depends on the records alone: no time, no host, no path.
 
-The JSON Schema of the document is generated from these classes.
+The JSON Schema of the document is generated from these classes and the docstrings of their fields.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fastrec.notebook import Tabular, flat
 _SUMMARY_FORMAT: Final = 4
 
 _Count = Annotated[int, Meta(ge=0)]
+_Positive = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _SampleId = int | str
 Kind = Literal["judgement", "cost", "bookkeeping"]
@@ -27,22 +28,12 @@ _PIECE_TEXTS: Final = 1_000
 
 
 def json_safe(value: int | str) -> int | str:
-    """Make hexadecimal text of an integer with more digits than most JSON readers accept (4,300)."""
+    """Make hexadecimal text of an integer that has more digits than JSON readers accept (4,300)."""
     if isinstance(value, str):
         return value
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
 
 
-def _says(description: str, ge: int | None = None) -> Meta:
-    return Meta(description=description, ge=ge)
-
-
-_Error = Annotated[
-    float | None, _says("Its standard error, over questions; null for fewer than two questions.")
-]
-_ErrorOfSome = Annotated[
-    float | None, _says("Its standard error, over questions; null for a single question.")
-]
 _Filled = TypeVar("_Filled", bound=msgspec.Struct)
 
 
@@ -52,9 +43,9 @@ def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
     The first source counts.
     """
     found = {
-        name: getattr(one, name)
-        for one in reversed(sources)
-        for name in _common_fields(kind, one.__class__)
+        name: getattr(source, name)
+        for source in reversed(sources)
+        for name in _common_fields(kind, source.__class__)
     }
     return kind(**found | values)
 
@@ -75,46 +66,50 @@ class ScopeNames(msgspec.Struct):
 class LineCounts(msgspec.Struct, kw_only=True):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 
-    lines: Annotated[int, _says("Lines read, blank ones included.", ge=0)]
-    kept: Annotated[int, _says("Records in the corpus.", ge=0)]
-    duplicates: Annotated[int, _says("Records dropped because an identical one was kept.", ge=0)]
-    rejected: Annotated[int, _says("Lines in the rejects file.", ge=0)]
-    blank: Annotated[int, _says("Lines of white space only.", ge=0)]
+    lines: _Count
+    """Lines read, blank ones included."""
+    kept: _Count
+    """Records in the corpus."""
+    duplicates: _Count
+    """Records dropped because an identical one was kept."""
+    rejected: _Count
+    """Lines in the rejects file."""
+    blank: _Count
+    """Lines of white space only."""
 
 
 class RepairExample(msgspec.Struct, kw_only=True):
     """A change that a repair made to a record."""
 
-    code: Annotated[str, _says("The code of the repair.")]
+    code: str
+    """The code of the repair."""
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
-    path: Annotated[str, _says("JSON path of the first value that the repair changed.")]
-    message: Annotated[str, _says("What was there, and what became of it.")]
+    path: str
+    """JSON path of the first value that the repair changed."""
+    message: str
+    """What was there, and what became of it."""
 
 
 class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
-    lines: Annotated[int, _says("Repaired lines.", ge=0)]
-    by_code: Annotated[
-        dict[str, int],
-        _says("These lines by the code of a repair; a line may have several repairs."),
-    ]
-    examples: Annotated[
-        list[RepairExample],
-        _says("The first 3 lines of each repair, by evaluation, model and sample."),
-    ]
+    lines: _Count
+    """Repaired lines."""
+    by_code: dict[str, int]
+    """These lines by the code of a repair; a line may have several repairs."""
+    examples: list[RepairExample]
+    """The first 3 lines of each repair, by evaluation, model and sample."""
 
 
 class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
-    lines: Annotated[int, _says("Rejected lines that would be kept.", ge=0)]
-    by_code: Annotated[
-        dict[str, int],
-        _says("These lines by the code of a repair; a line may need several repairs."),
-    ]
+    lines: _Count
+    """Rejected lines that would be kept."""
+    by_code: dict[str, int]
+    """These lines by the code of a repair; a line may need several repairs."""
 
 
 class SameRunPair(msgspec.Struct, kw_only=True):
@@ -122,53 +117,45 @@ class SameRunPair(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     model_id: str
-    kept: Annotated[str, _says("evaluation_id of the records that stay.")]
-    dropped: Annotated[
-        str,
-        _says(
-            "evaluation_id of the records dropped; the same one if only their schema_version "
-            "differs."
-        ),
-    ]
-    records: Annotated[int, _says("Records dropped.", ge=1)]
+    kept: str
+    """evaluation_id of the records that stay."""
+    dropped: str
+    """evaluation_id of the records dropped; the same one if only their schema_version differs."""
+    records: _Positive
+    """Records dropped."""
 
 
 class SameRun(msgspec.Struct, kw_only=True):
-    """Records dropped by `--same-run ignore`: equal to a kept one but for evaluation_id and schema_version."""
+    """Records that `--same-run ignore` drops: only evaluation_id and schema_version differ."""
 
-    records: Annotated[int, _says("Records dropped; they count as duplicates.", ge=0)]
-    runs: Annotated[
-        list[SameRunPair],
-        _says(
-            "These records by runs: the first 100 pairs, by evaluation_name, model_id and "
-            "evaluation_id."
-        ),
-    ]
+    records: _Count
+    """Records dropped; they count as duplicates."""
+    runs: list[SameRunPair]
+    """These records by runs: the first 100 pairs, by evaluation_name, model_id and
+    evaluation_id."""
 
 
-class IdentityExample(msgspec.Struct, kw_only=True):
+class IdentityExample(ScopeNames, kw_only=True):
     """An identity with several records, and how many of them are of one kind."""
 
-    evaluation_name: str
-    metric: Annotated[
-        str | None, _says("evaluation_result_id of the records; null if they have none.")
-    ]
     sample_id: _SampleId
     model_id: str
     evaluation_id: str
-    records: Annotated[int, _says("Its records of this kind.", ge=1)]
-    sample_hashes: Annotated[list[str], _says("Their sample_hash values.")]
+    records: _Positive
+    """Its records of this kind."""
+    sample_hashes: list[str]
+    """Their sample_hash values."""
 
 
 class Identities(msgspec.Struct, kw_only=True):
     """Repeats or contradictions of one identity, records that options leave out included."""
 
-    identities: Annotated[int, _says("Identities with records of this kind.", ge=0)]
-    records: Annotated[int, _says("Their records of this kind.", ge=0)]
-    examples: Annotated[
-        list[IdentityExample],
-        _says("The first 100 of them, by evaluation_name, metric and sample_id."),
-    ]
+    identities: _Count
+    """Identities with records of this kind."""
+    records: _Count
+    """Their records of this kind."""
+    examples: list[IdentityExample]
+    """The first 100 of them, by evaluation_name, metric and sample_id."""
 
 
 class HashExample(msgspec.Struct, kw_only=True):
@@ -177,8 +164,10 @@ class HashExample(msgspec.Struct, kw_only=True):
     evaluation_name: str
     model_id: str
     sample_id: _SampleId
-    given: Annotated[str, _says("The hash in the line.")]
-    computed: Annotated[str, _says("The correct hash.")]
+    given: str
+    """The hash in the line."""
+    computed: str
+    """The correct hash."""
 
 
 class ModelRecipes(msgspec.Struct, kw_only=True):
@@ -186,178 +175,172 @@ class ModelRecipes(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     model_id: str
-    recipes: Annotated[dict[str, int], _says("Valid lines by recipe, as in by_recipe.")]
+    recipes: dict[str, int]
+    """Valid lines by recipe, as in by_recipe."""
 
 
 class SampleHashes(msgspec.Struct, kw_only=True):
-    """How the `sample_hash` of valid lines, duplicates included, compares with the computed hashes."""
+    """How the `sample_hash` of valid lines, with duplicates, compares with the computed one."""
 
-    algorithm: Annotated[str, _says("sha256 or xxh3_128.")]
-    recipe: Annotated[str, _says("The recipe of the hashes in the corpus.")]
-    verified: Annotated[int, _says("Lines whose hash is right by some recipe.", ge=0)]
-    filled: Annotated[int, _says("Lines without a hash.", ge=0)]
-    replaced: Annotated[
-        int, _says("Lines with a wrong hash; --sample-hash fill leaves it in place.", ge=0)
-    ]
-    by_recipe: Annotated[
-        dict[str, int],
-        _says(
-            "Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no "
-            "recipe."
-        ),
-    ]
-    by_model: Annotated[list[ModelRecipes], _says("The same, by evaluation_name and model_id.")]
-    examples: Annotated[
-        list[HashExample], _says("The first 10 wrong hashes, by name, model and id.")
-    ]
+    algorithm: str
+    """sha256 or xxh3_128."""
+    recipe: str
+    """The recipe of the hashes in the corpus."""
+    verified: _Count
+    """Lines whose hash is right by some recipe."""
+    filled: _Count
+    """Lines without a hash."""
+    replaced: _Count
+    """Lines with a wrong hash; --sample-hash fill leaves it in place."""
+    by_recipe: dict[str, int]
+    """Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."""
+    by_model: list[ModelRecipes]
+    """The same, by evaluation_name and model_id."""
+    examples: list[HashExample]
+    """The first 10 wrong hashes, by name, model and id."""
 
 
 class Tokens(msgspec.Struct, kw_only=True, gc=False):
     """Sums over all records with token usage; those of over 4,200 digits are hexadecimal text."""
 
-    records: Annotated[int, _says("Records with a token_usage.", ge=0)]
-    input: Annotated[_Count | str, _says("Sum of token_usage.input_tokens.")]
-    output: Annotated[_Count | str, _says("Sum of token_usage.output_tokens.")]
-    total: Annotated[_Count | str, _says("Sum of token_usage.total_tokens.")]
+    records: _Count
+    """Records with a token_usage."""
+    input: _Count | str
+    """Sum of token_usage.input_tokens."""
+    output: _Count | str
+    """Sum of token_usage.output_tokens."""
+    total: _Count | str
+    """Sum of token_usage.total_tokens."""
 
 
 class Latency(msgspec.Struct, kw_only=True, gc=False):
     """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
 
-    records: Annotated[int, _says("Records with a latency.", ge=0)]
-    p50: Annotated[float | None, _says("Median, in milliseconds.")]
-    p90: Annotated[float | None, _says("90th percentile.")]
-    p99: Annotated[float | None, _says("99th percentile.")]
+    records: _Count
+    """Records with a latency."""
+    p50: float | None
+    """Median, in milliseconds."""
+    p90: float | None
+    """90th percentile."""
+    p99: float | None
+    """99th percentile."""
 
 
 class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
-    """A model's numbers if records with an error count as well: as wrong, and with the score that they have."""
+    """A model's numbers if records with an error count: as wrong, with the score that they have."""
 
-    accuracy: Annotated[_Share, _says("Mean over questions of the share of correct records.")]
-    accuracy_standard_error: _ErrorOfSome
-    mean_score: Annotated[
-        float | None, _says("Mean over questions of the mean score; null if it overflows a double.")
-    ]
-    score_standard_error: _ErrorOfSome
+    accuracy: _Share
+    """Mean over questions of the share of correct records."""
+    accuracy_standard_error: float | None
+    """Its standard error, over questions; null for a single question."""
+    mean_score: float | None
+    """Mean over questions of the mean score; null if it overflows a double."""
+    score_standard_error: float | None
+    """Its standard error, over questions; null for a single question."""
 
 
 class ModelSummary(msgspec.Struct, kw_only=True):
     """One model on one metric. Means are over answers, then over questions, and rounded once."""
 
     model_id: str
-    records: Annotated[int, _says("Its records in the corpus: answers + errors.", ge=1)]
-    answers: Annotated[int, _says("Records without an error.", ge=0)]
-    errors: Annotated[int, _says("Records with a non-empty error.", ge=0)]
-    questions: Annotated[int, _says("Questions that it has records of.", ge=1)]
-    questions_answered: Annotated[int, _says("Questions that it has answers to.", ge=0)]
-    correct: Annotated[
-        int,
-        _says("Answers with evaluation.is_correct. A record with an error is never correct.", ge=0),
-    ]
-    accuracy: Annotated[
-        _Share | None,
-        _says("Mean over questions of the share of correct answers; null without answers."),
-    ]
-    accuracy_standard_error: _Error
-    mean_score: Annotated[
-        float | None,
-        _says(
-            "Mean over questions of the mean of evaluation.score, where true counts as 1; null "
-            "without "
-            "answers, or if it overflows a double."
-        ),
-    ]
-    score_standard_error: _Error
-    errors_as_wrong: Annotated[
-        ErrorsAsWrong, _says("The same numbers if records with an error count, too.")
-    ]
-    turns: Annotated[int, _says("Interactions; a record without interactions counts as 1.", ge=0)]
-    tool_calls: Annotated[int, _says("Tool calls of all interactions.", ge=0)]
+    records: _Positive
+    """Its records in the corpus: answers + errors."""
+    answers: _Count
+    """Records without an error."""
+    errors: _Count
+    """Records with a non-empty error."""
+    questions: _Positive
+    """Questions that it has records of."""
+    questions_answered: _Count
+    """Questions that it has answers to."""
+    correct: _Count
+    """Answers with evaluation.is_correct. A record with an error is never correct."""
+    accuracy: _Share | None
+    """Mean over questions of the share of correct answers; null without answers."""
+    accuracy_standard_error: float | None
+    """Its standard error, over questions; null for fewer than two questions."""
+    mean_score: float | None
+    """Mean over questions of the mean of evaluation.score, where true counts as 1; null without
+    answers, or if it overflows a double."""
+    score_standard_error: float | None
+    """Its standard error, over questions; null for fewer than two questions."""
+    errors_as_wrong: ErrorsAsWrong
+    """The same numbers if records with an error count, too."""
+    turns: _Count
+    """Interactions; a record without interactions counts as 1."""
+    tool_calls: _Count
+    """Tool calls of all interactions."""
     tokens: Tokens
     latency_ms: Latency
-    first_sample_id: Annotated[_SampleId, _says("The lowest sample_id; integers before strings.")]
-    last_sample_id: Annotated[_SampleId, _says("The highest sample_id.")]
+    first_sample_id: _SampleId
+    """The lowest sample_id; integers before strings."""
+    last_sample_id: _SampleId
+    """The highest sample_id."""
 
 
-class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
+class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
-    evaluation_name: str
-    metric: Annotated[
-        str | None, _says("evaluation_result_id of the records; null if they have none.")
-    ]
-    graded: Annotated[
-        bool,
-        _says(
-            "Whether an answer has a score other than 0 and 1, or lower scores are better. Then "
-            "is_correct "
-            "means little."
-        ),
-    ]
-    records: Annotated[int, _says("Its records in the corpus.", ge=1)]
-    models: Annotated[int, _says("Distinct models.", ge=1)]
-    questions: Annotated[
-        int, _says("Questions: sample_hash values; of split hashes, their sample_id values.", ge=1)
-    ]
-    questions_all_models: Annotated[int, _says("Questions that all models have records of.", ge=0)]
-    questions_answered_by_all: Annotated[
-        int,
-        _says(
-            "Questions answered by all models that have any answer; 0 if no model has one.", ge=0
-        ),
-    ]
-    ids_with_many_hashes: Annotated[
-        int, _says("sample_id values with several sample_hash values.", ge=0)
-    ]
-    hashes_with_many_ids: Annotated[
-        int, _says("sample_hash values with several sample_id values.", ge=0)
-    ]
-    split_hashes: Annotated[
-        int,
-        _says(
-            "Those that one run of a model has under several sample_id values: each sample_id is a "
-            "question. Left out if there are none.",
-            ge=0,
-        ),
-    ] = 0
-    kind: Annotated[
-        Kind,
-        _says(
-            "judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: "
-            "judgement "
-            "if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it "
-            "is judgement."
-        ),
-    ] = "judgement"
-    lower_is_better: Annotated[
-        bool, _says("Whether metadata.lower_is_better of a record says so. Left out if none does.")
-    ] = False
-    primary: Annotated[
-        bool, _says("Whether metadata.primary_metric of a record says so. Left out if none does.")
-    ] = False
-    by_model: Annotated[list[ModelSummary], _says("Its models, sorted by model_id.")]
+    graded: bool
+    """Whether an answer has a score other than 0 and 1, or lower scores are better. Then is_correct
+    means little."""
+    records: _Positive
+    """Its records in the corpus."""
+    models: _Positive
+    """Distinct models."""
+    questions: _Positive
+    """Questions: sample_hash values; of split hashes, their sample_id values."""
+    questions_all_models: _Count
+    """Questions that all models have records of."""
+    questions_answered_by_all: _Count
+    """Questions answered by all models that have any answer; 0 if no model has one."""
+    ids_with_many_hashes: _Count
+    """sample_id values with several sample_hash values."""
+    hashes_with_many_ids: _Count
+    """sample_hash values with several sample_id values."""
+    split_hashes: _Count = 0
+    """Those that one run of a model has under several sample_id values: each sample_id is a
+    question. Left out if there are none."""
+    kind: Kind = "judgement"
+    """judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: judgement
+    if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it is
+    judgement."""
+    lower_is_better: bool = False
+    """Whether metadata.lower_is_better of a record says so. Left out if none does."""
+    primary: bool = False
+    """Whether metadata.primary_metric of a record says so. Left out if none does."""
+    by_model: list[ModelSummary]
+    """Its models, sorted by model_id."""
 
 
 class LabelCounts(msgspec.Struct, kw_only=True):
     """What became of the labels of `--labels`; absent without it."""
 
-    labels: Annotated[int, _says("Labels in the file.")]
-    superseded: Annotated[int, _says("Labels that a later one for the same answer replaces.")]
-    changed: Annotated[int, _says("Records with another verdict than before.")]
-    confirmed: Annotated[int, _says("Records that already had the verdict of their label.")]
-    unmatched: Annotated[int, _says("Labels that match no record.")]
-    ambiguous: Annotated[int, _says("Labels that match several records.")]
+    labels: int
+    """Labels in the file."""
+    superseded: int
+    """Labels that a later one for the same answer replaces."""
+    changed: int
+    """Records with another verdict than before."""
+    confirmed: int
+    """Records that already had the verdict of their label."""
+    unmatched: int
+    """Labels that match no record."""
+    ambiguous: int
+    """Labels that match several records."""
 
 
 class FixCounts(msgspec.Struct, kw_only=True):
     """What became of the corrected lines of `--fixes`; absent without it."""
 
-    given: Annotated[int, _says("Lines that differ from the rejected ones.")]
-    fixed: Annotated[
-        int, _says("Those that are valid; they count as kept, duplicate or filtered out.")
-    ]
-    rejected: Annotated[int, _says("Those that are not valid either.")]
-    unmatched: Annotated[int, _says("Those whose place in the input has no such rejected line.")]
+    given: int
+    """Lines that differ from the rejected ones."""
+    fixed: int
+    """Those that are valid; they count as kept, duplicate or filtered out."""
+    rejected: int
+    """Those that are not valid either."""
+    unmatched: int
+    """Those whose place in the input has no such rejected line."""
 
 
 class _Format(msgspec.Struct):
@@ -367,66 +350,55 @@ class _Format(msgspec.Struct):
 class Summary(Tabular, kw_only=True):
     """Summary of a corpus."""
 
-    format: Annotated[int, _says("Version of this document's format.")] = _SUMMARY_FORMAT
-    schema: Annotated[str, _says("Schema version of the corpus.")]
+    format: int = _SUMMARY_FORMAT
+    """Version of this document's format."""
+    schema: str
+    """Schema version of the corpus."""
     line_counts: LineCounts
-    versions: Annotated[
-        dict[str, int], _says("Valid lines, duplicates included, by their own schema version.")
-    ]
-    notes: Annotated[
-        dict[str, int],
-        _says(
-            "By code, valid lines with a label or turns of another version, and those that an "
-            "upgrade or a "
-            "repair changed."
-        ),
-    ]
-    renamed: Annotated[
-        dict[str, int] | msgspec.UnsetType,
-        _says(
-            "Valid lines, duplicates included, by the rule of --map for their names; absent "
-            "without --map."
-        ),
-    ] = msgspec.UNSET
-    labels: Annotated[
-        LabelCounts | msgspec.UnsetType, _says("What became of labels; absent without --labels.")
-    ] = msgspec.UNSET
-    fixes: Annotated[
-        FixCounts | msgspec.UnsetType, _says("What became of fixes; absent without --fixes.")
-    ] = msgspec.UNSET
-    rejected_by_code: Annotated[
-        dict[str, int], _says("Rejected lines by the code of their first error.")
-    ]
+    versions: dict[str, int]
+    """Valid lines, duplicates included, by their own schema version."""
+    notes: dict[str, int]
+    """By code, valid lines with a label or turns of another version, and those that an upgrade or a
+    repair changed."""
+    renamed: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """Valid lines, duplicates included, by the rule of --map for their names; absent without
+    --map."""
+    labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
+    """What became of labels; absent without --labels."""
+    fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
+    """What became of fixes; absent without --fixes."""
+    rejected_by_code: dict[str, int]
+    """Rejected lines by the code of their first error."""
     repaired: Repaired
     repairable: Repairable
-    repeats: Annotated[
-        Identities,
-        _says("Records of one identity that an epoch, a trial or the output tells apart."),
-    ]
-    contradictions: Annotated[
-        Identities, _says("Records of one identity with the same output and different verdicts.")
-    ]
+    repeats: Identities
+    """Records of one identity that an epoch, a trial or the output tells apart."""
+    contradictions: Identities
+    """Records of one identity with the same output and different verdicts."""
     same_run: SameRun
     sample_hash: SampleHashes
-    interaction_types: Annotated[dict[str, int], _says("Kept records by interaction_type.")]
-    schema_versions: Annotated[dict[str, int], _says("Kept records by schema_version.")]
-    evaluations: Annotated[
-        list[EvaluationSummary], _says("All evaluations, by name, then by metric.")
-    ]
+    interaction_types: dict[str, int]
+    """Kept records by interaction_type."""
+    schema_versions: dict[str, int]
+    """Kept records by schema_version."""
+    evaluations: list[EvaluationSummary]
+    """All evaluations, by name, then by metric."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and model."""
         return [
-            flat(model, {"evaluation_name": one.evaluation_name, "metric": one.metric})
-            for one in self.evaluations
-            for model in one.by_model
+            flat(
+                model, {"evaluation_name": evaluation.evaluation_name, "metric": evaluation.metric}
+            )
+            for evaluation in self.evaluations
+            for model in evaluation.by_model
         ]
 
     def to_json(self) -> bytes:
         return b"".join(self.json_pieces())
 
     def json_pieces(self) -> Iterator[bytes]:
-        """Yield the text of the document in pieces: with many evaluations, it takes more memory than the summary."""
+        """Yield the text of the document in pieces: it may take more memory than the summary."""
         piece: list[bytes] = []
         for text in _listing(self, "evaluations", map(_evaluation, self.evaluations)):
             piece.append(text)
@@ -446,8 +418,8 @@ class Summary(Tabular, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
-def _evaluation(one: EvaluationSummary) -> Iterator[bytes]:
-    return _listing(one, "by_model", ([_formatted(model)] for model in one.by_model))
+def _evaluation(evaluation: EvaluationSummary) -> Iterator[bytes]:
+    return _listing(evaluation, "by_model", ([_formatted(model)] for model in evaluation.by_model))
 
 
 def _listing(

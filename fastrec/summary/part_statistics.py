@@ -1,4 +1,4 @@
-"""Statistics of parts: each part writes its counts and its census to files, and the driver adds them up.
+"""Statistics of parts: each writes its counts and its census, and the driver adds them up.
 
 The counts name every model and every piece of input in the part, so the driver holds only their
 sum. The census is two lists of rows, which are merged and counted (`census.count_lists`).
@@ -41,7 +41,8 @@ from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 _LISTS: Final = ("hash", "id")
 
 _CopyCounts = tuple[tuple[int, int], ...]
-"""Where identical records come from: numbers of pieces of input, and how many copies each of them has."""
+"""Where identical records come from: numbers of pieces of input, and how many copies each of them
+has."""
 
 
 class LinesByPiece(Sums):
@@ -49,13 +50,14 @@ class LinesByPiece(Sums):
 
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
     shared: Counter[_CopyCounts] = msgspec.field(default_factory=Counter)
-    """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
-    The order may change from run to run, so it is applied when parts are added up."""
+    """Records with copies. The first piece in the order of the input keeps the record; all other
+    copies are duplicates. The order may change from run to run, so it is applied when parts are
+    added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
     left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
 
     def resolve(self, order: Mapping[int, int]) -> None:
-        """Decide which piece keeps a record with copies: the first one in the order, given by number."""
+        """Decide which piece keeps a record with copies: the first in the given order."""
         for copies, times in self.shared.items():
             for number, count in copies:
                 self.duplicates[number] += count * times
@@ -69,13 +71,11 @@ class LinesByPiece(Sums):
         return shared.union(self.kept, self.duplicates, self.left_out)
 
     def packed(self) -> list[Any]:
-        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
+        return list(msgspec.structs.astuple(self))
 
     @classmethod
-    def unpacked(cls, packed: list[Any]) -> LinesByPiece:
-        kept, shared, duplicates, left_out = packed
-        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
-        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
+    def unpacked(cls, packed: Sequence[Any]) -> LinesByPiece:
+        return cls(*map(Counter, packed))
 
 
 class PartCounts(Sums):
@@ -84,17 +84,17 @@ class PartCounts(Sums):
 
 
 class IdentityCounts(Sums):
-    """Identities with several records, as far as these are repeats, or as far as they are contradictions."""
+    """Identities with several records that are repeats, or with contradictions."""
 
     identities: int = 0
     records: int = 0
     examples: list[Identity] = msgspec.field(default_factory=list)
 
-    def add(self, identity: Identity | None) -> None:
-        """Identities come in order."""
-        if identity is not None:
+    def add(self, identity: Identity) -> None:
+        """Add an identity, if it has records of this kind. Identities come in order."""
+        if identity.records:
             self.identities += 1
-            self.records += identity[4]
+            self.records += identity.records
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
 
@@ -181,8 +181,8 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
     census.questions = count_questions(hashes)
     superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
-        census.repeats.add(several.repeats())
-        census.contradictions.add(several.contradictions())
+        census.repeats.add(several.identity(contradicting=False))
+        census.contradictions.add(several.identity(contradicting=True))
         if rule and superseded:
             for key in rule.superseded_of(several):
                 superseded.add(key)
@@ -231,7 +231,7 @@ class _CountsTask(msgspec.Struct, frozen=True):
 def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input."""
+    """Add up the counts of all parts, given the position of each piece in the input."""
     at_once = min(
         max(-(-len(prefixes) // engine.jobs), _FEWEST), current_limits().part_counts_per_task
     )

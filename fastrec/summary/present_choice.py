@@ -1,4 +1,4 @@
-"""Present a summary: choose evaluations, metrics and models by name; if none matches, the error lists what there is."""
+"""Present a summary: choose evaluations, metrics and models by name."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class _Summary(msgspec.Struct):
 def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
     found = list(evaluations)
     return Names(
-        evaluations=list(dict.fromkeys(one.evaluation_name for one in found)),
-        metrics=list(dict.fromkeys(one.metric for one in found)),
-        models=list(dict.fromkeys(model.model_id for one in found for model in one.by_model)),
+        evaluations=list(dict.fromkeys(scope.evaluation_name for scope in found)),
+        metrics=list(dict.fromkeys(scope.metric for scope in found)),
+        models=list(dict.fromkeys(model.model_id for scope in found for model in scope.by_model)),
     )
 
 
@@ -91,18 +91,18 @@ def choose(
     counts = metrics_of(results)
     chosen = []
     evaluations = with_directions(results, lower_is_better)
-    for one, names in matching_scopes(
+    for scope, names in matching_scopes(
         evaluations,
         filters or Filters(),
-        lambda one: [model.model_id for model in one.by_model],
+        lambda scope: [model.model_id for model in scope.by_model],
         metrics,
     ):
-        models = [model for model in one.by_model if model.model_id in names]
+        models = [model for model in scope.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
-        common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
-        known = common if len(models) == one.models else None
+        common = scope.questions_all_models if errors_as_wrong else scope.questions_answered_by_all
+        known = common if len(models) == scope.models else None
         chosen.append(
-            Chosen(one, counts[one.evaluation_name], len(models), answering, models, known)
+            Chosen(scope, counts[scope.evaluation_name], len(models), answering, models, known)
         )
     return chosen
 
@@ -113,19 +113,24 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     A pattern matches a metric, an evaluation, or both joined by `/`.
     """
     for pattern in lower_is_better:
-        if not any(matches_any(name, [pattern]) for one in scopes for name in _names_of(one)):
+        if not any(_matches_scope(scope, [pattern]) for scope in scopes):
             raise UsageError(f"--lower-is-better {pattern!r} matches no metric and no evaluation")
     return [
-        msgspec.structs.replace(one, lower_is_better=True, graded=True)  # type: ignore[type-var]
-        if lower_is_better and any(matches_any(name, lower_is_better) for name in _names_of(one))
-        else one
-        for one in scopes
+        msgspec.structs.replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
+        if lower_is_better and _matches_scope(scope, lower_is_better)
+        else scope
+        for scope in scopes
     ]
 
 
-def _names_of(scope: Scope) -> list[str]:
-    name = without_group(scope.evaluation_name)
-    return [name, *([scope.metric, f"{name}/{scope.metric}"] if scope.metric else [])]
+def _matches_scope(scope: Scope, patterns: Sequence[str]) -> bool:
+    names = names_of_scope(without_group(scope.evaluation_name), scope.metric)
+    return any(matches_any(name, patterns) for name in names)
+
+
+def names_of_scope(evaluation: str, metric: str | None) -> list[str]:
+    """What a pattern may match: the evaluation, its metric, and both joined by `/`."""
+    return [evaluation, *([metric, f"{evaluation}/{metric}"] if metric else [])]
 
 
 def others_in_words(others: int) -> list[str]:
@@ -143,25 +148,29 @@ def matching_scopes(
     models_of: Callable[[_Scope], Collection[str]],
     metrics: str = "judgements",
 ) -> list[tuple[_Scope, set[str]]]:
-    """Find the evaluations and metrics whose names match the filters, each with its matching models.
+    """Find evaluations and metrics whose names match the filters, with their matching models.
 
     Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are
     chosen. An evaluation that has none of them keeps all.
     """
     check_choice("metrics", metrics, METRICS)
-    check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
-    found = [one for one in scopes if filters.accepts_evaluation(one.evaluation_name)]
+    check_patterns("evaluation", filters.evaluation, {scope.evaluation_name for scope in scopes})
+    found = [scope for scope in scopes if filters.accepts_evaluation(scope.evaluation_name)]
     where = " of the chosen evaluations" if len(found) < len(scopes) else ""
-    check_patterns("metric", filters.metric, {one.metric or "" for one in found}, where)
-    found = [one for one in found if filters.accepts_metric(one.metric)]
+    check_patterns("metric", filters.metric, {scope.metric or "" for scope in found}, where)
+    found = [scope for scope in found if filters.accepts_metric(scope.metric)]
     if metrics == "judgements" and not filters.metric:
-        judged = {one.evaluation_name for one in found if one.kind == "judgement"}
+        judged = {scope.evaluation_name for scope in found if scope.kind == "judgement"}
         found = [
-            one for one in found if one.kind == "judgement" or one.evaluation_name not in judged
+            scope
+            for scope in found
+            if scope.kind == "judgement" or scope.evaluation_name not in judged
         ]
-    models = {model for one in found for model in models_of(one)}
+    models = {model for scope in found for model in models_of(scope)}
     for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
-        elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}
+        elsewhere = {
+            scope.evaluation_name for scope in scopes if _matches(pattern, models_of(scope))
+        }
         if elsewhere:
             raise UsageError(
                 f"no model of the chosen evaluations matches {pattern!r}; "
@@ -169,11 +178,11 @@ def matching_scopes(
                 f"models of other evaluations: {listed(sorted(elsewhere))}"
             )
     check_patterns("model", filters.model, models)
-    chosen = [(one, set(filter(filters.accepts_model, models_of(one)))) for one in found]
-    chosen = [(one, names) for one, names in chosen if names]
+    chosen = [(scope, set(filter(filters.accepts_model, models_of(scope)))) for scope in found]
+    chosen = [(scope, names) for scope, names in chosen if names]
     if scopes and not chosen:
-        evaluations = listed(sorted({one.evaluation_name for one in scopes}))
-        ids = listed(sorted({model for one in scopes for model in models_of(one)}))
+        evaluations = listed(sorted({scope.evaluation_name for scope in scopes}))
+        ids = listed(sorted({model for scope in scopes for model in models_of(scope)}))
         raise NoMatchError(
             f"no record matches {filters}; evaluations: {evaluations}; models: {ids}"
         )

@@ -1,4 +1,4 @@
-"""Present a summary: rank the models of each evaluation and metric (`Stats`), and explain the numbers in words."""
+"""Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     upgraded: int
     """Valid lines of another version than that of the corpus."""
     notes: dict[str, int]
-    """By code, valid lines with a label or turns of another version, and those that an upgrade or a repair changed."""
+    """By code, valid lines with a label or turns of another version, and those that an upgrade or a
+    repair changed."""
     repeats: int
     """Identities with repeats."""
     contradictions: int
@@ -48,7 +49,8 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     same_run: int
     """Records dropped by --same-run ignore."""
     split_hashes: int
-    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each id is a question."""
+    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each
+    id is a question."""
     recipe: str
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
@@ -69,8 +71,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all; with pass@K and
-    pass^K, only those to questions with K of them."""
+    """Records that count for accuracy and score: those without an error; with --errors-as-wrong,
+    all; with pass@K and pass^K, only those to questions with K of them."""
     questions: int
     """Distinct questions that have these answers."""
     answers_per_question: float | None
@@ -88,7 +90,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     accuracy_high: float | None
     """Upper end of this interval."""
     mean_score: float | None
-    """Mean over questions of the mean of evaluation.score, where true is 1; null without answers."""
+    """Mean over questions of the mean of evaluation.score, where true is 1; null without
+    answers."""
     score_standard_error: float | None
     """Its standard error, over questions; null for fewer than two questions."""
     score_low: float | None
@@ -100,10 +103,11 @@ class ModelStats(msgspec.Struct, kw_only=True):
     """Mean over the records that have a token_usage."""
     latency_ms: Latency
     rank_best: int | None = None
-    """Its best rank that paired tests allow: 1 + the number of models that are significantly better; null without
-    tests, or if it is not ranked."""
+    """Its best rank that paired tests allow: 1 + the number of models that are significantly
+    better; null without tests, or if it is not ranked."""
     rank_worst: int | None = None
-    """Its worst rank: the number of ranked models minus the number of those that are significantly worse."""
+    """Its worst rank: the number of ranked models minus the number of those that are significantly
+    worse."""
     unranked: str = ""
     """Why it is not ranked, if so. Such models come last."""
 
@@ -118,7 +122,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     metrics: int
     """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
     graded: bool
-    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little: see mean_score."""
+    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little:
+    see mean_score."""
     by: str
     """What its models are ranked by."""
     lower_is_better: bool
@@ -136,8 +141,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     questions: int
     """Questions of this evaluation."""
     common_questions: int | None
-    """Questions answered by all chosen models that have answers; null if they were not counted, which takes
-    --common."""
+    """Questions answered by all chosen models that have answers; null if they were not counted,
+    which takes --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
     group: dict[str, str | None] | None = None
@@ -158,13 +163,16 @@ class Stats(Tabular, kw_only=True):
     accuracy: bool
     """Whether tables show the accuracy of graded metrics, too."""
     common: bool
-    """Whether only common questions count: those answered by all chosen models of the evaluation that have answers."""
+    """Whether only common questions count: those answered by all chosen models of the evaluation
+    that have answers."""
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     repeats_as: str
-    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or
+    first."""
     skipped: list[str]
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their
+    records do not count."""
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name, then by metric."""
@@ -174,10 +182,14 @@ class Stats(Tabular, kw_only=True):
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
         found = []
-        for one in self.evaluations:
-            group = one.group or {}
-            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, **group}
-            found += [flat(model, before) for model in one.by_model]
+        for evaluation in self.evaluations:
+            group = evaluation.group or {}
+            before = {
+                "evaluation_name": evaluation.evaluation_name,
+                "metric": evaluation.metric,
+                **group,
+            }
+            found += [flat(model, before) for model in evaluation.by_model]
         names = dict.fromkeys(name for row in found for name in row)
         return [{name: row.get(name) for name in names} for row in found]
 
@@ -200,10 +212,13 @@ def choose_groups(
 
 def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy]) -> None:
     """Put the groups of each evaluation and metric behind it (`with_groups`)."""
-    metrics = {(one.evaluation_name, one.metric): one.metrics for one in totals.evaluations}
+    metrics = {
+        (evaluation.evaluation_name, evaluation.metric): evaluation.metrics
+        for evaluation in totals.evaluations
+    }
     totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups)
-    for one in totals.evaluations:
-        one.metrics = metrics[one.evaluation_name, one.metric]
+    for evaluation in totals.evaluations:
+        evaluation.metrics = metrics[evaluation.evaluation_name, evaluation.metric]
 
 
 def largest(stats: Stats, number: int) -> Stats:
@@ -241,7 +256,7 @@ def facts_of(summary: Summary) -> CorpusFacts:
         repeats=summary.repeats.identities,
         contradictions=summary.contradictions.identities,
         same_run=summary.same_run.records,
-        split_hashes=sum(one.split_hashes for one in summary.evaluations),
+        split_hashes=sum(evaluation.split_hashes for evaluation in summary.evaluations),
         recipe=summary.sample_hash.recipe,
         recipes=summary.sample_hash.by_recipe,
     )
@@ -269,32 +284,32 @@ def rank(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     evaluations = []
-    for one in chosen:
-        usual = "score" if one.evaluation.graded else "accuracy"
+    for choice in chosen:
+        usual = "score" if choice.evaluation.graded else "accuracy"
         models = [
             _model(
                 model,
-                one.evaluation.questions,
+                choice.evaluation.questions,
                 errors_as_wrong=errors_as_wrong,
                 reduced=repeats_as != "mean",
             )
-            for model in one.models
+            for model in choice.models
         ]
         for model in models if (by or usual) in ("accuracy", "score") else ():
-            least = 0.0 if common and one.common_questions is not None else min_coverage
+            least = 0.0 if common and choice.common_questions is not None else min_coverage
             model.unranked = _why_unranked(model, least)
-        models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
+        models.sort(key=_order(by or usual, usual, lower=choice.evaluation.lower_is_better))
         models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(
             filled(
                 EvaluationStats,
-                one,
-                one.evaluation,
+                choice,
+                choice.evaluation,
                 by=by or usual,
                 records=sum(model.records for model in models),
                 errors=sum(model.errors for model in models),
-                models=one.evaluation.models,
-                chosen=one.count,
+                models=choice.evaluation.models,
+                chosen=choice.count,
                 by_model=models,
             )
         )
@@ -318,16 +333,15 @@ def _why_unranked(model: ModelStats, min_coverage: float) -> str:
 
 def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
     """Say which models are not ranked, and why; nothing if all are."""
-    some = [
-        f"{model.model_id} ({model.unranked})"
-        for model in evaluation.by_model
-        if model.unranked and model.questions
-    ]
-    without = sum(not model.questions for model in evaluation.by_model if model.unranked)
-    found = [listed(some, _MOST)] * bool(some) + [
-        f"{counted(without, 'model')} without answers"
-    ] * bool(without)
-    return [f"not ranked: {'; '.join(found)}"] if found else []
+    unranked = [model for model in evaluation.by_model if model.unranked]
+    answering = [f"{model.model_id} ({model.unranked})" for model in unranked if model.questions]
+    without = len(unranked) - len(answering)
+    reasons = []
+    if answering:
+        reasons.append(listed(answering, _MOST))
+    if without:
+        reasons.append(f"{counted(without, 'model')} without answers")
+    return [f"not ranked: {'; '.join(reasons)}"] if reasons else []
 
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
@@ -346,7 +360,7 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
 def _model(
     model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool
 ) -> ModelStats:
-    """The numbers of a model; if its repeats are `reduced` to one value, its answers are those that count already."""
+    """The numbers of a model; if repeats are `reduced` to one value, its answers count already."""
     means = model.errors_as_wrong if errors_as_wrong else model
     answers = model.records if errors_as_wrong and not reduced else model.answers
     questions = model.questions if errors_as_wrong else model.questions_answered
@@ -447,12 +461,8 @@ def has_repeats(evaluation: EvaluationStats) -> bool:
 def repeats_in_words(repeats_as: str) -> list[str]:
     """Explain what several answers of a model to a question become, in short lines."""
     if repeats_as == "first":
-        return [
-            (
-                "Of several answers to a question, the first one counts: that of the lowest trial or "
-                "epoch."
-            )
-        ]
+        first = "Of several answers to a question, the first one counts: "
+        return [f"{first}that of the lowest trial or epoch."]
     if repeats_as == "majority":
         first = (
             "majority: whether the answer that most trials gave is right, as it was "

@@ -8,10 +8,9 @@ all counts that are made from rows.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 from msgspec import Raw
@@ -25,23 +24,28 @@ from fastrec.summary.document import Kind
 class Sums(msgspec.Struct):
     """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
 
+    MERGES: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
+    """How to merge two values of fields that do not add up."""
+
     def __iadd__(self, other: Self) -> Self:
         for name in self.__struct_fields__:
-            mine = getattr(self, name)
-            theirs = getattr(other, name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            elif isinstance(mine, defaultdict):
-                for key, value in theirs.items():
-                    mine[key] += value
-            else:
-                mine += theirs
-                setattr(self, name, mine)
+            merge = self.MERGES.get(name, add_up)
+            setattr(self, name, merge(getattr(self, name), getattr(other, name)))
         self._shorten()
         return self
 
     def _shorten(self) -> None:
         """Drop examples beyond those that are kept, after each addition; most sums have none."""
+
+
+def add_up(mine: Any, theirs: Any) -> Any:
+    """Add to a count; to a Counter or a defaultdict, key by key."""
+    if isinstance(mine, dict):
+        for key, value in theirs.items():
+            mine[key] += value
+    else:
+        mine += theirs
+    return mine
 
 
 USUAL_TYPE: Final = "single_turn"
@@ -50,7 +54,8 @@ _LARGEST = 2**63 - 1
 _MOST_INPUT_BYTES: Final = 12 << 20  # of inputs whose number of characters is remembered
 _ENTRY_BYTES: Final = 200  # memory of such an input besides its text
 BUCKETS_PER_POWER: Final = 64
-"""Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
+"""Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of
+every latency in it."""
 
 FIRST_EXPONENT: Final = 1_100  # added to exponents, which go down to -1073
 
@@ -92,11 +97,12 @@ _BITS: Final[dict[Any, int]] = {**KINDS}
 
 
 outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
-"""From a row to the outcome of the record: whether it is correct, its score, and whether it has an error."""
+"""From a row to the outcome of the record: whether it is correct, its score, and whether it has an
+error."""
 
 
 def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:
-    """Make the function from a record of this version, the number of its piece of input and its line to its row."""
+    """Make the function from a record, the number of its piece of input and its line to its row."""
     turns_of = attrgetter(schema.turns_field)
     schema_label = schema.label
     inputs = _InputCharacters()
@@ -134,7 +140,7 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
 
 
 def _said_characters(output: Any, turns: Any) -> int:
-    """The number of characters of everything that a model said: its outputs, and the turns of the assistant."""
+    """Count the characters of all that a model said: outputs, and turns of the assistant."""
     total = 0
     if output:
         raw = output.raw
@@ -181,7 +187,7 @@ def _notes_of(metadata: Mapping[str, Any]) -> int:
 
 
 def to_portable(number: int) -> int | str:
-    """Make an integer that msgpack can hold: beyond 64 bits a text, `digits p zeros`, else a plain int."""
+    """Make an integer that msgpack can hold: beyond 64 bits a text, `digits p zeros`."""
     if _SMALLEST <= number <= _LARGEST:
         return int(number)
     zeros = (
@@ -202,7 +208,7 @@ def from_portable(value: int | str) -> int:
 
 
 def bucket_of(value: float) -> int:
-    """The bucket of a number that is not negative: its power of two, and the top six bits of its mantissa."""
+    """The bucket of a number from 0 on: its power of two, and the top six bits of its mantissa."""
     if value == 0:
         return 0
     try:

@@ -4,7 +4,7 @@ Records of equal keys are adjacent, so a part finds *contradictions* by itself. 
 are decoded, and only the compared fields:
 
     same question, same trial, same output, another verdict    contradiction: one of them is wrong
-    anything else                                              repeat: a second epoch or trial, another answer …
+    anything else                                              repeat: another epoch, trial …
 
 The question is the `sample_hash`. The verdict is score, is_correct and error.
 
@@ -72,7 +72,7 @@ TRIAL_FIELDS: Final = (
 """The fields that tell trials apart, in `metadata` or at the root of a record."""
 
 Contradictions = dict[bytes, list[int | None]]
-"""By key: for each of its records, in order, which contradiction it belongs to; None if it contradicts no other.
+"""By key: which contradiction each of its records belongs to; None if it contradicts no other.
 
 The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
 """
@@ -173,7 +173,9 @@ class Superseded:
         path = f"{self._path}-{len(self._runs):04d}"
         rows = [_ROW] * len(self._keys)
         self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
-        self._keys, self._ends, self._text = [], [], bytearray()
+        self._keys = []
+        self._ends = []
+        self._text = bytearray()
 
 
 def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
@@ -201,7 +203,8 @@ _METADATA: Final = re.compile(
 )  # of the root, with texts only
 
 RunPair = tuple[str, str, str, str]
-"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
+"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record
+that is dropped."""
 
 
 class SameRunCounts(Sums):
@@ -262,7 +265,7 @@ def find_same_run(
     directory: str,
     engine: Engine,
 ) -> SameRunCounts:
-    """Find equal bodies in all parts, and write superseded records to files that begin with `path`."""
+    """Find equal bodies in all parts; write superseded records to files that begin with `path`."""
     total = SameRunCounts()
     rule = path, sort_fields
     for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine):
@@ -281,7 +284,8 @@ def _count(task: CountTask) -> SameRunCounts:
             last = digest
             kept = key
             continue
-        (scope, _, model, kept_id, _), dropped_id = split(kept), split(key)[3]
+        scope, _, model, kept_id, _ = split(kept)
+        _, _, _, dropped_id, _ = split(key)
         found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
         if key != kept:  # a part drops records of equal keys by itself
             superseded.add(key, digest)

@@ -150,7 +150,7 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.Eva
 
 
 def _kind(notes: int, models: Sequence[ModelTally]) -> document.Kind:
-    """The kind of a metric: as records say, a judgement before all others; or else by its scores."""
+    """The kind of a metric: as records say, judgements before all others; or by its scores."""
     if said := [name for name, bit in KINDS.items() if notes & bit]:
         return said[0]
     correct = sum(counted.correct for counted in models)

@@ -15,20 +15,26 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from operator import add, itemgetter, mul, or_
-from typing import Any, Final, NamedTuple, Self
+from operator import itemgetter, mul, or_
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import USUAL_TYPE, Column, Sums, bucket_of, from_portable, to_portable
+from fastrec.summary.rows import (
+    USUAL_TYPE,
+    Column,
+    Sums,
+    add_up,
+    bucket_of,
+    from_portable,
+    to_portable,
+)
 
 UNIT_BITS: Final = 1_074
-_ONE: Final = 1 << UNIT_BITS
-_FEW: Final = 4  # records that are added one by one
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 Outcome = Sequence[
@@ -50,13 +56,14 @@ class RepeatSums(Sums):
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         correct = sum([right and not error for right, _, error in outcomes])
-        score = sum([exact(score) for _, score, _ in outcomes])
+        scores = [exact(score) for _, score, _ in outcomes]
+        score = sum(scores)
         self.questions += 1
         self.correct += correct
         self.correct_squared += correct * correct
         self.score += score
         self.score_squared += score * score
-        self.squares += sum([exact_square(score) for _, score, _ in outcomes])
+        self.squares += sum([score * score for score in scores])
 
 
 class Repeats(Sums):
@@ -132,14 +139,8 @@ def exact(score: float | str) -> int:
     return from_portable(score) << UNIT_BITS
 
 
-@lru_cache(maxsize=1 << 10)
-def exact_square(score: float | str) -> int:
-    """Its square in units of 2**-2148."""
-    return exact(score) ** 2
-
-
 def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
-    """Compute the means of a model from the sums over all of its records and over questions with several records."""
+    """Compute the means of a model from sums over records, and over questions with several."""
     several = [item for by_count in repeats for item in by_count.items()]
     questions = totals.records - sum((count - 1) * sums.questions for count, sums in several)
     if not questions:
@@ -167,7 +168,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
 def _mean_and_error(
     total: int, squared: int, n: int, common: int, bits: int
 ) -> tuple[float | None, float | None]:
-    """The mean of n values and its standard error, given their sum in units of 2**-bits / common."""
+    """The mean of n values and its standard error; the sum is in units of 2**-bits / common."""
     mean = _quotient(total, n * common << bits)
     if n < 2:
         return mean, None
@@ -200,6 +201,11 @@ def _bucket_of(latency: float | str) -> int:
 class ModelTally(Sums):
     """Statistics of one model on one metric of an evaluation."""
 
+    MERGES: ClassVar = {
+        "notes": or_,
+        "first": lambda mine, theirs: min(filter(None, (mine, theirs)), default=b""),
+        "last": max,
+    }
     records: int = 0
     correct: int = 0  # without an error
     errors: int = 0
@@ -255,49 +261,8 @@ class ModelTally(Sums):
                 [_bucket_of(latency) for latency in latencies if latency is not None]
             )
         lowest = min(sample_ids)
-        highest = max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
-        self.last = max(self.last, highest)
-
-    def add_row(self, row: Sequence[Any], sample_id: bytes) -> None:
-        """Add one record, as `add_rows` does: columns of few records take longer."""
-        _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes, _, _ = row
-        self.records += 1
-        if score:
-            units = exact(score)
-            squared = exact_square(score)
-            self.score += units
-            self.score_squared += squared
-        else:
-            units = squared = 0
-        if error:
-            self.errors += 1
-            self.error_score += units
-            self.error_score_squared += squared
-        else:
-            self.correct += correct
-            if units and units != _ONE:
-                self.graded += 1
-                self.outside += not 0 < units < _ONE
-        self.turns += turns
-        self.tool_calls += tool_calls
-        if tokens:
-            of_input, of_output, in_total = map(from_portable, tokens)
-            self.with_tokens += 1
-            self.input_tokens += of_input
-            self.output_tokens += of_output
-            self.total_tokens += in_total
-        self.notes |= notes
-        if latency is not None:
-            self.latency[_bucket_of(latency)] += 1
-        if sample_id < self.first or not self.first:
-            self.first = sample_id
-        self.last = max(self.last, sample_id)
-
-    def __iadd__(self, other: Self) -> Self:
-        for name, plus in _ADDITIONS.items():
-            setattr(self, name, plus(getattr(self, name), getattr(other, name)))
-        return self
+        self.last = max(self.last, *sample_ids)
 
     def answers(self) -> Totals:
         score = self.score - self.error_score
@@ -308,7 +273,7 @@ class ModelTally(Sums):
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:
-        """For each share of the records, the lowest bucket such that it lies in or below that bucket."""
+        """For each share of the records, the lowest bucket that it lies in or below."""
         total = self.latency.total()
         if not total:
             return [None] * len(shares)
@@ -323,7 +288,8 @@ class Tally(Sums):
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
         default_factory=lambda: defaultdict(ModelTally)
     )
-    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
+    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
+    keys."""
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
         scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
@@ -342,12 +308,7 @@ class Tally(Sums):
             group[1].append(sample_id)
         for scope, models in scopes.items():
             for model, (some_rows, sample_ids) in models.items():
-                tally = self.models[scope, model]
-                if len(some_rows) > _FEW:
-                    tally.add_rows(some_rows, sample_ids)
-                else:
-                    for row, sample_id in zip(some_rows, sample_ids, strict=True):
-                        tally.add_row(row, sample_id)
+                self.models[scope, model].add_rows(some_rows, sample_ids)
         types = Counter(map(_type_of, rows))
         if usual := types.pop(None, 0):
             types[USUAL_TYPE] += usual
@@ -355,7 +316,7 @@ class Tally(Sums):
         self.schema_versions.update(map(_version_of, rows))
 
     def packed(self) -> list[Any]:
-        """Encode the tally as plain lists that hold integers of any size: a list of each field of all models."""
+        """Encode the tally as plain lists, one per field, that hold integers of any size."""
         columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
         fields = [
             list(map(to_portable, column))
@@ -366,31 +327,17 @@ class Tally(Sums):
         return [self.interaction_types, self.schema_versions, list(self.models), fields]
 
     def add_packed(self, packed: list[Any]) -> None:
-        """Add an encoded tally, field by field: each part has one of each model, and most fields are all zero."""
+        """Add an encoded tally, field by field: most fields are 0 in all models."""
         types, versions, keys, fields = packed
         self.interaction_types.update(types)
         self.schema_versions.update(versions)
         models = [self.models[scope, model] for scope, model in keys]
-        for (name, plus), column in zip(_ADDITIONS.items(), fields, strict=bool(fields)):
+        for name, column in zip(ModelTally.__struct_fields__, fields, strict=bool(fields)):
             if any(column):
+                merge = ModelTally.MERGES.get(name, add_up)
                 for model, value in zip(models, column, strict=True):
                     theirs = _unpacked(value) if value.__class__ is str else value
-                    setattr(model, name, plus(getattr(model, name), theirs))
-
-
-def _add_counts(mine: Counter[int], theirs: Mapping[int, int]) -> Counter[int]:
-    for bucket, count in theirs.items():
-        mine[bucket] += count
-    return mine
-
-
-_ADDITIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    **dict.fromkeys(ModelTally.__struct_fields__, add),
-    "notes": or_,
-    "latency": _add_counts,
-    "first": lambda mine, theirs: min(mine, theirs) if mine and theirs else mine or theirs,
-    "last": max,
-}
+                    setattr(model, name, merge(getattr(model, name), theirs))
 
 
 _unpacked: Final = lru_cache(maxsize=1 << 12)(
@@ -407,7 +354,7 @@ def _sum(column: Sequence[int | str]) -> int:
 
 
 def score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
-    """The sum of the scores, of their squares, and the numbers of scores other than 0 and 1, and beyond them."""
+    """The sums of scores and of their squares; how many are not 0 or 1, and how many beyond."""
     counts = Counter(scores)  # 1, 1.0 and true are equal here
     ones = counts.pop(1, 0)
     graded = len(scores) - ones - counts.pop(0, 0)

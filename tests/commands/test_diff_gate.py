@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.commands.diff import Difference, diff
+from fastrec.commands.diff import Difference, _find_scopes, diff
 from tests.commands.comparing import corpus_of
 from tests.commands.test_diff import records_of, trials, worsened
 
@@ -199,3 +199,10 @@ def test_a_pattern_that_matches_nothing_gives_a_notice(nights: dict[str, Path]) 
         f"--allow-missing '{pattern}' matches no model and no evaluation of OLD"
         for pattern in ("typo", "org/o")
     ]
+
+
+def test_a_name_with_brackets_matches_itself() -> None:
+    """As in all filters: `acc[0]` is the metric of this name, and also `acc0`."""
+    scored = {("exam", "acc[0]"), ("exam", "acc0"), ("exam", "acc1"), ("quiz", None)}
+    assert _find_scopes(["acc[0]"], scored) == ({("exam", "acc[0]"), ("exam", "acc0")}, [])
+    assert _find_scopes(["exam/*", "quiz"], scored) == (scored, [])

@@ -765,20 +765,33 @@ def test_the_matrix_reports_unreadable_columns(corpus: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"a":1}\n', "line 1: is not a record in normal form: "),
-        (b"\xff\n", "line 1: is not a record in normal form: "),
-        (b"[1, 2]x\n", "line 1: is not a record in normal form: "),
-        (b"", "has 0 records, but the manifest says "),
+        (b'{"a":1}\n', "has 8 bytes of text, but the manifest says "),
+        (b"", "has 0 bytes of text, but the manifest says "),
     ],
 )
 def test_an_edited_part_is_reported(
     tmp_path: Path, corpus: Path, format_: str, text: bytes, message: str
 ) -> None:
-    """With the line, and nothing is published."""
+    """Nothing is published."""
     with ShardWriter(str(min(corpus.glob("part-*.jsonl*"))), "zst", 3) as writer:
         writer.write([text])
         writer.finish()
     with pytest.raises(CorpusError, match=re.escape(message)):
+        fastrec.export(corpus, tmp_path / "tables", format=format_)
+    assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("format_", OF_LINES)
+def test_lines_are_read_by_their_columns(tmp_path: Path, corpus: Path, format_: str) -> None:
+    """Columns that are missing, or have other records than the manifest says, are an error."""
+    columns = min(corpus.glob("part-*.columns"))
+    manifest = json.loads((corpus / "manifest.json").read_bytes())
+    manifest["parts"][0]["records"] += 1
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CorpusError, match="records, but the manifest says"):
+        fastrec.export(corpus, tmp_path / "tables", format=format_)
+    columns.unlink()
+    with pytest.raises(CorpusError, match="is missing: normalize again"):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     assert not (tmp_path / "tables").exists()
 

@@ -44,8 +44,6 @@ def unsorted(tmp_path: Path) -> Path:
     [
         ["cat"],
         ["cat", "--model", "m"],
-        ["export", "--format", "csv", "-o", "table"],
-        ["export", "--format", "parquet", "-o", "table"],
     ],
 )
 def test_a_part_that_is_not_sorted_is_noticed(

@@ -46,6 +46,18 @@ def _structs_in(hints: list[Any]) -> Iterator[Struct]:
         yield from _structs_in([part for part in get_args(hint) if part is not Ellipsis])
 
 
+def json_schema(root: Struct) -> bytes:
+    """The JSON Schema of a document, with the docstrings of fields as descriptions."""
+    schema = msgspec.json.schema(root)
+    for struct in structs_of(root):
+        definition = schema["$defs"][struct.__name__]
+        definition["description"] = description(struct)
+        properties = definition["properties"]
+        for name, text in _docstrings(struct).items():
+            properties[name] = {"description": " ".join(text.split()), **properties[name]}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
 def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
     """The table of the fields of a class, as lines; other classes are linked."""
     hints = get_type_hints(struct, include_extras=True)

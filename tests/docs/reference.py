@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
@@ -35,7 +33,14 @@ from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats
 from fastrec.trends import Trend
 from tests.docs.commands import commands_page
-from tests.docs.documents import Struct, cell, description, fields_table, structs_of
+from tests.docs.documents import (
+    Struct,
+    cell,
+    description,
+    fields_table,
+    json_schema,
+    structs_of,
+)
 from tests.docs.folders import folders_table
 
 ROOT = Path(__file__).parents[2]
@@ -242,6 +247,4 @@ if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text)
     schema = ROOT / "fastrec" / "summary" / "summary.schema.json"
-    schema.write_bytes(
-        msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Summary)), indent=2) + b"\n"
-    )
+    schema.write_bytes(json_schema(Summary))

@@ -24,6 +24,7 @@ from fastrec.sorting.keys import FIELDS
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests import reference
+from tests.docs.documents import json_schema
 from tests.golden.update import GOLDEN, ROOT, produce
 from tests.lazily import Library
 from tests.normalize.leaving_out import leave_out
@@ -363,8 +364,7 @@ def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
 
 def test_the_schema_of_the_summary_is_up_to_date() -> None:
     """The JSON Schema in the package is generated from the classes."""
-    made = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Summary)), indent=2) + b"\n"
-    assert SCHEMA.read_bytes() == made
+    assert SCHEMA.read_bytes() == json_schema(Summary)
 
 
 def test_summaries_follow_their_schema(mixed: Path, tmp_path: Path) -> None:

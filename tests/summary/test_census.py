@@ -69,7 +69,7 @@ def census(
     counted = count_questions(by_hash)
     several = list(find_several(by_id, counted))
     repeated, contradicting = (
-        [getattr(one, kind)() for one in several] for kind in ("repeats", "contradictions")
+        [one.identity(contradicting=kind) for one in several] for kind in (False, True)
     )
     answered: QuestionsByModel = defaultdict(Counter)
     for part in parts:
@@ -85,7 +85,7 @@ def census(
     return counted, repeated, contradicting, answered
 
 
-Expected = list[tuple[Any, ...] | None]
+Expected = list[tuple[Any, ...]]
 
 
 def split_hashes(records: list[Fields]) -> set[tuple[bytes, bytes]]:
@@ -129,7 +129,7 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Exp
     for who, found in sorted(identities.items()):
         for contradicts in (False, True) if len(found) > 1 else ():
             some = [sample for sample, kind in found if kind == contradicts]
-            kinds[contradicts].append((*who, len(some), sorted(set(some))) if some else None)
+            kinds[contradicts].append((*who, len(some), sorted(set(some))))
     return evaluations, *kinds
 
 

@@ -14,7 +14,7 @@ import fastrec
 from fastrec.limits import Limits
 from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.census import census_of_part, count_questions
-from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
+from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, means_of
 from tests.normalize.normalizing import Corpus, run_limited
 from tests.samples import sample
 from tests.summary.naive import NaiveModel, naive_models, near_root
@@ -32,7 +32,7 @@ def totals(some: list[Outcome]) -> Totals:
         len(some),
         right,
         sum(exact(one[1]) for one in some),
-        sum(exact_square(one[1]) for one in some),
+        sum(exact(one[1]) ** 2 for one in some),
     )
 
 

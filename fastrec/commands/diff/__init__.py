@@ -1,4 +1,4 @@
-"""`diff`: what changed between two corpora: records, fields, and the accuracy or score of each question.
+"""`diff`: what changed between two corpora: records, fields, and results of questions.
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Cut both corpora into ranges of sort positions (`plan`).
@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
 
-from fastrec.commands.diff.compare import Changes, Scope, compare_range
+from fastrec.commands.diff.compare import Changes, ModelName, Scope, compare_range
 from fastrec.commands.diff.document import (
     ChangedField,
     Counts,
@@ -28,8 +28,9 @@ from fastrec.commands.diff.document import (
     Failure,
     ModelDifference,
     Side,
+    Status,
 )
-from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
+from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -45,7 +46,8 @@ from fastrec.parameters import CORES
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, p_values_of, power
-from fastrec.summary.document import filled
+from fastrec.summary.document import ModelSummary, filled
+from fastrec.summary.present_choice import names_of_scope
 
 _COUNTED: Final = (
     "old_records",
@@ -58,7 +60,7 @@ _COUNTED: Final = (
 
 
 def _compare_models(
-    corpora: Sequence[Corpus],
+    corpora: Sequence[ComparedCorpus],
     changes: Changes,
     found: Difference,
     *,
@@ -69,67 +71,73 @@ def _compare_models(
 
     CorpusError if the records and the two summaries do not add up.
     """
-    models = []
-    tested: list[tuple[ModelDifference, Differences]] = []
     old, new = corpora
     names = old.models.keys() | new.models.keys() | changes.numbers.keys()
-    # Records without a metric come first.
-    for name in sorted(
-        names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])
-    ):
-        evaluation, metric, model_id = name
-        before, after = old.models.get(name), new.models.get(name)
+    models = []
+    tested: list[tuple[ModelDifference, Differences]] = []
+    for name in sorted(names, key=_order):
         counts = changes.numbers[name]
-        for corpus, records in ((old, counts["old_records"]), (new, counts["new_records"])):
-            if records != (corpus.models[name].records if name in corpus.models else 0):
-                of = (
-                    repr(evaluation)
-                    if metric is None
-                    else f"{evaluation!r} by the metric {metric!r}"
-                )
-                reason = (
-                    f"its records of {model_id!r} on {of} and its summary do not add up; "
-                    f"{VERIFY_HINT}"
-                )
-                raise CorpusError(corpus.path, reason)
-        by_score = (evaluation, metric) in scored
-        lower_is_better = by_score and (evaluation, metric) in lower
-        enough = (
-            100 * counts["questions"] >= Fraction(str(found.min_compared)) * counts["old_answered"]
-        )
-        status: Any = (
-            "unanswered" if not counts["old_answered"] else "compared" if enough else "incomplete"
-        )
-        if not before or not after:
-            status = "missing" if before else "new"
+        _check_records(old, name, counts["old_records"])
+        _check_records(new, name, counts["new_records"])
+        scope = name[:2]
+        by_score = scope in scored
+        is_lower = by_score and scope in lower
         differences = _differences(counts, changes.sizes.get(name))
-        models.append(
-            ModelDifference(
-                evaluation_name=evaluation,
-                metric=metric,
-                model_id=model_id,
-                graded=(evaluation, metric) in old.graded | new.graded,
-                measure="score" if by_score else "accuracy",
-                lower_is_better=lower_is_better,
-                status=status,
-                old_errors=before.errors if before else 0,
-                new_errors=after.errors if after else 0,
-                **{field: counts[field] for field in _COUNTED},
-                **_statistics(counts, differences, scored=by_score, lower=lower_is_better),
-                counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
-                flips=[
-                    *changes.listed[name, lower_is_better],
-                    *changes.listed[name, not lower_is_better],
-                ],
-            )
+        before = old.models.get(name)
+        after = new.models.get(name)
+        model = ModelDifference(
+            evaluation_name=name[0],
+            metric=name[1],
+            model_id=name[2],
+            graded=scope in old.graded | new.graded,
+            measure="score" if by_score else "accuracy",
+            lower_is_better=is_lower,
+            status=_status(before, after, counts, found.min_compared),
+            old_errors=before.errors if before else 0,
+            new_errors=after.errors if after else 0,
+            **{field: counts[field] for field in _COUNTED},
+            **_statistics(counts, differences, scored=by_score, lower=is_lower),
+            counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
+        models.append(model)
         if differences.questions:
-            tested.append((models[-1], differences))
+            tested.append((model, differences))
     p_values = p_values_of([differences for _, differences in tested])
     for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
         model.p = p
         model.p_adjusted = adjusted
     return models
+
+
+def _order(name: ModelName) -> tuple[Any, ...]:
+    """Records without a metric come first."""
+    evaluation, metric, model_id = name
+    return evaluation, metric is not None, metric or "", model_id
+
+
+def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
+    if records != (corpus.models[name].records if name in corpus.models else 0):
+        evaluation, metric, model_id = name
+        by = "" if metric is None else f" by the metric {metric!r}"
+        records_of = f"its records of {model_id!r} on {evaluation!r}{by}"
+        raise CorpusError(corpus.path, f"{records_of} and its summary do not add up; {VERIFY_HINT}")
+
+
+def _status(
+    before: ModelSummary | None,
+    after: ModelSummary | None,
+    counts: Mapping[str, Any],
+    min_compared: float,
+) -> Status:
+    if not after:
+        return "missing"
+    if not before:
+        return "new"
+    if not counts["old_answered"]:
+        return "unanswered"
+    least = Fraction(str(min_compared)) * counts["old_answered"]
+    return "compared" if 100 * counts["questions"] >= least else "incomplete"
 
 
 def _differences(counts: Mapping[str, Any], sizes: tuple[Fraction, Fraction] | None) -> Differences:
@@ -177,7 +185,7 @@ def _statistics(
     }
 
 
-def _side(corpus: Corpus) -> Side:
+def _side(corpus: ComparedCorpus) -> Side:
     records = sum(model.records for model in corpus.models.values())
     return filled(Side, corpus.manifest, corpus=utf8(corpus.path), records=records)
 
@@ -196,7 +204,7 @@ def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared:
 def _find_failures(found: Difference) -> Iterator[Failure]:
     """Mark the models that regressed, and yield why the exit code is 1; nothing without `fail_on`.
 
-        regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
+        regressed    accuracy or mean score fell by more than the limit, not only by chance
         missing      OLD has records of the model on this evaluation and metric, NEW has none
         incomplete   too few of the questions that it answered in OLD could be compared
 
@@ -210,27 +218,20 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
             model.regressed = p_value < found.p and -model.points > found.fail_on
     p_name = "adjusted p" if found.p_adjust == "bh" else "p"
     loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    required = [
-        one
-        for one in found.models
-        if not any(_matches(pattern, one) for pattern in found.allow_missing)
-    ]
-    reasons: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
-        *((model, "regressed", loss) for model in found.models if model.regressed),
-        *(
-            (model, "missing", "is missing in NEW")
-            for model in required
-            if model.status == "missing"
-        ),
-        *(
-            (model, "incomplete", _shortfall(model))
-            for model in required
-            if model.status == "incomplete"
-        ),
-    ]
-    for model, reason, message in reasons:
-        names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
-        yield Failure(**names, reason=reason, message=message)
+    messages: dict[Literal["regressed", "missing", "incomplete"], Callable[[Any], str]] = {
+        "regressed": lambda _: loss,
+        "missing": lambda _: "is missing in NEW",
+        "incomplete": _shortfall,
+    }
+    for reason, message_of in messages.items():
+        for model in found.models:
+            if reason == "regressed":
+                is_failure = model.regressed
+            else:
+                allowed = any(_matches(pattern, model) for pattern in found.allow_missing)
+                is_failure = model.status == reason and not allowed
+            if is_failure:
+                yield filled(Failure, model, reason=reason, message=message_of(model))
 
 
 def _find_scopes(
@@ -246,7 +247,7 @@ def _find_scopes(
         matching = {
             scope
             for scope in scored
-            if any(matches_any(name, [pattern]) for name in _names_of(*scope))
+            if any(matches_any(name, [pattern]) for name in names_of_scope(*scope))
         }
         if not matching:
             notices.append(
@@ -256,21 +257,12 @@ def _find_scopes(
     return found, notices
 
 
-def _names_of(evaluation: str, metric: str | None) -> list[str]:
-    """What a pattern may match: the evaluation, and its metric alone or with the evaluation."""
-    return [evaluation, *([] if metric is None else [metric, f"{evaluation}/{metric}"])]
-
-
 def _matches(pattern: str, model: ModelDifference) -> bool:
-    """Whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
-    evaluation, *others = _names_of(model.evaluation_name, model.metric)
+    """Whether a pattern matches the model, the evaluation, the metric, or them joined by `/`."""
+    evaluation, *others = names_of_scope(model.evaluation_name, model.metric)
     # Not `metric/model`: it would look like `evaluation/model`.
-    names = [
-        model.model_id,
-        evaluation,
-        *others,
-        *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:])),
-    ]
+    names = [model.model_id, evaluation, *others, f"{evaluation}/{model.model_id}"]
+    names += [f"{name}/{model.model_id}" for name in others[1:]]
     return any(matches_any(name, [pattern]) for name in names)
 
 

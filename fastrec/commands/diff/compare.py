@@ -28,10 +28,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import joint_codes
 from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
-from fastrec.commands.diff.records import Array, Bounds, Records
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes
+from fastrec.commands.diff.records import Array, Bounds, ChosenPart, Records
+from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import current_limits
@@ -50,10 +51,8 @@ _HASH: Final = ("evaluation_name", METRIC, "sample_hash")
 
 
 class CompareTask(msgspec.Struct, frozen=True):
-    old: Sequence[PartFile]
-    new: Sequence[PartFile]
-    chosen: dict[str, bytes]
-    """By path of a part: bits of the records that match the filters; empty without filters."""
+    old: Sequence[ChosenPart]
+    new: Sequence[ChosenPart]
     bounds: Bounds
     bound_fields: tuple[str, ...]  # of the positions in bounds
     fields: tuple[str, ...]  # that identify a question of a model, beside its metric
@@ -75,11 +74,13 @@ class Changes:
     def __init__(self, examples: int) -> None:
         self._examples = examples
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
-        """By model: its records, questions and answered questions in OLD and in NEW (`old_records` …); all of `Counts`;
-        the `questions` that can be compared, and how many of them are `repeated`, `fell` or `rose`; and the sums of
-        their means in OLD and in NEW, of the differences of these (`gain`), and of the `squares` of the differences."""
+        """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
+        …); all of `Counts`; the `questions` that can be compared, and how many of them are
+        `repeated`, `fell` or `rose`; and the sums of their means in OLD and in NEW, of the
+        differences of these (`gain`), and of the `squares` of the differences."""
         self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
-        """The smallest and the largest difference of questions whose mean changed, without their signs."""
+        """The smallest and the largest difference of questions whose mean changed, without their
+        signs."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -129,9 +130,7 @@ def compare_range(task: CompareTask) -> Changes:
 class _Comparison:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
-        self._records = records = Records(
-            task.old, task.new, task.chosen, task.bounds, task.bound_fields
-        )
+        self._records = records = Records(task.old, task.new, task.bounds, task.bound_fields)
         codes = records.codes
         self._model = _numbered(*(codes[field] for field in _MODEL))
         self._models: list[ModelName] = records.names(self._model, _MODEL)
@@ -167,18 +166,12 @@ class _Comparison:
             self._count(kind, self._model[rows])
             self._list(kind, rows)
         identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
-
-        def exact(rows: Array) -> Array:
-            _, fingerprints = np.unique(records.fingerprint[rows], return_inverse=True)
-            return _numbered(identity[rows], fingerprints)
-
+        content = _numbered(identity, _dense(records.fingerprint))
         left = self._compared.copy()
         found = []
-        # Most identities have one record in each corpus. Of the others, equal records are paired
-        # first.
-        for ids_of in (identity.__getitem__, exact, identity.__getitem__, self._group.__getitem__):
+        for ids in (content, identity, self._group):
             rows = np.flatnonzero(left)
-            pairs = rows[_pairs(ids_of(rows), is_new[rows])]
+            pairs = rows[_pairs(ids[rows], is_new[rows])]
             left[pairs] = False
             found.append(pairs)
         pairs = np.concatenate(found)
@@ -225,7 +218,10 @@ class _Comparison:
                     changes.list(kind, [records.name(row, paths)])
 
     def compare_questions(self, differs: Array) -> None:
-        """Count questions, add up their means, and find those that changed, given the records that differ."""
+        """Count questions, add up their means, and find those whose mean changed.
+
+        `differs` says which records are not equal to a counterpart.
+        """
         records = self._records
         question = self._question
         is_new = self._records.is_new
@@ -257,7 +253,9 @@ class _Comparison:
         self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
 
     def _add_means(self, side: str, rows: Array, answers: Array, values: Array) -> None:
-        """Add up the means of questions, given their records, how many answers each question has, and the values.
+        """Add up the means of questions, given their records.
+
+        `answers` has how many answers the question of each record has.
 
         The values of questions with equally many answers are added up first, so nothing is rounded.
         """
@@ -267,12 +265,11 @@ class _Comparison:
         for places in np.split(order, cuts):
             if len(places):
                 model = self._models[self._model[rows[places[0]]]]
-                self.changes.numbers[model][f"{side}_means"] += _sum(values[places].tolist()) / int(
-                    answers[places[0]]
-                )
+                mean = _sum(values[places].tolist()) / int(answers[places[0]])
+                self.changes.numbers[model][f"{side}_means"] += mean
 
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
-        """Compare the means of questions exactly, given the rows of their answers, and the value of each record."""
+        """Compare the means of questions exactly, given the rows of their answers."""
         records = self._records
         # Of each question, the first group that was compared is shown, by its first record in NEW.
         old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
@@ -300,15 +297,7 @@ class _Comparison:
 
 def _numbered(*columns: Array) -> Array:
     """Number the distinct combinations of codes from 0 on."""
-    packed = np.zeros(len(columns[0]), dtype=np.int64)
-    size = 1
-    for codes in columns:
-        if size * _size(codes) >= 1 << 63:
-            packed = _dense(packed)
-            size = _size(packed)
-        packed = packed * _size(codes) + codes
-        size *= _size(codes)
-    return _dense(packed)
+    return _dense(joint_codes(*columns))
 
 
 def _dense(codes: Array) -> Array:

@@ -1,8 +1,9 @@
-"""The result of comparing two corpora, field by field: the document that `fastrec diff --format json` prints.
+"""The result of comparing two corpora: the document that `fastrec diff --format json` prints.
 
-Except for `seconds`, it depends only on the two corpora and the options. It accounts for every record of both:
-`old.records = unchanged + changed + removed + repeats_old` and
-`new.records = unchanged + changed + added + repeats_new`, in total and for each evaluation, metric and model.
+Except for `seconds`, it depends only on the two corpora and the options. It accounts for every
+record of both: `old.records = unchanged + changed + removed + repeats_old` and
+`new.records = unchanged + changed + added + repeats_new`, in total and for each evaluation, metric
+and model.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ class Counts(msgspec.Struct, kw_only=True):
     changed: int = 0
     """Pairs that differ in any other field."""
     relabelled: int = 0
-    """Those of the changed pairs with another verdict, of which only NEW has the label in `metadata`."""
+    """Those of the changed pairs with another verdict, of which only NEW has the label in
+    `metadata`."""
     added: int = 0
     """Records of NEW without a counterpart in OLD."""
     removed: int = 0
     """Records of OLD without a counterpart in NEW."""
     repeats_old: int = 0
-    """Records of OLD with counterparts in NEW, but none of their own: repeats, compared by the mean of the question."""
+    """Records of OLD with counterparts in NEW, but none of their own: repeats, compared by the mean
+    of the question."""
     repeats_new: int = 0
     """Records of NEW with counterparts in OLD, but none of their own."""
 
@@ -61,11 +64,15 @@ class RecordName(msgspec.Struct, kw_only=True):
     sample_hash: str
     evaluation_id: str
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Only for a changed record: the fields that differ. The other fields are those of its record in NEW."""
+    """Only for a changed record: the fields that differ. The other fields are those of its record
+    in NEW."""
 
 
 class Flip(msgspec.Struct, kw_only=True):
-    """A question whose mean changed: the share of right answers, or for `measure` score the mean score."""
+    """A question whose mean changed.
+
+    It is the share of right answers, or for `measure` score the mean score.
+    """
 
     sample_id: int | str
     sample_hash: str
@@ -90,15 +97,18 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """The evaluation_result_id of the records; null if they have none."""
     model_id: str
     graded: bool
-    """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means little."""
+    """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means
+    little."""
     measure: Literal["accuracy", "score"]
-    """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share of right answers."""
+    """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share
+    of right answers."""
     lower_is_better: bool
-    """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies are compared."""
+    """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies
+    are compared."""
     status: Status
-    """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
-    questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can
-    be compared."""
+    """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than
+    `--min-compared` percent of the questions that OLD answered could be compared. `unanswered`: OLD
+    has no answer, so nothing can be compared."""
     old_records: int
     """Its records in OLD."""
     new_records: int
@@ -116,41 +126,43 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     questions: int
     """Questions that could be compared."""
     old_accuracy: float | None
-    """Mean over the compared questions of the share of right answers in OLD; null if there are none, or if scores are
-    compared."""
+    """Mean over the compared questions of the share of right answers in OLD; null if there are
+    none, or if scores are compared."""
     new_accuracy: float | None
     """The same in NEW."""
     old_score: float | None
-    """Mean over the compared questions of the mean score in OLD; null if there are none, if accuracies are compared, or
-    if the summary has no mean score because it overflows a double."""
+    """Mean over the compared questions of the mean score in OLD; null if there are none, if
+    accuracies are compared, or if the summary has no mean score because it overflows a double."""
     new_score: float | None
     """The same in NEW."""
     points: float | None
-    """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 × (old - new) if a lower
-    score is better. Computed exactly and rounded once; null if there are no questions."""
+    """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 ×
+    (old - new) if a lower score is better. Computed exactly and rounded once; null if there are no
+    questions."""
     worse: int
     """Questions whose mean fell, or rose if a lower score is better."""
     better: int
     """Questions whose mean rose, or fell if a lower score is better."""
     test: Test | None
-    """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same size, as single
-    answers do; else `t`. Both are two-sided. null if no question was compared."""
+    """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same
+    size, as single answers do; else `t`. Both are two-sided. null if no question was compared."""
     p: float | None = None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
     detectable: float | None
-    """The smallest difference in points that this test of these questions finds with p < 0.05 in 80 % of all cases, if
-    as many answers change as observed; null if it finds none."""
+    """The smallest difference in points that this test of these questions finds with p < 0.05 in 80
+    % of all cases, if as many answers change as observed; null if it finds none."""
     questions_needed: int | None
     """How many questions it takes to find a difference of `points` so; null if there is none."""
     p_adjusted: float | None = None
-    """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one, counted per
-    evaluation and metric."""
+    """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one,
+    counted per evaluation and metric."""
     regressed: bool = False
-    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below
-    `--p`; always false without `--fail-on`."""
+    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by
+    `--p-adjust`) below `--p`; always false without `--fail-on`."""
     counts: Counts
     flips: list[Flip]
-    """The first questions that changed in sort order, worse before better, at most `--examples` of each."""
+    """The first questions that changed in sort order, worse before better, at most `--examples` of
+    each."""
 
 
 class Failure(msgspec.Struct, kw_only=True):
@@ -202,22 +214,26 @@ class Difference(Tabular, kw_only=True):
     by: tuple[str, ...]
     """The fields in which matched records agree."""
     question: tuple[str, ...]
-    """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the corpora are sorted by
-    first, and the sort fields before it. Each metric of a question is compared by itself."""
+    """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the
+    corpora are sorted by first, and the sort fields before it. Each metric of a question is
+    compared by itself."""
     errors_as_wrong: bool
-    """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as none."""
+    """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as
+    none."""
     accuracy: bool
     """`--accuracy`: whether accuracies are compared for graded metrics, too."""
     lower_is_better: tuple[str, ...]
     """`--lower-is-better`: patterns of graded metrics whose lower scores are better."""
     fail_on: float | None
-    """`--fail-on`: a model that lost more points, with a small enough p, regressed; null if not given."""
+    """`--fail-on`: a model that lost more points, with a small enough p, regressed; null if not
+    given."""
     p: float
     """`--p`: the p-value below which a loss is significant."""
     p_adjust: Literal["bh", "none"]
     """`--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none)."""
     min_compared: float
-    """`--min-compared`: the percentage of the questions that a model answered in OLD that must be compared."""
+    """`--min-compared`: the percentage of the questions that a model answered in OLD that must be
+    compared."""
     allow_missing: tuple[str, ...]
     """`--allow-missing`: patterns of models that may be missing or incomplete."""
     filters: str = ""
@@ -245,7 +261,7 @@ class Difference(Tabular, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether there is any failure: a model regressed, or is missing or incomplete without being allowed to."""
+        """Whether a model regressed, or is missing or incomplete without being allowed to."""
         return bool(self.failures)
 
     @property

@@ -40,7 +40,7 @@ _decode_labelled: Final = view_decoder(metadata=(dict[str, Raw], {}))
 
 
 def compare_lines(old: bytes, new: bytes) -> list[str]:
-    """Return the paths in which two records in normal form differ, each once, without `evaluation_id`."""
+    """Return the paths in which two records differ, each once, without `evaluation_id`."""
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
         found["$.schema_version"] = None
@@ -50,24 +50,24 @@ def compare_lines(old: bytes, new: bytes) -> list[str]:
         return list(found)
     for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
         if cut > start and new.startswith(old[start:cut], other):
-            start, other = cut, other + cut - start
+            other += cut - start
+            start = cut
             break
     try:
-        before, after = (
-            _decode_object(b"{" + old[start + 1 :]),
-            _decode_object(b"{" + new[other + 1 :]),
-        )
+        before = _decode_object(b"{" + old[start + 1 :])
+        after = _decode_object(b"{" + new[other + 1 :])
     except msgspec.MsgspecError:
         # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may
         # have the same key. Then the text from there on has a closing bracket too many.
-        before, after = _decode_object(old), _decode_object(new)
+        before = _decode_object(old)
+        after = _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
     return list(found)
 
 
 def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
-    """Whether a label changed the verdict: it is another one, and only NEW has this label in its metadata."""
+    """Whether a label changed the verdict: only NEW has this label in its metadata."""
     if _VERDICT.isdisjoint(paths):
         return False
     was, now = (_decode_labelled(line).metadata for line in (old, new))

@@ -1,6 +1,6 @@
-r"""Planning a comparison: can the two corpora be compared, and which ranges of positions does each task get?
+r"""Planning a comparison: can the corpora be compared, and which range does each task get?
 
-    sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · the record's bytes
+    sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · bytes
     compare by   evaluation_name · sample_hash · model_id ·                 sample_id
                  \__________ position ___________/                 \_ rest _/
 
@@ -29,8 +29,9 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query
 from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
+from fastrec.commands.diff.records import ChosenPart
 from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
-from fastrec.corpus.scan import PartFile, Position, SplitHashes, position_maker
+from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.filters import AnyPath, Filters
 from fastrec.limits import current_limits
@@ -41,20 +42,17 @@ from fastrec.storage import join
 from fastrec.summary.document import ModelSummary
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
-"""The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
-is always compared by, where records name one."""
+"""The fields to compare by if none are given: the whole sort key except the run, which is new every
+night. The metric is always compared by, where records name one."""
 
 # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
 _LONGEST_ID: Final = 1_000
 
 
-class Corpus(msgspec.Struct):
+class ComparedCorpus(msgspec.Struct):
     path: str
     manifest: Manifest
-    parts: list[PartFile]
-    chosen: dict[
-        str, bytes
-    ]  # by path of a part: bits of its matching records; empty without filters
+    parts: list[ChosenPart]
     schema: Schema
     models: dict[ModelName, ModelSummary]
     graded: frozenset[Scope]  # what has scores other than 0 and 1
@@ -65,7 +63,7 @@ class Corpus(msgspec.Struct):
 class _Place(NamedTuple):
     first: Position
     last: Position
-    file: PartFile
+    file: ChosenPart
 
 
 class Plan(msgspec.Struct):
@@ -76,38 +74,47 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool) -> Corpus:
+def read_corpus(
+    corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool
+) -> ComparedCorpus:
     """Read the documents of a corpus, and select its matching records.
 
     Unless `allow_empty`, there must be some.
     """
     selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    parts = []
+    for number, part in enumerate(selection.parts):
+        chosen = None
+        if not selection.is_whole:
+            chosen = np.packbits(selection.scope_codes(number) >= 0).tobytes()
+        columns = selection.reader.columns_path(number)
+        parts.append(ChosenPart(part.path, part.entry, columns, chosen))
     index = QuestionTable(selection)
-    chosen = {}
-    if not selection.is_whole:
-        for number, part in enumerate(selection.parts):
-            chosen[part.path] = np.packbits(selection.scope_codes(number) >= 0).tobytes()
     models: dict[ModelName, ModelSummary] = {}
+    graded: set[Scope] = set()
+    lower: set[Scope] = set()
+    split: set[tuple[str, str | None, str]] = set()
     for evaluation in index.evaluations:
+        scope = (evaluation.evaluation_name, evaluation.metric)
         for model in evaluation.by_model:
-            models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
-    graded, lower = (
-        frozenset(
-            (each.evaluation_name, each.metric) for each in index.evaluations if getattr(each, name)
-        )
-        for name in ("graded", "lower_is_better")
+            models[*scope, model.model_id] = model
+        if evaluation.graded:
+            graded.add(scope)
+        if evaluation.lower_is_better:
+            lower.add(scope)
+        if evaluation.split_hashes:
+            table = index.table(Query(evaluation_name=scope[0], metric=scope[1]))
+            split.update((*scope, sample_hash) for sample_hash in table.split_hashes())
+    return ComparedCorpus(
+        path=selection.corpus,
+        manifest=selection.manifest,
+        parts=parts,
+        schema=CORPUS_LABELS[selection.manifest.schema],
+        models=models,
+        graded=frozenset(graded),
+        lower=frozenset(lower),
+        split=frozenset(split),
     )
-    split = {
-        (each.evaluation_name, each.metric, sample_hash)
-        for each in index.evaluations
-        if each.split_hashes
-        for sample_hash in index.table(
-            Query(evaluation_name=each.evaluation_name, metric=each.metric)
-        ).split_hashes()
-    }
-    schema = CORPUS_LABELS[selection.manifest.schema]
-    found = models, graded, lower, frozenset(split)
-    return Corpus(selection.corpus, selection.manifest, selection.parts, chosen, schema, *found)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +143,7 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
     )
 
 
-def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]:
+def _fields_of(old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]) -> tuple[str, ...]:
     """The fields to compare by, with the metric if records name one.
 
     UsageError if schema versions differ.
@@ -161,8 +168,8 @@ def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]
 
 
 def make_plan(
-    old: Corpus,
-    new: Corpus,
+    old: ComparedCorpus,
+    new: ComparedCorpus,
     by: tuple[str, ...],
     scored: frozenset[Scope],
     *,
@@ -191,7 +198,6 @@ def make_plan(
         CompareTask(
             old=_within(places[0], *bounds),
             new=_within(places[1], *bounds),
-            chosen=old.chosen | new.chosen,
             bounds=bounds,
             bound_fields=bound_fields,
             fields=fields,
@@ -224,21 +230,24 @@ def make_plan(
     )
 
 
-def _has_long_id(part: PartFile) -> bool:
+def _has_long_id(part: ChosenPart) -> bool:
     ids = (part.entry.first.sample_id, part.entry.last.sample_id)
     return any(isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID for sample_id in ids)
 
 
-def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
-    """Yield a notice for each evaluation that has no metric in common, although both corpora have it."""
+def _metric_notices(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
+    """Yield a notice for each evaluation of both corpora that has no metric in common."""
     ours, theirs = (_metrics_of(corpus) for corpus in (old, new))
     for name in sorted(ours.keys() & theirs.keys()):
         if ours[name].keys().isdisjoint(theirs[name]):
             first, second = (", ".join(metrics[name]) for metrics in (ours, theirs))
-            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, NEW has {second}"
+            yield (
+                f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
+                f"NEW has {second}"
+            )
 
 
-def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
+def _metrics_of(corpus: ComparedCorpus) -> dict[str, dict[str, None]]:
     """The metrics of each evaluation, as they are shown."""
     metrics: dict[str, dict[str, None]] = {}
     for evaluation, metric, _ in corpus.models:
@@ -246,7 +255,9 @@ def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
     return metrics
 
 
-def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
+def _position_fields(
+    old: ComparedCorpus, new: ComparedCorpus, by: Sequence[str]
+) -> tuple[str, ...]:
     """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
     algorithm = old.manifest.options.get("hash")
     other = new.manifest.options.get("hash")
@@ -285,7 +296,7 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
 
 
 def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
-    """The positions at which ranges begin, except for the first: starts of parts, so that ranges have few records."""
+    """The positions at which ranges begin, except for the first: starts of parts."""
     starts = sorted((part.first, part.file.entry.records) for part in parts)
     cuts: list[Position] = []
     records = 0
@@ -298,7 +309,9 @@ def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
     return cuts
 
 
-def _within(parts: Sequence[_Place], low: Position | None, high: Position | None) -> list[PartFile]:
+def _within(
+    parts: Sequence[_Place], low: Position | None, high: Position | None
+) -> list[ChosenPart]:
     """The parts that may have records of a range."""
     parts = [part for part in parts if high is None or part.first < high]
     return [part.file for part in parts if low is None or part.last >= low]

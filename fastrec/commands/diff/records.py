@@ -1,15 +1,14 @@
-"""The records of a range: their columns, as codes that both corpora have in common, and their lines.
+"""The records of a range: their columns, as codes common to both corpora, and their lines.
 
 Rows are numbers of records: first those of OLD, then those of NEW, each in the order of the lines.
 
     field        OLD            NEW
     model_id     0 0 1 1 2 2    0 0 2 2 3        one code for each value
-    bytes        …              …                where a line is follows from the sizes of the lines before it
+    bytes        …              …                the sizes of lines tell where they are
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,11 +18,11 @@ import numpy as np
 
 from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.manifest import MANIFEST, KeyEntry
-from fastrec.corpus.scan import PartFile, Position, PositionOf, lines_at, position_maker
+from fastrec.corpus.manifest import KeyEntry
+from fastrec.corpus.part_records import KEY_COLUMNS
+from fastrec.corpus.reader import open_columns
+from fastrec.corpus.scan import PartFile, Position, lines_at, position_maker
 from fastrec.errors import CorpusError
-from fastrec.sorting.keys import METRIC
-from fastrec.storage import file_in, join, parent_and_name
 from fastrec.summary.document import filled, json_safe
 
 Array = np.ndarray[Any, Any]
@@ -32,15 +31,14 @@ Array = np.ndarray[Any, Any]
 Bounds = tuple[Position | None, Position | None]
 """The positions of a range: the first, and the first after it; None is no bound."""
 
-_CODED: Final = {
-    "evaluation_name": "evaluation",
-    METRIC: "metric",
-    "model_id": "model",
-    "sample_hash": "hash",
-    "evaluation_id": "run",
-    "sample_id": "sample_id",
-}
-_NUMBERS: Final = ("correct", "error", "score", "bytes", "fingerprint")
+_NUMBERS: Final = ("correct", "error", "bytes", "fingerprint")
+
+
+class ChosenPart(PartFile, frozen=True):
+    """A part, and which of its records match the filters."""
+
+    columns: str  # path
+    chosen: bytes | None = None  # bits of these records; None if all match
 
 
 class Records:
@@ -53,75 +51,67 @@ class Records:
 
     def __init__(
         self,
-        old: Sequence[PartFile],
-        new: Sequence[PartFile],
-        chosen: Mapping[str, bytes],
+        old: Sequence[ChosenPart],
+        new: Sequence[ChosenPart],
         bounds: Bounds,
         fields: Sequence[str],
     ) -> None:
-        """`chosen` has bits of the records of parts that count; without it, all records do."""
         self._parts = [*old, *new]
-        self._chosen = chosen
-        self._codes: dict[str, dict[Any, int]] = {field: {} for field in _CODED}
+        self._numbers: dict[str, dict[Any, int]] = {field: {} for field in KEY_COLUMNS}
         self.exact_scores: dict[int, int] = {}  # by row, those that a double cannot hold
         self._ends = [0]
-        position_of = position_maker(fields)
-        parts = [self._read(part, bounds, position_of) for part in self._parts]
+        self._position_of = position_maker(fields)
+        parts = [self._read(part, bounds) for part in self._parts]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        self._values = {field: list(codes) for field, codes in self._codes.items()}
-        self.codes: dict[str, Array] = {field: columns[field] for field in _CODED}
+        self._values = {field: list(numbers) for field, numbers in self._numbers.items()}
+        self.codes: dict[str, Array] = {field: columns[field] for field in KEY_COLUMNS}
         self.is_new = np.arange(self._ends[-1]) >= self._ends[len(old)]
         self.correct = columns["correct"].astype(bool)
         self.error = columns["error"].astype(bool)
         self.score = columns["score"]
-        for row, score in self.exact_scores.items():
-            self.score[row] = _nearest(score)
         self.bytes = columns["bytes"]
         self.fingerprint = columns["fingerprint"]
-        self._places = [columns[name] for name in ("start", "bytes", "fingerprint")]
+        self._starts = columns["start"]
 
-    def _read(self, part: PartFile, bounds: Bounds, position_of: PositionOf) -> dict[str, Array]:
+    def _read(self, part: ChosenPart, bounds: Bounds) -> dict[str, Array]:
         """Read the columns of a part, as far as it is in the range."""
-        folder, _ = parent_and_name(part.path)
-        path = file_in(folder, part.entry.columns.file, join(folder, MANIFEST))
-        file = PartColumns(path, part.entry.text_xxh3_128)
+        columns = open_columns(part.columns, part)
         try:
-            return self._columns(file, self._chosen.get(part.path), bounds, position_of)
+            return self._columns(part, columns, bounds)
         except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as exc:
-            raise CorpusError(path, f"is damaged: {exc!r}. Normalize again") from exc
+            raise CorpusError(part.columns, f"is damaged: {exc!r}. Normalize again") from exc
 
-    def _columns(
-        self, file: PartColumns, chosen: bytes | None, bounds: Bounds, position_of: PositionOf
-    ) -> dict[str, Array]:
-        values = {field: file.values(name) for field, name in _CODED.items()}
-        columns = {field: file.numbers(name) for field, name in _CODED.items()}
-        rows = range(file.records)
+    def _columns(self, part: ChosenPart, columns: PartColumns, bounds: Bounds) -> dict[str, Array]:
+        values = {field: columns.values(name) for field, name in KEY_COLUMNS.items()}
+        codes = {field: columns.numbers(name) for field, name in KEY_COLUMNS.items()}
 
         def row_at(position: Position | None) -> int | None:
             if position is None:
                 return None
             return bisect_left(
-                rows, position, key=lambda row: position_of(_key(values, columns, row))
+                range(columns.records),
+                position,
+                key=lambda row: self._position_of(_key(values, codes, row)),
             )
 
         begin, end = map(row_at, bounds)
-        for field, found in values.items():
-            codes = self._codes[field]
-            numbers = [codes.setdefault(value, len(codes)) for value in found]
-            columns[field] = np.array(numbers, dtype=np.int64)[columns[field]]
-        columns |= {name: file.numbers(name) for name in _NUMBERS}
-        columns["start"] = np.cumsum(columns["bytes"]) - columns["bytes"]
-        first = self._ends[-1]
-        in_range = np.arange(file.records)[begin:end]
-        if chosen is not None:
-            bits = np.unpackbits(np.frombuffer(chosen, dtype=np.uint8), count=file.records)
-            in_range = in_range[bits[in_range] > 0]
-        for row, score in file.exact("score").items():
-            place = int(np.searchsorted(in_range, row))
-            if place < len(in_range) and in_range[place] == row:
-                self.exact_scores[first + place] = score
-        self._ends.append(first + len(in_range))
-        return {name: column[in_range] for name, column in columns.items()}
+        rows = np.arange(columns.records)[begin:end]
+        if part.chosen is not None:
+            bits = np.frombuffer(part.chosen, dtype=np.uint8)
+            rows = rows[np.unpackbits(bits, count=columns.records)[rows] > 0]
+        read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
+        read["score"] = columns.doubles("score")[rows]
+        sizes = columns.numbers("bytes")
+        read["start"] = (np.cumsum(sizes) - sizes)[rows]
+        for field, numbers in self._numbers.items():
+            renumbered = [numbers.setdefault(value, len(numbers)) for value in values[field]]
+            read[field] = np.array(renumbered, dtype=np.int64)[codes[field][rows]]
+        exact_scores = columns.exact("score")
+        for row, position in enumerate(rows.tolist() if exact_scores else (), self._ends[-1]):
+            if position in exact_scores:
+                self.exact_scores[row] = exact_scores[position]
+        self._ends.append(self._ends[-1] + len(rows))
+        return read
 
     def names(self, ids: Array, fields: Sequence[str]) -> list[Any]:
         """The values of some fields that the records of each id have in common."""
@@ -145,17 +135,11 @@ class Records:
         cuts = np.searchsorted(rows, self._ends)
         for part, begin, end in zip(self._parts, cuts, cuts[1:], strict=False):
             if begin < end:
-                some = rows[begin:end]
-                places = zip(*(column[some].tolist() for column in self._places), strict=True)
-                yield from zip(some.tolist(), lines_at(part, places), strict=True)
+                of_part = rows[begin:end]
+                columns = (self._starts, self.bytes, self.fingerprint)
+                places = zip(*(column[of_part].tolist() for column in columns), strict=True)
+                yield from zip(of_part.tolist(), lines_at(part, places), strict=True)
 
 
 def _key(values: Mapping[str, list[Any]], codes: Mapping[str, Array], row: int) -> KeyEntry:
     return KeyEntry(**{field: found[codes[field][row]] for field, found in values.items()})
-
-
-def _nearest(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf

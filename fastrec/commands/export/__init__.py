@@ -16,11 +16,12 @@ import os
 import shutil
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
@@ -31,7 +32,7 @@ from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
-from fastrec.corpus.scan import PartFile, run_in_order, with_progress
+from fastrec.corpus.scan import run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -148,10 +149,11 @@ def export(
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
         selection = None
         if wanted or format == "matrix":
-            from fastrec.answers.selection import select  # noqa: PLC0415 - numpy starts threads, as pyarrow does
+            # numpy starts threads, as pyarrow does
+            from fastrec.answers.selection import select  # noqa: PLC0415
 
             selection = select(reader, wanted, jobs=jobs, progress=progress)
-        chosen = _matching_parts(selection) if wanted and selection else _all_parts(reader)
+        tasks = list(_make_tasks(format, made, reader, selection, raw_cells=raw_cells))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
@@ -163,7 +165,6 @@ def export(
                     selection, Path(made.work), made.staging, raw_cells=raw_cells
                 )
         else:
-            tasks = _make_tasks(format, made, manifest, chosen, raw_cells=raw_cells)
             parts = [task.part for task in tasks]
             if format == "pairs":
                 notices += write_pairs(
@@ -177,7 +178,7 @@ def export(
                 _finish(
                     format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema]
                 )
-        manifest = msgspec.structs.replace(manifest, records=sum(one.records for one in chosen))
+        manifest = msgspec.structs.replace(manifest, records=sum(task.records for task in tasks))
         with naming(str(made.staging)):
             files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
@@ -187,36 +188,10 @@ def export(
         rows=manifest.records,
         files=len(files),
         bytes=sum(files.values()),
-        text_bytes=sum(one.text_bytes for one in chosen),
+        text_bytes=sum(task.text_bytes for task in tasks),
         seconds=time.perf_counter() - started,
         notices=notices,
     )
-
-
-class _ChosenPart(NamedTuple):
-    """A part, and which of its records are exported."""
-
-    part: PartFile
-    chosen: bytes  # see `ExportTask`
-    records: int
-    text_bytes: int
-
-
-def _all_parts(corpus: CorpusReader) -> list[_ChosenPart]:
-    return [
-        _ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in corpus.parts
-    ]
-
-
-def _matching_parts(selection: Selection) -> list[_ChosenPart]:
-    """Choose the selected records; parts without any are left out."""
-    found = []
-    for number, part in enumerate(selection.parts):
-        chosen = selection.scope_codes(number) >= 0
-        if chosen.any():
-            text_bytes = int(selection.columns(number).numbers("bytes")[chosen].sum())
-            found.append(_ChosenPart(part, chosen.tobytes(), int(chosen.sum()), text_bytes))
-    return found
 
 
 class _Listing(msgspec.Struct):
@@ -248,25 +223,36 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
 def _make_tasks(
     form: str,
     made: LocalOutput,
-    manifest: Manifest,
-    parts: Sequence[_ChosenPart],
+    corpus: CorpusReader,
+    selection: Selection | None,
     *,
     raw_cells: bool,
-) -> list[ExportTask]:
-    """Make a task for each part, with a file for its rows."""
+) -> Iterator[ExportTask]:
+    """Make a task for each part that has selected records, with a file for its rows."""
     folder = Path(made.work) if form == "csv" else made.staging / "data"
-    folder.mkdir(exist_ok=True)
-    return [
-        ExportTask(
-            one.part,
-            str(folder / f"part-{number:05d}.{form}"),
-            manifest.schema,
-            manifest.sort_fields,
-            raw_cells,
-            one.chosen,
-        )
-        for number, one in enumerate(parts)
-    ]
+    if form != "matrix":
+        folder.mkdir(exist_ok=True)
+    files = count()
+    for number, part in enumerate(corpus.parts):
+        chosen = b""
+        records = part.entry.records
+        text_bytes = part.entry.text_bytes
+        if selection and not selection.is_whole:
+            is_chosen = selection.scope_codes(number) >= 0
+            chosen = is_chosen.tobytes()
+            records = int(is_chosen.sum())
+            text_bytes = int(selection.columns(number).numbers("bytes")[is_chosen].sum())
+        if records or not chosen:
+            yield ExportTask(
+                part,
+                corpus.columns_path(number),
+                str(folder / f"part-{next(files):05d}.{form}"),
+                corpus.manifest.schema,
+                raw_cells,
+                records,
+                text_bytes,
+                chosen,
+            )
 
 
 def _write_parquet(task: ExportTask) -> None:
@@ -297,7 +283,7 @@ def _describe(
     *,
     raw_cells: bool,
 ) -> dict[str, int]:
-    """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
+    """Write the README and `export.json`, sync all files, and return the sizes of the tables."""
     files = {
         str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))
     }

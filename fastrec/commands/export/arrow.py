@@ -24,11 +24,11 @@ from fastrec.answers.codes import Array, joint_codes
 from fastrec.answers.records import Records
 from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
-from fastrec.commands.export.table import OUTPUT, TURN
+from fastrec.commands.export.table import OUTPUT, TURN, read_rows
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.scan import VERIFY_HINT, is_sorted_by_question
+from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
-from fastrec.errors import CorpusError, FastrecError
+from fastrec.errors import FastrecError
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view_decoder
@@ -128,23 +128,10 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
             yield _Rows(part, self.selection.columns(part), positions)
 
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
-        """Yield decoded lines, about `_BATCH_BYTES` of text at a time."""
         part = self.selection.parts[rows.part]
-        found: list[Any] = []
-        size = 0
-        try:
-            for line in lines_of(part, rows.columns, rows.positions):
-                found.append(decode(line))
-                size += len(line)
-                if size >= _BATCH_BYTES:
-                    yield found
-                    found = []
-                    size = 0
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-            raise CorpusError(part.path, reason) from exc
-        if found:
-            yield found
+        lines = lines_of(part, rows.columns, rows.positions)
+        for records, _ in read_rows(part, lines, decode, _BATCH_BYTES):
+            yield records
 
 
 class RecordsDataset(LazyDataset):
@@ -209,7 +196,8 @@ class AnswersDataset(LazyDataset):
         if name in _FLAGS:
             return pa.array(rows.numbers(_FLAGS[name]) == 1)
         if name in _DOUBLES:
-            return pa.array(_doubles(rows, name), from_pandas=True)  # NaN is null
+            doubles = rows.columns.doubles(name)[rows.positions]
+            return pa.array(doubles, from_pandas=True)  # NaN is null
         if name in _COUNTS:
             return pa.array(rows.numbers(name).astype(np.int64))
         if name in _TOKENS:
@@ -255,7 +243,7 @@ class AnswersDataset(LazyDataset):
         return pa.array(trials[places])
 
     def _records(self, rows: _Rows) -> tuple[Records, Array]:
-        """Records that include all of the questions of some rows, and the places of these rows among them."""
+        """Records with all questions of some rows, and the places of these rows among them."""
         # If the records of a question are adjacent, no cut between parts separates them.
         is_adjacent = is_sorted_by_question(self.selection.manifest)
         records = self._records_of([rows.part]) if is_adjacent else self._all_records
@@ -273,22 +261,10 @@ class AnswersDataset(LazyDataset):
 
 def _sample_ids(rows: _Rows) -> pa.Array:
     values = [
-        one if isinstance(one, str) else spell(one).decode()
-        for one in rows.columns.values("sample_id")
+        sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
+        for sample_id in rows.columns.values("sample_id")
     ]
     return rows.texts("sample_id", values)
-
-
-def _doubles(rows: _Rows, name: str) -> Array:
-    """Numbers as doubles; infinite beyond the largest one."""
-    numbers = rows.columns.numbers(name).copy()
-    for position, exact in rows.columns.exact(name).items():
-        try:
-            numbers[position] = float(exact)
-        except OverflowError:
-            numbers[position] = np.copysign(np.inf, numbers[position])
-    found: Array = numbers[rows.positions]
-    return found
 
 
 _NULL: Final = Raw(b"null")
@@ -315,8 +291,11 @@ def _inputs(lines: Sequence[Any]) -> Iterator[Any]:
 
 
 def _references(lines: Sequence[Any]) -> list[str]:
-    references = [one.reference for one in _inputs(lines)]
-    return [one if isinstance(one, str) else "\n".join(one) for one in references]
+    references = [asked.reference for asked in _inputs(lines)]
+    return [
+        reference if isinstance(reference, str) else "\n".join(reference)
+        for reference in references
+    ]
 
 
 def _said(line: Any) -> str:
@@ -341,7 +320,7 @@ def _text(value: Raw) -> str:
 
 
 _TEXTS: Final[dict[str, Callable[[Sequence[Any]], list[Any]]]] = {
-    "input": lambda lines: [one.raw for one in _inputs(lines)],
+    "input": lambda lines: [asked.raw for asked in _inputs(lines)],
     "reference": _references,
     "output": lambda lines: list(map(_said, lines)),
     "metadata": lambda lines: list(map(_metadata, lines)),

@@ -1,4 +1,4 @@
-"""Write a corpus as pairs of the public data store: for each run an aggregate, and the samples file with its rows.
+"""Write a corpus as pairs of the public data store: an aggregate and a samples file per run.
 
     records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates ──▶
     JSON Schema
@@ -168,7 +168,7 @@ _LIBRARY: Final = (("name", "harness"), ("version", "harness_version"))
 
 
 def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
-    """A metric and its score: the mean of the rows without an error, as `check-pairs` computes it."""
+    """A metric and its score: the mean of rows without an error, as `check-pairs` has it."""
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
     mean = math.fsum(score / size for score in counted_scores)
@@ -251,12 +251,8 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         return []
     labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
     changed = counted(relabelled.total(), "row")
-    return [
-        (
-            f"{changed} with the schema_version of another version, {labels}: {SCHEMA.label} in the "
-            "pairs"
-        )
-    ]
+    notice = f"{changed} with the schema_version of another version, {labels}"
+    return [f"{notice}: {SCHEMA.label} in the pairs"]
 
 
 def _row(line: Any, text: bytes) -> bytes:

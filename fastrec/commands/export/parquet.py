@@ -1,11 +1,11 @@
-"""Parquet: one file per part, all with the same columns, in row groups that a viewer can load one by one.
+"""Parquet: one file per part, all with the same columns, in row groups of limited size.
 
 1. Decode each line to a Struct (`Decoder`). A corpus has valid records in normal form, so nothing
    is validated again. Free-form objects are not decoded: their column gets their text. Most lines
    have only known keys. A line with unknown keys is decoded twice, once for its columns and once
    for its unknown keys, which go to `extra` under their paths:
 
-       {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
+       {…,"evaluation":{…,"judge":"gpt"},"run":3} ──▶ {"$.evaluation.judge":"gpt","$.run":3}
 
 2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs
    of its records: objects are structs, and `_SCALARS` has the types of other fields. A field of
@@ -44,7 +44,8 @@ Convert = Callable[[list[Any]], list[Any]]
 
 
 _DecodedRecord = tuple[Any, dict[str, Any]]
-"""The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values without a column."""
+"""The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values
+without a column."""
 
 
 class Decoder:
@@ -172,7 +173,7 @@ def batch_of(
 
 
 class _Scalar:
-    """A field without known fields of its own: the value, and the name of its type if there are several."""
+    """A field that is no object: the value, and the name of its type if there are several."""
 
     def __init__(
         self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False
@@ -285,8 +286,8 @@ def _json(values: list[Any]) -> list[bytes | None]:
 
 def _texts(values: list[Any]) -> list[bytes | str | None]:
     return [
-        one if one.__class__ is str else spell(one) if isinstance(one, int) else None
-        for one in values
+        value if value.__class__ is str else spell(value) if isinstance(value, int) else None
+        for value in values
     ]
 
 
@@ -323,7 +324,8 @@ _SCALARS: Final[dict[frozenset[Any], tuple[pa.DataType, Convert, bool]]] = {
     frozenset({int, float}): (pa.float64(), _with_nulls, True),
     frozenset({int, float, bool}): (pa.float64(), _with_nulls, True),
 }
-"""For each set of types that a field may have: the type of its column, the conversion, whether types differ."""
+"""For each set of types that a field may have: the type of its column, the conversion, whether
+types differ."""
 
 
 def write_parquet(task: ExportTask) -> None:

@@ -10,16 +10,19 @@ itself; what the record claims is in `evaluation.num_turns` and `tool_calls_coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import accumulate, compress, repeat
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.corpus.reader import open_columns
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at
 from fastrec.csv_writer import CsvWriter
-from fastrec.errors import naming, shown
+from fastrec.errors import CorpusError, naming, shown
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import view, view_decoder
@@ -64,10 +67,12 @@ def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
 
 class ExportTask(msgspec.Struct, frozen=True):
     part: PartFile
+    columns: str  # path
     output: str
     label: str  # the schema version, as the manifest spells it
-    sort_fields: tuple[str, ...]
     raw_cells: bool  # whether text that a spreadsheet would evaluate stays as it is
+    records: int  # to export
+    text_bytes: int  # of these records
     chosen: bytes = b""  # a byte for each record, 0 if it is left out; nothing if all are exported
 
     @property
@@ -78,10 +83,37 @@ class ExportTask(msgspec.Struct, frozen=True):
         self, decode: Callable[[bytes], Row], chunk_bytes: int
     ) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
-        return decode_lines(self.part, decode, chunk_bytes, self.sort_fields, self.chosen)
+        columns = open_columns(self.columns, self.part)
+        sizes = columns.array("bytes")
+        starts = accumulate(sizes, initial=0)
+        places = zip(starts, sizes, columns.array("fingerprint"), strict=False)
+        chosen = self.chosen or repeat(1)
+        lines = (line[:-1] for line in lines_at(self.part, compress(places, chosen)))
+        return read_rows(self.part, lines, decode, chunk_bytes)
 
     def __str__(self) -> str:
         return f"exporting {shown(self.part.path)}"
+
+
+def read_rows(
+    part: PartFile, lines: Iterable[bytes], decode: Callable[[bytes], Row], chunk_bytes: int
+) -> Iterator[tuple[list[Row], int]]:
+    """Decode lines of a part; yield about `chunk_bytes` of text at a time, and its size."""
+    rows: list[Row] = []
+    size = 0
+    try:
+        for line in lines:
+            rows.append(decode(line))
+            size += len(line) + 1
+            if size >= chunk_bytes:
+                yield rows, size
+                rows = []
+                size = 0
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+        raise CorpusError(part.path, reason) from exc
+    if rows:
+        yield rows, size
 
 
 _USAGE: Final = view(
@@ -140,7 +172,8 @@ def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
     decode = _line_decoder(task.schema)
     row_of = partial(_row, has_metrics=has_metrics(task.schema))
-    with naming(task.output), open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
+    output = Path(task.output)
+    with naming(task.output), output.open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in task.rows(decode, CHUNK_BYTES):
             writer.writerows(map(row_of, lines))

@@ -72,16 +72,18 @@ ANSWERS: Final = {
 
 _QUESTION: Final = "evaluation, metric, question"
 _QUESTIONS: Final = f"""
-select {_QUESTION}, min(sample_id) as sample_id, any_value(input) as input, any_value(reference) as reference,
-    count(*) as answers, count(distinct model) as models, avg(correct::int) filter (not failed) as accuracy,
-    avg(score) filter (not failed) as score, count(*) filter (failed) as errors
+select {_QUESTION}, min(sample_id) as sample_id, any_value(input) as input,
+    any_value(reference) as reference, count(*) as answers, count(distinct model) as models,
+    avg(correct::int) filter (not failed) as accuracy, avg(score) filter (not failed) as score,
+    count(*) filter (failed) as errors
 from _answers group by {_QUESTION}
 """  # noqa: S608 - all of it is constant
 _MODELS: Final = f"""
-select evaluation, metric, model, sum(answers)::bigint as answers, count(*) as questions, avg(correct) as accuracy,
-    avg(score) as score
+select evaluation, metric, model, sum(answers)::bigint as answers, count(*) as questions,
+    avg(correct) as accuracy, avg(score) as score
 from (
-    select {_QUESTION}, model, avg(correct::int) as correct, avg(score) as score, count(*) as answers
+    select {_QUESTION}, model, avg(correct::int) as correct, avg(score) as score,
+        count(*) as answers
     from _answers where not failed group by {_QUESTION}, model
 )
 group by evaluation, metric, model
@@ -187,7 +189,10 @@ def open_tables(*corpora: str | os.PathLike[str], locked: bool = False) -> Table
     need("duckdb", "pyarrow")
     import duckdb  # noqa: PLC0415 - an optional package
 
-    from fastrec.commands.export.arrow import AnswersDataset, RecordsDataset  # noqa: PLC0415 - needs pyarrow
+    from fastrec.commands.export.arrow import (  # noqa: PLC0415 - needs pyarrow
+        AnswersDataset,
+        RecordsDataset,
+    )
 
     names = _names([os.fspath(corpus) for corpus in corpora])
     selections = {
@@ -392,7 +397,7 @@ def write_result(result: Result, path: str) -> None:
                 group.append(batch)
                 if (
                     len(group) * _RESULT_ROWS >= _GROUP_ROWS
-                    or sum(one.nbytes for one in group) >= _GROUP_BYTES
+                    or sum(held.nbytes for held in group) >= _GROUP_BYTES
                 ):
                     writer.write_table(pa.Table.from_batches(group))
                     group = []

@@ -66,7 +66,7 @@ _SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
-    """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
+    """Check the totals, the line counts of inputs, and whether parts have sources."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
     totals: dict[str, int | str | None]
@@ -147,7 +147,7 @@ def _check_summary(
 
 
 def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
-    """Check that the line counts of a summary add up, and agree with everything else that counts the same lines."""
+    """Check that line counts of a summary add up, and agree with other counts of these lines."""
     kind = "summary.line_counts"
     counts = summary.line_counts
     codes = summary.rejected_by_code
@@ -185,7 +185,7 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
 def _check_statistics(
     summary: Summary, options: Options, statistics: Sequence[str], problems: Problems
 ) -> None:
-    """Build the summary again from the records, and compare everything that depends only on them."""
+    """Build the summary again from the records, and compare what depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
         msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
@@ -204,10 +204,10 @@ def _check_statistics(
         setattr(found, name, getattr(summary, name))
     for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
         if (choice := getattr(options, option)) != "keep":
-            for one in identities.examples:
-                where = f"{one.evaluation_name!r}, {one.model_id!r}, {one.sample_id!r}"
+            for example in identities.examples:
+                where = f"{example.evaluation_name!r}, {example.model_id!r}, {example.sample_id!r}"
                 message = (
-                    f"the parts have {counted(one.records, option[:-1])} of {where}, although "
+                    f"the parts have {counted(example.records, option[:-1])} of {where}, although "
                 )
                 problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
     if options.leaves_out:  # the summary also counts the records that were left out
@@ -234,7 +234,7 @@ def _plain(summary: Summary, options: Options) -> Any:
 def _check_rejects(
     corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
 ) -> Iterator[Problem]:
-    """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
+    """Check the rejects file: its checksum, its lines, their order, and their counts."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
     codes = Counter[str]()
@@ -294,7 +294,8 @@ class Verification(Tabular, kw_only=True):
     problems: list[Problem] = msgspec.field(default_factory=list)
     """All problems, at most 20 per file one by one; empty if the corpus is OK."""
     skipped: list[str] = msgspec.field(default_factory=list)
-    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks their records."""
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks
+    their records."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks for the reader."""
 
@@ -367,40 +368,20 @@ def _check(
 ) -> None:
     problems = result.problems
     result.skipped = manifest.skipped
-    storage = storage_of(corpus)
-    is_file = {
-        utf8(path.removeprefix(join(corpus, ""))): is_url(path)
-        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
-        for path in storage.files_in(corpus)
-    }
-    # In a store, runs write their files in place.
-    left = [
-        name
-        for name in is_file
-        if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)
-    ]
-    if left:
-        for name in left:
-            del is_file[name]
-        result.notices.append(
-            f"{counted(len(left), 'file')} of runs that have not published anything are beside "
-            "the corpus: the next "
-            "`normalize --overwrite` that succeeds removes those of runs that have ended"
-        )
+    is_file = _find_files(corpus, manifest, result)
+    regular = {name for name in is_file if is_file[name] and is_plain(name)}
     problems += _check_files(manifest, is_file)
     problems += _check_manifest(manifest)
     parts = [
         PartFile(join(corpus, entry.file), entry)
         for entry in manifest.parts
-        if is_plain(entry.file) and is_file.get(entry.file)
+        if entry.file in regular
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = []
         for number, part in enumerate(parts):
             names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
-            beside = [
-                join(corpus, name) if is_plain(name) and is_file.get(name) else "" for name in names
-            ]
+            beside = [join(corpus, name) if name in regular else "" for name in names]
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         checked = list(with_progress(results, parts, progress, "check"))
@@ -417,14 +398,32 @@ def _check(
                 f"the statistics in {SUMMARY} were not checked, because a part is missing or has "
                 "invalid lines"
             )
-        summary, found = _check_summary(corpus, manifest, options, statistics)
-    problems += found
-    if (
-        manifest.rejects is not None
-        and is_plain(manifest.rejects.file)
-        and is_file.get(manifest.rejects.file)
-    ):
+        summary, of_summary = _check_summary(corpus, manifest, options, statistics)
+    problems += of_summary
+    if manifest.rejects is not None and manifest.rejects.file in regular:
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
+
+
+def _find_files(corpus: str, manifest: Manifest, result: Verification) -> dict[str, bool]:
+    """The names of all files, and whether each is a regular file of the corpus."""
+    storage = storage_of(corpus)
+    is_file = {
+        utf8(path.removeprefix(join(corpus, ""))): is_url(path)
+        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
+        for path in storage.files_in(corpus)
+    }
+    if is_url(corpus):  # in a store, runs write their files in place
+        listed = files_of(manifest)
+        left = [name for name in is_file if name not in listed and is_of_a_run(name)]
+        for name in left:
+            del is_file[name]
+        if left:
+            result.notices.append(
+                f"{counted(len(left), 'file')} of runs that have not published anything are beside "
+                "the corpus: the next "
+                "`normalize --overwrite` that succeeds removes those of runs that have ended"
+            )
+    return is_file
 
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:

@@ -98,7 +98,8 @@ KINDS: Final = {
     "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
     "more": "further problems of a file that are not listed",
 }
-"""What each kind of problem means. Kinds are part of the interface, like the codes of rejected lines."""
+"""What each kind of problem means. Kinds are part of the interface, like the codes of rejected
+lines."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -137,7 +138,7 @@ class Problems(msgspec.Struct):
     def compare(  # noqa: PLR0917
         self, kind: str, what: str, said: Any, found: Any, by: str = _SAYS, other: str = _HAS
     ) -> None:
-        """Add a problem if two statements about the same thing differ: `what` it is, and who says which value."""
+        """Add a problem if two values of one thing differ: `what` it is, and who says which."""
         if said != found:
             self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(found)}")
 
@@ -156,7 +157,7 @@ class Problems(msgspec.Struct):
         other: str,
         steps: tuple[str | int, ...] = (),
     ) -> None:
-        """Add a problem for each difference between two documents of plain values, with its path."""
+        """Add a problem for each difference between two documents, with its path."""
         if isinstance(said, dict) and isinstance(found, dict):
             pairs = [(key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in said | found]
         elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
@@ -189,7 +190,8 @@ class Problems(msgspec.Struct):
 class _CheckedSources(msgspec.Struct):
     problems: Problems
     shards: dict[str, tuple[int, tuple[int, int], tuple[int, int]]]
-    """By shard, the number of records and its lowest and highest line, each with the number of the record."""
+    """By shard, the number of records and its lowest and highest line, each with the number of the
+    record."""
     valid: bool  # whether the file was read to its end, and all lines are sources
 
 
@@ -265,7 +267,8 @@ class CheckedPart(msgspec.Struct):
     first: bytes = b""
     last: bytes = b""
     valid: bool = False
-    """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
+    """Whether it was read to its end and all lines are records, so that its statistics can be
+    compared."""
     columns: Problems | None = None
     sources: _CheckedSources | None = None
 
@@ -305,8 +308,10 @@ def check_part(task: CheckTask) -> CheckedPart:
     write_statistics(
         task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions()
     )
-    checked.text_bytes, checked.records = stats.text_bytes, len(lines.rows)
-    checked.first, checked.last = lines.first, lines.last
+    checked.text_bytes = stats.text_bytes
+    checked.records = len(lines.rows)
+    checked.first = lines.first
+    checked.last = lines.last
     checked.valid = is_read and lines.valid
     if is_read:
         problems.compare("part.records", "records", entry.records, checked.records)
