@@ -56,12 +56,14 @@ def arguments_of(
         "costs": ((), {"prices": prices}),
         "diff": ((night,), none),
         "export": ((out / "exported",), {"format": "csv", "overwrite": True}),
+        "items": ((), none),
         "leaderboard": ((), none),
         "overlap": ((), none),
         "questions": ((), {"limit": 3}),
         "read": ((), {"model": first}),
         "rejects": ((), none),
-        "report": ((out / "page.html",), {"overwrite": True, "questions": 2}),
+        "report": ((out / "page.html",), {"overwrite": True, "examples": 2}),
+        "score": ((), {"rule": "exact", "dry_run": True}),
         "show": ((question.sample_hash,), none),
         "stats": ((), {"wrong": True, "group_by": "model_id"}),
         "table": ((), {"columns": ["model", "score"], "model": second}),
@@ -170,7 +172,7 @@ def test_a_corpus_opens_its_files_once(
         corpus.rejects()
         corpus.table(columns=["model", "score"], wrong=True)
         corpus.connect().sql("select avg(score) from answers").fetchall()
-        corpus.export(tmp_path / "out", format="csv")
+        corpus.export(tmp_path / "out", format="matrix")  # tasks of other formats read parts
         with corpus.view():
             pass
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -20,7 +21,7 @@ from fastrec.answers.near_duplicates import near_duplicates
 from fastrec.answers.records import ANSWERS, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.transcript import transcript_of
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Tabular, flat
 from fastrec.parameters import CORES
@@ -369,3 +370,16 @@ def _fidelity(
         error=error,
         error_spread=error_spread,
     )
+
+
+def write_subset(found: Items, path: str) -> None:
+    """Write the questions of subsets to a file, a hash on each line, as `--questions` reads it."""
+    lines = []
+    for scope in found.evaluations:
+        if scope.subset is not None:
+            lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
+            lines += scope.subset.questions
+    try:
+        Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogatepass")
+    except OSError as exc:
+        raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc

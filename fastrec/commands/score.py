@@ -45,6 +45,10 @@ from fastrec.sorting.keys import METRIC
 _EXAMPLES: Final = 3  # of each kind, evaluation and rule
 _SHOWN_CHARACTERS: Final = 400  # of the end of an answer, in an example
 _LEVEL: Final = 1  # of shards that are read once
+_COUNTS: Final = (
+    "records", "old_scored", "old_right", "new_right", "to_right", "to_wrong", "missing", "errors",
+)  # fmt: skip
+"""The counts of `ScoredModel`, which add up."""
 
 
 class ScoredModel(msgspec.Struct, kw_only=True):
@@ -67,14 +71,10 @@ class ScoredModel(msgspec.Struct, kw_only=True):
     """Answers from which nothing could be extracted."""
     errors: int = 0
     """Records that stay errors: without an answer, or without a reference."""
-
-    @property
-    def old(self) -> float | None:
-        return self.old_right / self.old_scored if self.old_scored else None
-
-    @property
-    def new(self) -> float | None:
-        return self.new_right / self.records if self.records else None
+    old: float | None = None
+    """The share of right answers before, among those that had a verdict."""
+    new: float | None = None
+    """The share of right answers by the rule."""
 
 
 class ScoreExample(msgspec.Struct, kw_only=True):
@@ -103,10 +103,7 @@ class Scored(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, rule and model."""
-        return [
-            msgspec.structs.asdict(model) | {"old": model.old, "new": model.new}
-            for model in self.models
-        ]
+        return [msgspec.structs.asdict(model) for model in self.models]
 
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True):
@@ -517,11 +514,14 @@ def _merge(results: Iterator[_Result]) -> _Result:
         for model in models:
             total = totals.setdefault((model.evaluation_name, model.rule, model.model_id), model)
             if total is not model:
-                for name in ScoredModel.__struct_fields__[3:]:
+                for name in _COUNTS:
                     setattr(total, name, getattr(total, name) + getattr(model, name))
         for example in some_examples:
             key = (example.evaluation_name, example.rule, example.kind)
             kinds[key] = kinds.get(key, 0) + 1
             if kinds[key] <= _EXAMPLES:
                 examples.append(example)
+    for total in totals.values():
+        total.old = total.old_right / total.old_scored if total.old_scored else None
+        total.new = total.new_right / total.records if total.records else None
     return [totals[key] for key in sorted(totals)], examples

@@ -85,7 +85,7 @@ def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
         lines[0] == "evaluation_name,metric,model_id,answers,left_out,confidence,accuracy,ece,brier"
     )
     assert lines[1].startswith(f"e,acc,{MODEL},120,3,")
-    fastrec.report(corpus, tmp_path / "report.html", confidence="said", questions=0)
+    fastrec.report(corpus, tmp_path / "report.html", confidence="said", examples=0)
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Calibration</h2>" in page
     assert f"calibration error {naive(corpus)[0]:.3f}" in page

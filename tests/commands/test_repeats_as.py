@@ -214,7 +214,7 @@ def test_text_groups_and_report(corpus: Path, tmp_path: Path) -> None:
         "0": pytest.approx((1 + 1 / 6 + 0) / 3),
         "1": pytest.approx((3 / 6 + 0 + 1 / 3) / 3),
     }
-    fastrec.report(corpus, tmp_path / "report.html", repeats_as="pass^2", questions=1)
+    fastrec.report(corpus, tmp_path / "report.html", repeats_as="pass^2", examples=1)
     page = (tmp_path / "report.html").read_text()
     assert "accuracy and score are pass^2" in page
     assert f"{fmean([1, 3 / 6, 1 / 6, 0, 0, 1 / 3]):.1%}" in page
