@@ -126,6 +126,8 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """Whether the text of `--text` is in the input or a reference; null without such a text."""
     in_answers: int | None = None
     """How many answers of the chosen models have it; null without such a text."""
+    flags: list[str] | None = None
+    """Its flags, as in `items`; null without --flag."""
 
 
 class QuestionRow(Question, kw_only=True, gc=False):

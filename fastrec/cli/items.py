@@ -22,7 +22,8 @@ from fastrec.cli.tables import Section, Table, csv_table, more_rows, print_secti
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.commands.items import EvaluationItems, Item, Items
+    from fastrec.answers.items import EvaluationItems, Item
+    from fastrec.commands.items import Items
     from fastrec.commands.score import Scored, ScoredModel, ScoreExample
 
 _RULES: Final = ("exact", "number", "choice", "boxed")

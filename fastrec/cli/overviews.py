@@ -391,6 +391,11 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     show_default=False,
 )
 @option("--in in_ both|input|answers", "Where to look for --text.")
+@option(
+    "--flag NAME...",
+    "Only questions with this flag of `fastrec items`: suspected_key, all_wrong, all_right or "
+    "near_duplicate. May be repeated.",
+)
 @option("--limit N", "List at most N questions of each evaluation and metric.", default=20)
 @shared("metrics", "lower_is_better")
 @format_option("text", "json", "csv")
@@ -466,6 +471,7 @@ _QUESTION: Final[dict[str, Spelling]] = {
     "input": "{input_chars:,}",
     "output": "{output_chars:,.0f}",
     "found in": lambda question: found_in(question.in_input, question.in_answers or 0),
+    "flags": lambda question: ", ".join(question.flags or ()),
 }
 
 
@@ -473,6 +479,8 @@ def _question_table(table: EvaluationQuestions) -> Table:
     left_out = {"right" if table.graded else "score"}
     if table.questions[0].in_input is None:
         left_out.add("found in")
+    if table.questions[0].flags is None:
+        left_out.add("flags")
     spellings = {name: cell for name, cell in _QUESTION.items() if name not in left_out}
     rows = table_of(table.questions, spellings).rows
     width = terminal_width()
@@ -484,6 +492,6 @@ def _question_table(table: EvaluationQuestions) -> Table:
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
     return Table(
-        columns([*spellings, "text"], left=("sample", "found in", "text"), hidden=_OPTIONAL),
+        columns([*spellings, "text"], left=("sample", "found in", "flags", "text"), hidden=_OPTIONAL),
         [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)],
     )

@@ -12,9 +12,10 @@ the metric with most records of its model, unless a rule names a metric.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, listed, shown
+from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import spell
@@ -41,6 +42,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
+from fastrec.storage import is_url
 
 _EXAMPLES: Final = 3  # of each kind, evaluation and rule
 _SHOWN_CHARACTERS: Final = 400  # of the end of an answer, in an example
@@ -167,11 +169,7 @@ def score(
     reader = open_corpus(corpus)
     everything = Selection(reader)
     masks = _masks(everything, chosen, replace=replace, jobs=jobs, progress=progress)
-    if work_dir:
-        Path(work_dir).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=work_dir) as directory:
-        shards = Path(directory) / "scored"
-        shards.mkdir()
+    with _scored_shards(output, work_dir) as shards:
         tasks = [
             _Task(
                 part=part,
@@ -203,6 +201,28 @@ def score(
         examples=examples,
         notices=notices,
     )
+
+
+@contextmanager
+def _scored_shards(output: str | os.PathLike[str] | None, work_dir: str | None) -> Iterator[Path]:
+    """A directory for scored records, which is removed afterwards.
+
+    It is beside a local output, or in the work directory. The manifest names it, so it has the same
+    name every time.
+    """
+    target = Path(os.fspath(output or "dry-run"))
+    parent = target.parent if work_dir is None else Path(work_dir)
+    if output is None or is_url(os.fspath(output)):
+        parent = Path(work_dir or tempfile.gettempdir())
+    shards = parent / f".{target.name}.fastrec-scored"
+    shutil.rmtree(shards, ignore_errors=True)  # of a run that was killed
+    with naming(str(shards)):
+        if output is not None:
+            shards.mkdir(parents=True)
+        try:
+            yield shards
+        finally:
+            shutil.rmtree(shards, ignore_errors=True)
 
 
 def _read_references(path: str | os.PathLike[str]) -> References:
