@@ -13,9 +13,9 @@ import numpy as np
 
 from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
-from fastrec.answers.records import ANSWERS, RecordsOfScopes, ScopeRecords
+from fastrec.answers.records import ANSWERS, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
 from fastrec.statistics.items import (
@@ -114,22 +114,19 @@ class EvaluationItems(ScopeNames, kw_only=True):
     subset: Subset | None
 
 
-class ItemAnalysis:
-    """Analyses the questions of scopes."""
-
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
-        self._tables = RecordsOfScopes(selection)
-        self._numbers = {name: number for number, name in enumerate(selection.scopes)}
-
-    def analyse(
-        self, scope: Scope, query: Query, *, subset: int | None = None, seed: int = 0
-    ) -> EvaluationItems:
-        """Analyse the questions of a scope, by the answers of the models that count."""
-        table = self._tables.of(self._numbers[scope.evaluation_name, scope.metric])
-        sign = -1.0 if scope.lower_is_better else 1.0
-        scores = sign * _scores(table, query.models or scope.models, graded=scope.graded)
-        return _evaluation(self._selection, table, scores, subset, seed)
+def analyse_items(
+    selection: Selection,
+    table: ScopeRecords,
+    scope: Scope,
+    models: tuple[str, ...] = (),
+    *,
+    subset: int | None = None,
+    seed: int = 0,
+) -> EvaluationItems:
+    """Analyse the questions of a scope, by the answers of all its models or of some."""
+    sign = -1.0 if scope.lower_is_better else 1.0
+    scores = sign * _scores(table, models or scope.models, graded=scope.graded)
+    return _evaluation(selection, table, scores, subset, seed)
 
 
 def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:

@@ -35,9 +35,18 @@ OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
     "errors": "error",
 }
 """The outcome of a record by the name of its filter."""
-Which = Literal["all", "all-wrong", "all-right", "disagreement", "metrics-differ", "errors"]
+Which = Literal[
+    "all",
+    "all-wrong",
+    "all-right",
+    "disagreement",
+    "metrics-differ",
+    "errors",
+    "suspected-key",
+    "near-duplicate",
+]
 """Questions that all models with an answer get wrong, or right; questions on which they differ; on
-which another metric of the same models gives another verdict; with an error."""
+which another metric of the same models gives another verdict; with an error; with a flag."""
 Sort = Literal[
     "order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from fastrec.answers.choosing import open_scopes
-from fastrec.answers.items import EvaluationItems, ItemAnalysis
+from fastrec.answers.items import EvaluationItems
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Tabular, flat
@@ -70,8 +70,7 @@ def items(
         jobs=jobs,
         progress=progress,
     )
-    analysis = ItemAnalysis(index.selection)
-    found = [analysis.analyse(scope, query, subset=subset, seed=seed) for scope, query in scopes]
+    found = [index.items(query, subset=subset, seed=seed) for _, query in scopes]
     if subset is not None and not any(scope.subset for scope in found):
         raise UsageError(
             f"no evaluation has a subset of {subset:,}: that takes {FEWEST_MODELS} models with "

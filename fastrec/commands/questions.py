@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import msgspec
 
 from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
-from fastrec.answers.items import FLAGS, ItemAnalysis
+from fastrec.answers.items import FLAGS
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import PLACES, SORTS, Place, Query, Question, Scope, Sort, Which
 from fastrec.errors import UsageError, check_choice
@@ -169,10 +169,9 @@ def _flagged(
     """The questions of each scope that have one of some flags, with all of their flags."""
     if not flags:
         return {}
-    analysis = ItemAnalysis(index.selection)
     flagged = {}
     for scope, query in scopes:
-        items = analysis.analyse(scope, query).questions
+        items = index.items(query).questions
         flagged[scope] = {
             item.sample_hash: item.flags for item in items if not set(flags).isdisjoint(item.flags)
         }
