@@ -191,3 +191,11 @@ def test_no_question_has_the_flag(corpus: Path) -> None:
         fastrec.questions(corpus, flag="wrong")
     done = run_here("questions", corpus, "--flag", "all_right", "--flag", "all_wrong")
     assert b"all_wrong" in done.stdout
+
+
+def test_a_report_shows_keys_to_check(corpus: Path, exam: EvaluationItems, tmp_path: Path) -> None:
+    fastrec.report(corpus, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Questions whose key may be wrong" in page
+    assert exam.questions[0].sample_hash[:12] in page
+    assert f"truth ({exam.questions[0].agreed_by})" in page

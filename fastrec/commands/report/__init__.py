@@ -43,6 +43,7 @@ from fastrec.commands.report.evaluations import (
     evaluation_tables,
     histograms,
     question_cards,
+    suspected_keys,
     tokens,
 )
 from fastrec.corpus.manifest import Manifest
@@ -222,6 +223,7 @@ def report(
         "Trend": trend_plots(paths, wanted.split()[0]),
         "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
         "Questions": question_cards(index, examples, name, drawn),
+        "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
         "Distributions": histograms(drawn, found),
         "Tokens": tokens(summary),
         "Schema versions": sections.versions(summary),
