@@ -74,14 +74,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Costs",
-    "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
-    "Items", "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
+    "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError", "Items",
+    "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
     "SchemaVersion", "Scored", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
     "Validation", "Verdict", "Verification", "Writer", "__version__", "batches", "calibration",
     "cat", "check_pairs", "clean", "compare", "connect", "costs", "decode", "diff", "encode",
     "export", "generate", "import_logs", "items", "judge", "leaderboard", "normalize", "overlap",
-    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "score", "show",
-    "stats", "table", "trend", "validate", "verify", "view",
+    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "score",
+    "show", "stats", "table", "trend", "validate", "verify", "view",
 ]  # fmt: skip
 # `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin
 # function.

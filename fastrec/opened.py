@@ -167,8 +167,9 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "calibration", "cat", "compare", "connect", "costs", "diff", "export", "items", "leaderboard", "overlap",
-    "questions", "read", "rejects", "report", "score", "show", "stats", "table", "trend", "verify", "view",
+    "batches", "calibration", "cat", "compare", "connect", "costs", "diff", "export", "items",
+    "leaderboard", "overlap", "questions", "read", "rejects", "report", "score", "show", "stats",
+    "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""
 

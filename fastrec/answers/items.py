@@ -72,7 +72,7 @@ class SubsetFidelity(msgspec.Struct, kw_only=True):
     rank_correlation_spread: float
     """The standard deviation over splits of the models."""
     error: float
-    """The root mean square of the differences between means over the subset and over all questions."""
+    """The root mean square of differences between means over the subset and over all questions."""
     error_spread: float
 
 

@@ -72,6 +72,7 @@ _SORTS: Final = [
 ]  # fmt: skip
 _OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
 """Columns of questions that a narrow terminal hides."""
+_LEFT: Final = ("sample", "found in", "flags", "text")
 _LEAST_EXCERPT: Final = 30
 _complete_models: Final = complete_names("models")
 _EXCERPT: Final = 80  # characters, where lines may have any length
@@ -492,6 +493,6 @@ def _question_table(table: EvaluationQuestions) -> Table:
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
     return Table(
-        columns([*spellings, "text"], left=("sample", "found in", "flags", "text"), hidden=_OPTIONAL),
+        columns([*spellings, "text"], left=_LEFT, hidden=_OPTIONAL),
         [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)],
     )

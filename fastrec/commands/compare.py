@@ -227,7 +227,7 @@ def compare(
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError(
-                "name two models, or two different metrics with --metric-pair; --model chooses models"
+                "name two models, or two metrics with --metric-pair; --model chooses models"
             )
         if groups:
             raise UsageError("--group-by cannot be combined with --metric-pair")

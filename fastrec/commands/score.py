@@ -288,7 +288,7 @@ def _check_name(rule: Rule, selection: Selection) -> None:
 
 
 def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
-    """Of each evaluation and model, the metric with most records, as `evaluation, metric, model`."""
+    """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
     best: dict[tuple[str, str], tuple[int, str | None]] = {}
     for scope in selection.summary.evaluations:
         for model in scope.by_model:

@@ -9,8 +9,8 @@ question correlate negatively with those of all other questions. Two tests have 
 1. Chance. The p-value is the share of random assignments of its scores to the models that correlate
    as negatively. Where the t-test of a correlation finds nothing, and beyond what 20,000
    permutations can tell, the p-value of the t-test stands for it.
-2. The other questions. Most questions are good, and correlate alike. The median and the quartiles of
-   all correlations (after Fisher's transformation) tell how much they vary, at least as much as
+2. The other questions. Most questions are good, and correlate alike. The median and the quartiles
+   of all correlations (after Fisher's transformation) tell how much they vary, at least as much as
    chance alone would make them; the p-value of an outlier is that of a normal distribution. It is
    adjusted for the number of questions by the method of Benjamini and Hochberg. Fewer than 30
    questions cannot tell what is usual: then the p-values of the first test are adjusted instead.

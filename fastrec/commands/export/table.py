@@ -134,7 +134,7 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 
 
 def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
-    """Make a decoder of lines, with the fields whose names depend on the version: `turns` and `metric`."""
+    """Make a decoder of lines; the names of `turns` and `metric` depend on the version."""
     turns: Any = list[TURN] | None  # type: ignore[valid-type]
     fields = {"turns": (turns, msgspec.field(name=schema.turns_field, default=None))}
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
