@@ -314,42 +314,6 @@ def position_maker(fields: Sequence[str]) -> PositionOf:
     return lambda head: tuple([value(head) for value in values])
 
 
-class Order:
-    """Checks that the lines of a part are sorted; records of one position may be in any order."""
-
-    def __init__(self, part: PartFile, sort_fields: Sequence[str]) -> None:
-        self._path = part.path
-        self._position_of = position_maker(sort_fields)
-        self._last: Position = ()
-        self._sample_id = list(sort_fields).index("sample_id")
-
-    def check(self, head: LineHead) -> None:
-        """Check a line that comes after those that were checked before.
-
-        CorpusError if it belongs before them.
-        """
-        position = self._position_of(head)
-        if position < self._last:
-            raise self._unsorted()
-        self._last = position
-
-    def end(self, last: KeyEntry) -> None:
-        """Check that the last line has the last key of the manifest.
-
-        It may spell a huge `sample_id` otherwise.
-        """
-        found = list(self._last)
-        expected = list(self._position_of(last))
-        if found:
-            del found[self._sample_id], expected[self._sample_id]
-            if found != expected:
-                raise self._unsorted()
-
-    def _unsorted(self) -> CorpusError:
-        reason = f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}"
-        return CorpusError(self._path, reason)
-
-
 def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:
     """Sort integers by value and before strings."""
     value = head.decoded_sample_id() if isinstance(head, LineHead) else head.sample_id
