@@ -29,7 +29,7 @@ from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
+from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -358,10 +358,7 @@ class Selection:
             "metrics": sorted(filter(None, known.metrics)),
             "models": sorted(known.models),
         }
-        near = similar(filters.evaluation, names["evaluations"])
-        near += similar(filters.metric, names["metrics"])
-        near += similar(filters.model, names["models"])
-        return nothing_matches(filters, names, near)
+        return nothing_matches(filters, names)
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
