@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +26,10 @@ from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
-from fastrec.corpus.reader import open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
+from fastrec.corpus.reader import lines_of, open_corpus
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
+from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -212,7 +211,7 @@ class Selection:
     def lines(self, numbers: Array) -> Iterator[bytes]:
         """Read the lines of some records, given their numbers in ascending order."""
         for part, positions in self.by_part(numbers):
-            yield from lines_of(self.parts[part], self.columns(part), positions)
+            yield from lines_of(self.parts[part], self.columns(part), positions.tolist())
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
@@ -359,10 +358,7 @@ class Selection:
             "metrics": sorted(filter(None, known.metrics)),
             "models": sorted(known.models),
         }
-        near = similar(filters.evaluation, names["evaluations"])
-        near += similar(filters.metric, names["metrics"])
-        near += similar(filters.model, names["models"])
-        return nothing_matches(filters, names, near)
+        return nothing_matches(filters, names)
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
@@ -453,17 +449,6 @@ def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
     return list(map(bytes, spelled))
 
 
-def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
-    sizes = columns.numbers("bytes").astype(np.int64)
-    starts = np.cumsum(sizes) - sizes
-    fingerprints = columns.numbers("fingerprint")
-    places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
-    with closing(lines_at(part, zip(*places, strict=True))) as lines:
-        for line in lines:
-            yield line[:-1]
-
-
 class _Read(msgspec.Struct, array_like=True):
     """What was read of the chosen records of a part."""
 
@@ -494,7 +479,7 @@ def _read_fields(task: _ReadTask) -> _Read:
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
-        for line in lines_of(part, columns, np.flatnonzero(bits)):
+        for line in lines_of(part, columns, np.flatnonzero(bits).tolist()):
             record = decoded(line)
             matches.append(
                 filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)

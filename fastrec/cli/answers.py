@@ -75,9 +75,8 @@ _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
     """Print the records of CORPUS that match every filter, in its order, byte for byte.
 
-    The manifest tells which parts can contain a match. A filter on the first sort fields (the
-    evaluation, then the hash) reads only a few parts; other filters read all of them. On a
-    terminal, characters that could control it are printed as JSON escapes.
+    Only parts that have a matching record are read. On a terminal, characters that could control
+    it are printed as JSON escapes.
 
     \b
     Examples:

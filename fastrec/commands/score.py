@@ -24,10 +24,10 @@ import numpy as np
 import zstandard
 
 from fastrec.answers.codes import Array
-from fastrec.answers.selection import Selection, lines_of, select
+from fastrec.answers.selection import Selection, select
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.reader import open_corpus
+from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, listed, naming, shown
@@ -362,12 +362,12 @@ class _Part:
             for mask in task.masks
         ]
         chosen = np.logical_or.reduce(masks)
-        positions = np.arange(records) if task.replace else np.flatnonzero(chosen)
+        positions = (np.arange(records) if task.replace else np.flatnonzero(chosen)).tolist()
         lines = lines_of(
             task.part, PartColumns(task.columns, task.part.entry.text_xxh3_128), positions
         )
         with closing(lines):
-            for position, line in zip(positions.tolist(), lines, strict=True):
+            for position, line in zip(positions, lines, strict=True):
                 if not chosen[position]:
                     yield line
                     continue

@@ -94,11 +94,14 @@ def compare_series(series: Iterable[Iterable[_Pair]], *, graded: bool) -> list[P
 
 def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
     sizes: Counter[Fraction] = Counter()
-    questions = 0
     for (old, new), number in pairs.items():
         if old is not None and new is not None:
-            questions += number
             sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    return differences_of(sizes, sizes.total())
+
+
+def differences_of(sizes: Counter[Fraction], questions: int) -> Differences:
+    """Sum up the differences of questions, given how many have each; those of 0 may be left out."""
     del sizes[Fraction()]
     return Differences(
         questions,

@@ -45,7 +45,7 @@ from fastrec.filters import (
 from fastrec.parameters import CORES
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import to_double
-from fastrec.statistics.paired import Differences, p_values_of, power
+from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelSummary, filled
 from fastrec.summary.present_choice import names_of_scope
 
@@ -82,7 +82,7 @@ def _compare_models(
         scope = name[:2]
         by_score = scope in scored
         is_lower = by_score and scope in lower
-        differences = _differences(counts, changes.sizes.get(name))
+        differences = differences_of(changes.differences[name], counts["questions"])
         before = old.models.get(name)
         after = new.models.get(name)
         model = ModelDifference(
@@ -138,17 +138,6 @@ def _status(
         return "unanswered"
     least = Fraction(str(min_compared)) * counts["old_answered"]
     return "compared" if 100 * counts["questions"] >= least else "incomplete"
-
-
-def _differences(counts: Mapping[str, Any], sizes: tuple[Fraction, Fraction] | None) -> Differences:
-    return Differences(
-        counts["questions"],
-        counts["rose"],
-        counts["fell"],
-        Fraction(counts["gain"]),
-        Fraction(counts["squares"]),
-        *(sizes or ()),
-    )
 
 
 def _statistics(

@@ -28,10 +28,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import joint_codes
+from fastrec.answers.codes import Array, distinct_of
 from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
-from fastrec.commands.diff.records import Array, Bounds, ChosenPart, Records
+from fastrec.commands.diff.records import Bounds, ChosenPart, Records
 from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
@@ -76,11 +76,9 @@ class Changes:
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
         """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
         …); all of `Counts`; the `questions` that can be compared, and how many of them are
-        `repeated`, `fell` or `rose`; and the sums of their means in OLD and in NEW, of the
-        differences of these (`gain`), and of the `squares` of the differences."""
-        self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
-        """The smallest and the largest difference of questions whose mean changed, without their
-        signs."""
+        `repeated`; and the sums of their means in OLD and in NEW."""
+        self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
+        """By model: how many questions have each difference of means, if that is not 0."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -91,19 +89,10 @@ class Changes:
             self.numbers[model].update(numbers)
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
-        for model, sizes in other.sizes.items():
-            self._add_sizes(model, *sizes)
+        for model, differences in other.differences.items():
+            self.differences[model].update(differences)
         for kind, records in other.listed.items():
             self.list(kind, records)
-
-    def add_difference(self, model: ModelName, difference: Fraction) -> None:
-        kind = "rose" if difference > 0 else "fell"
-        self.numbers[model].update({kind: 1, "gain": difference, "squares": difference**2})
-        self._add_sizes(model, abs(difference), abs(difference))
-
-    def _add_sizes(self, model: ModelName, smallest: Fraction, largest: Fraction) -> None:
-        known = self.sizes.get(model, (smallest, largest))
-        self.sizes[model] = min(known[0], smallest), max(known[1], largest)
 
     def count_fields(self, paths: Sequence[str]) -> None:
         most = current_limits().diff_fields
@@ -166,7 +155,8 @@ class _Comparison:
             self._count(kind, self._model[rows])
             self._list(kind, rows)
         identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
-        content = _numbered(identity, _dense(records.fingerprint))
+        _, fingerprint = np.unique(records.fingerprint, return_inverse=True)
+        content = _numbered(identity, fingerprint)
         left = self._compared.copy()
         found = []
         for ids in (content, identity, self._group):
@@ -287,7 +277,7 @@ class _Comparison:
             if was == now:
                 continue
             model = self._models[self._model[row]]
-            self.changes.add_difference(model, now - was)
+            self.changes.differences[model][now - was] += 1
             kind = (model, now > was)
             if self.changes.has_room(kind):
                 self.changes.list(
@@ -297,13 +287,7 @@ class _Comparison:
 
 def _numbered(*columns: Array) -> Array:
     """Number the distinct combinations of codes from 0 on."""
-    return _dense(joint_codes(*columns))
-
-
-def _dense(codes: Array) -> Array:
-    # With `return_index` the sort is stable, which is fast because both corpora are sorted.
-    _, _, numbers = np.unique(codes, return_index=True, return_inverse=True)
-    return numbers
+    return distinct_of(*columns).place
 
 
 def _size(codes: Array) -> int:

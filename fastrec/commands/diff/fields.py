@@ -19,15 +19,15 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from fastrec.corpus.scan import key_mark
 from fastrec.judge.findings import json_path
 from fastrec.schemas.view import view_decoder
 
 OTHER_FIELDS: Final = "(other fields)"
 
-_RUN, _MODEL, _OUTPUT, _TAIL = map(
-    key_mark, ("evaluation_id", "model_id", "output", "answer_attribution")
-)
+_RUN: Final = b',"evaluation_id":'
+_MODEL: Final = b',"model_id":'
+_OUTPUT: Final = b',"output":'
+_TAIL: Final = b',"answer_attribution":'
 _VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
 
