@@ -203,6 +203,20 @@ class ScopeRecords:
         """Questions by name."""
         return {name: number for number, name in enumerate(self.names)}
 
+    @cached_property
+    def clusters(self) -> Array:
+        """The cluster of each question, in the order of their first questions."""
+        clusters = self.records.selection.clusters
+        return clusters.of_questions(self.name, self.number, self.question, self.first)
+
+    def count_clusters(self) -> int:
+        return int(self.clusters.max(initial=-1)) + 1
+
+    def cluster_of(self, name: str) -> int:
+        """The cluster of a question, which may be a part of a hash that another corpus splits."""
+        whole = name if name in self.numbers else name.partition("/")[0]
+        return int(self.clusters[self.numbers[whole]])
+
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""
         return self.records.selection.gather(name, self.number)

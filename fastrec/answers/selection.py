@@ -23,13 +23,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from fastrec.answers.clusters import Clusters
 from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
-from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.errors import CorpusError, NoMatchError, UsageError, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
@@ -38,7 +39,15 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import names_of
-from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
+from fastrec.where import (
+    GroupBy,
+    grouped_name,
+    number_of,
+    parse_group,
+    parse_path,
+    values_of,
+    with_edges,
+)
 
 _NO_FILTERS: Final = Filters()
 ScopeName = tuple[str, str | None]  # evaluation and metric
@@ -70,6 +79,7 @@ class Selection:
             (one.evaluation_name, one.metric) for one in self.summary.evaluations
         ]
         self.is_whole = True
+        self.clusters = Clusters()
         self._codes: list[
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
@@ -171,6 +181,23 @@ class Selection:
         ]
         made._number_scopes(names, codes)
         return made
+
+    def set_clusters(self, field: str, *, jobs: int = 1, progress: Progress | None = None) -> None:
+        """Put questions with the same value of a field into a cluster.
+
+        Raises:
+            NoMatchError: No record has the field.
+        """
+        group = GroupBy(parse_path(field))
+        values = Values()
+        values.add([group.code_of(None)])  # has the code 0
+        codes = [np.array([], dtype=np.int64)]
+        for _, (of_part,) in self._fields((group,), jobs, progress):
+            codes.append(values.add(list(map(group.code_of, of_part.values)))[of_part.codes])
+        of_records = np.concatenate(codes)
+        if self.scopes and not of_records.any():
+            raise NoMatchError(f"no record of {shown(self.corpus)} has the field {group.field}")
+        self.clusters = Clusters(group.field, of_records)
 
     def count_numbers(
         self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None
@@ -383,11 +410,14 @@ def select(
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (found,) = select_same_bins([corpus], filters, groups, jobs=jobs, progress=progress)
+    (found,) = select_same_bins(
+        [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
+    )
     return found
 
 
@@ -396,12 +426,14 @@ def select_same_bins(
     filters: Filters,
     groups: Groups,
     *,
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[Selection]:
     """Select the matching records of several corpora, not all of which may have none.
 
-    The borders of bins follow from all of them.
+    The borders of bins follow from all of them. Questions with the same value of the field
+    `cluster` are a cluster.
     """
     found: list[Selection] = []
     for number, corpus in enumerate(corpora, 1):
@@ -418,7 +450,11 @@ def select_same_bins(
                 counts.update(selection.count_numbers(group, jobs=jobs, progress=progress))
             group = with_edges(group, counts)
         binned.append(group)
-    return [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
+    made = [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
+    if cluster:
+        for selection in made:
+            selection.set_clusters(cluster, jobs=jobs, progress=progress)
+    return made
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:

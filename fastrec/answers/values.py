@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, count_of
+from fastrec.answers.codes import Array, count_of, ranks_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
 from fastrec.answers.table import Query
@@ -81,12 +81,19 @@ def value_rows(
 
 
 def value_blocks(
-    index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
-) -> Iterator[Array]:
-    """Yield the values of some models, many questions at a time.
+    index: QuestionTable,
+    query: Query,
+    models: Sequence[str],
+    *,
+    graded: bool,
+    common: bool = False,
+    repeats: RepeatsAs = MEAN,
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the values of some models, many questions at a time, and the clusters of these.
 
     A block has a row for each question and a column for each model; NaN is no answer. With
-    `common`, only questions that all of them have answered.
+    `common`, only questions that all of them have answered. Questions are in the order of clusters,
+    each of which is in one block.
     """
     table = index.table(query)
     cells = table.cells
@@ -95,12 +102,30 @@ def value_blocks(
     question = cells.question[is_chosen]
     column = columns[cells.model[is_chosen]]
     values = (cells.score if graded else cells.share)[is_chosen]
+    if repeats != MEAN:
+        rows = value_rows(index, query, models, graded=graded, repeats=repeats)
+        matrix = np.array(list(rows.values()), dtype=np.float64)
+        question, column = np.nonzero(~np.isnan(matrix))
+        values = matrix[question, column]
+        question = index.ids(query)[question]
+    by_cluster = np.argsort(table.clusters, kind="stable")
+    clusters = table.clusters[by_cluster]
+    row = ranks_of(by_cluster)[question]
+    order = np.argsort(row, kind="stable")
+    row = row[order]
+    column = column[order]
+    values = values[order]
     step = max(_CELLS // max(len(models), 1), 1)
-    for start in range(0, table.questions, step):
-        begin, end = np.searchsorted(question, [start, start + step]).tolist()
-        block = np.full((min(step, table.questions - start), len(models)), np.nan)
-        block[question[begin:end] - start, column[begin:end]] = values[begin:end]
-        yield block[~np.isnan(block).any(axis=1)] if common else block
+    start = 0
+    while start < table.questions:
+        last = clusters[min(start + step, table.questions) - 1]
+        stop = int(np.searchsorted(clusters, last, side="right"))
+        begin, end = np.searchsorted(row, [start, stop]).tolist()
+        block = np.full((stop - start, len(models)), np.nan)
+        block[row[begin:end] - start, column[begin:end]] = values[begin:end]
+        is_counted = ~np.isnan(block).any(axis=1) | (not common)
+        yield block[is_counted], clusters[start:stop][is_counted]
+        start = stop
 
 
 def trials_of(index: QuestionTable, query: Query) -> dict[str, dict[str, list[Trial]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
@@ -92,6 +92,8 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     """The most distinguishing questions; groups have none."""
     group: dict[str, str | None] | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
+    clusters: int
+    """Clusters of these questions; without --cluster, each is one of its own."""
 
 
 class Uncompared(ScopeNames):
@@ -166,6 +168,9 @@ class Comparison(Tabular):
     """With --metric-pair: the two metrics."""
     agreement: list[Agreement] = msgspec.field(default_factory=list)
     """With --metric-pair: how they agree on each evaluation."""
+    cluster: str | None = None
+    """`--cluster`: tests and intervals are over clusters of questions with the same value of this
+    field; null if they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -186,6 +191,7 @@ def compare(
     repeats_as: str = "mean",
     examples: int = 2,
     group_by: Strings = (),
+    cluster: str | None = None,
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
@@ -204,6 +210,8 @@ def compare(
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are
             adjusted together.
+        cluster: Tests and intervals are over clusters of questions with the same value of this
+            field.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
         jobs: Processes to use if the text of records has to be read.
@@ -221,8 +229,14 @@ def compare(
     chosen = make_filters(**filters)
     groups = parse_groups(group_by)
     graders = as_tuple("metric_pair", metric_pair)
+    note = notice or (lambda _message: None)
     opened = partial(
-        open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress
+        open_scopes,
+        corpus,
+        lower_is_better=lower_is_better,
+        cluster=cluster,
+        jobs=jobs,
+        progress=progress,
     )
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
@@ -233,7 +247,18 @@ def compare(
             raise UsageError("--group-by cannot be combined with --metric-pair")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
         found = _agreements(index, scopes, graders, examples)
-        return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
+        clusters = index.selection.clusters
+        clusters.note(note)
+        return Comparison(
+            "",
+            "",
+            str(repeats),
+            [],
+            [],
+            metrics=graders,
+            agreement=found,
+            cluster=clusters.field,
+        )
     if a is None or b is None:
         raise UsageError("name two models, A and B, or two metrics with --metric-pair")
     index, scopes = opened(chosen)
@@ -252,14 +277,15 @@ def compare(
         parts, _ = _compare_scopes(
             by_group, group_scopes, (first, second), repeats=repeats, examples=0
         )
-        note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
     tested = [evaluation for evaluation in compared if evaluation.p is not None]
     p_values = [evaluation.p or 0.0 for evaluation in tested]
     for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
         evaluation.p_adjusted = adjusted
-    return Comparison(first, second, str(repeats), compared, uncompared, others)
+    index.selection.clusters.note(note)
+    field = index.selection.clusters.field
+    return Comparison(first, second, str(repeats), compared, uncompared, others, cluster=field)
 
 
 def _compare_scopes(
@@ -296,7 +322,11 @@ def _compare_scope(
     means = value_rows(index, query, pair)
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
-    (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
+    series = ((b, a) for a, b in values.values())
+    clusters = None
+    if index.selection.clusters.field:
+        clusters = list(map(index.table(query).cluster_of, values))
+    (found,) = compare_series([series], graded=graded, clusters=clusters)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
     return filled(
@@ -338,7 +368,8 @@ def _agreements(
 
 
 def _agreement(index: QuestionTable, first: Query, second: Query, examples: int) -> Agreement:
-    tables: dict[str, list[int]] = {}
+    tables: dict[Hashable, list[int]] = {}
+    is_clustered = index.selection.clusters.field is not None
     disputed: list[Disputed] = []
     by_one = [0, 0]
     for name, model, *pair in judged_pairs(index, first, second):
@@ -347,7 +378,8 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
         ]
         if None not in verdicts:
             cell = 2 * (not verdicts[0]) + (not verdicts[1])
-            tables.setdefault(name, [0] * 4)[cell] += 1
+            unit = index.table(first).cluster_of(name) if is_clustered else name
+            tables.setdefault(unit, [0] * 4)[cell] += 1
             if cell in (1, 2) and len(disputed) < examples and (row := index.row(first, name)):
                 right_by = first.metric if cell == 1 else second.metric
                 disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))

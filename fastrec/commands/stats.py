@@ -26,7 +26,7 @@ from fastrec.answers.choosing import open_index
 from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.ranks import add_ranks
+from fastrec.answers.ranks import add_cluster_errors, add_ranks
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import Query
@@ -67,6 +67,7 @@ def stats(
     repeats_as: str = "mean",
     jobs: int = CORES,
     group_by: Strings = (),
+    cluster: str | None = None,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
     min_coverage: float = MIN_COVERAGE,
@@ -90,6 +91,8 @@ def stats(
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a
             field, as in `where`, or FIELD:N for N bins of its numbers.
+        cluster: Standard errors, intervals and tests are over clusters of questions with the same
+            value of this field.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
@@ -113,6 +116,8 @@ def stats(
     groups = parse_groups(group_by)
     if groups and common:
         raise UsageError("--group-by cannot be combined with --common")
+    if cluster and errors_as_wrong:
+        raise UsageError("--cluster cannot be combined with --errors-as-wrong")
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
     wanted = make_filters(**filters)
@@ -122,7 +127,7 @@ def stats(
         corpus = _corpus_of(
             names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
         )
-        opened = partial(open_index, jobs=jobs, progress=progress)
+        opened = partial(open_index, cluster=cluster, jobs=jobs, progress=progress)
         index = opened(corpus, wanted.split()[1])
         choice = partial(
             choose,
@@ -154,11 +159,17 @@ def stats(
             ]
             found.evaluations = ranked(recounted).evaluations
         tested(found.evaluations, index, common=common)
+        if cluster:
+            add_cluster_errors(found.evaluations, index, repeats, common=common)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
             tested(parts.evaluations, by_group)
+            if cluster:
+                add_cluster_errors(parts.evaluations, by_group, repeats)
             add_groups(found, parts, groups)
+        found.cluster = index.selection.clusters.field
+        index.selection.clusters.note(note)
         return found
 
 

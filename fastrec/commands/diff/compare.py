@@ -81,6 +81,9 @@ class Changes:
         self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
         """The smallest and the largest difference of questions whose mean changed, without their
         signs."""
+        self.cluster_sums: defaultdict[ModelName, Any] = defaultdict(Counter)
+        """By model and cluster: the sum of the differences of the questions that can be compared.
+        Empty if questions do not come in clusters."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -89,6 +92,8 @@ class Changes:
     def add(self, other: Changes) -> None:
         for model, numbers in other.numbers.items():
             self.numbers[model].update(numbers)
+        for model, sums in other.cluster_sums.items():
+            self.cluster_sums[model].update(sums)
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
         for model, sizes in other.sizes.items():
@@ -144,6 +149,9 @@ class _Comparison:
         in_both = np.all(_by_side(self._group, records.is_new), axis=1)
         self._compared: Array = in_both[self._group]
         self.changes = Changes(task.examples)
+        old = np.flatnonzero(self._compared & ~records.is_new)
+        self._cluster = records.cluster[_first(self._question, old)]
+        """Of each question, if it can be compared."""
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
@@ -238,6 +246,10 @@ class _Comparison:
         both = np.all(answers, axis=1)
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
+        if any(part.clusters for part in self._task.old):
+            pairs = np.unique(np.stack([model_of[both], self._cluster[both]]), axis=1)
+            for model, cluster in pairs.T.tolist():
+                self.changes.cluster_sums[self._models[model]][cluster] = 0
         self._count("repeated", model_of[repeated])
         all_records = _by_side(question, is_new)
         all_answers = _by_side(question, is_new, is_answer)
@@ -288,6 +300,9 @@ class _Comparison:
                 continue
             model = self._models[self._model[row]]
             self.changes.add_difference(model, now - was)
+            if model in self.changes.cluster_sums:
+                cluster = int(self._cluster[self._question[row]])
+                self.changes.cluster_sums[model][cluster] += now - was
             kind = (model, now > was)
             if self.changes.has_room(kind):
                 self.changes.list(

@@ -39,6 +39,7 @@ class ChosenPart(PartFile, frozen=True):
 
     columns: str  # path
     chosen: bytes | None = None  # bits of these records; None if all match
+    clusters: bytes = b""  # of the question of each record, as int64, if questions have clusters
 
 
 class Records:
@@ -69,6 +70,7 @@ class Records:
         self.correct = columns["correct"].astype(bool)
         self.error = columns["error"].astype(bool)
         self.score = columns["score"]
+        self.cluster = columns["cluster"]
         self.bytes = columns["bytes"]
         self.fingerprint = columns["fingerprint"]
         self._starts = columns["start"]
@@ -101,6 +103,9 @@ class Records:
             rows = rows[np.unpackbits(bits, count=columns.records)[rows] > 0]
         read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
         read["score"] = columns.doubles("score")[rows]
+        read["cluster"] = np.zeros_like(rows)
+        if part.clusters:
+            read["cluster"] = np.frombuffer(part.clusters, dtype=np.int64)[rows]
         sizes = columns.numbers("bytes")
         read["start"] = (np.cumsum(sizes) - sizes)[rows]
         for field, numbers in self._numbers.items():
