@@ -313,9 +313,7 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
         ((first[column], second[column]) for first, second in common)
         for column in range(len(models))
     )
-    clusters = None
-    if old.selection.clusters.field:
-        clusters = [old.table(query).cluster_of(name) for name in names]
+    clusters = old.table(query).clusters_of(names) if names else None
     compared = compare_series(series, graded=scope.graded, clusters=clusters)
     for found, (_, change) in zip(compared, changes, strict=True):
         change.questions = found.questions
@@ -406,18 +404,15 @@ def collect_trend(
     names, places = zip(*found, strict=True)
     corpora = list(map(_read_corpus, names, matching(places)))
     evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
-    notices += _mismatches(corpora)
-    fields = [corpus.index.selection.clusters for corpus in corpora]
-    for clusters in fields:
-        clusters.note(notices.append)
+    for corpus in corpora:
+        notices += corpus.index.selection.notes
     trend = Trend(
         p=p,
         comparisons=0,
         corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
-        notices=notices,
+        notices=[*notices, *_mismatches(corpora)],
         others=others,
-        cluster=fields[0].field,
     )
     return adjusted(trend)
 

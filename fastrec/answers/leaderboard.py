@@ -30,7 +30,6 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
-from fastrec.answers.codes import Array as IntArray
 from fastrec.answers.codes import count_of
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ANSWERS
@@ -318,9 +317,7 @@ class _Column(NamedTuple):
     enough: list[str]  # models that answered enough questions
     in_unit: bool  # whether all values are in [0, 1]
 
-    def blocks(
-        self, index: QuestionTable, models: Sequence[str]
-    ) -> Iterator[tuple[Array, IntArray]]:
+    def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
         """Yield the values of some models, questions × models, and the clusters of questions."""
         return value_blocks(index, self.query, models, graded=self.scope.graded)
 
@@ -401,7 +398,6 @@ def make_leaderboard(
         models=rows,
         min_coverage=min_coverage,
         left_out=len(scopes) - len(columns),
-        cluster=index.selection.clusters.field,
     )
 
 
@@ -618,11 +614,11 @@ def _draw_models(
 ) -> tuple[Array, PairSums | None]:
     """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
-    rows = min(index.table(column.query).count_clusters(), BUNDLES)
+    rows = min(int(index.table(column.query).clusters.max()) + 1, BUNDLES)
     sums = np.zeros((rows, len(models)))
     counts = np.zeros((rows, len(models)))
 
-    def blocks() -> Iterator[tuple[Array, IntArray]]:
+    def blocks() -> Iterator[tuple[Array, Any]]:
         for block, of_questions in column.blocks(index, models):
             answered = ~np.isnan(block)
             places = of_questions % rows

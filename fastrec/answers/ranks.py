@@ -6,9 +6,7 @@ intervals are over these (`statistics.clusters`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from fastrec.limits import current_limits
 from fastrec.statistics.clusters import cluster_errors
 from fastrec.statistics.intervals import score_interval, wilson_interval
 from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
-from fastrec.statistics.repeats import MEAN, RepeatsAs
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats
 
 
@@ -45,45 +42,29 @@ def add_ranks(
 
 
 def add_cluster_errors(
-    evaluations: Sequence[EvaluationStats],
-    index: QuestionTable,
-    repeats: RepeatsAs,
-    *,
-    common: bool = False,
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
 ) -> None:
     """Set the standard errors and intervals of models over clusters of questions."""
     for one in evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
-        one.clusters = index.table(query).count_clusters()
+        one.clusters = int(index.table(query).clusters.max()) + 1
         models = [model for model in one.by_model if model.questions]
-        blocks = partial(
-            value_blocks,
-            index,
-            query,
-            [model.model_id for model in models],
-            common=common,
-            repeats=repeats,
+        names = [model.model_id for model in models]
+        for graded in (False, True):
+            means = [model.mean_score if graded else model.accuracy for model in models]
+            blocks = value_blocks(index, query, names, graded=graded, common=common)
+            errors = cluster_errors(blocks, np.array(means, dtype=np.float64))
+            for model, (error, effective) in zip(models, errors, strict=True):
+                if effective < model.questions:  # else the numbers over questions are exact
+                    _set_error(model, error, effective, graded=graded)
+
+
+def _set_error(model: ModelStats, error: float | None, effective: float, *, graded: bool) -> None:
+    if graded:
+        model.score_standard_error = error
+        model.score_low, model.score_high = score_interval(model.mean_score, error)
+    else:
+        model.accuracy_standard_error = error
+        model.accuracy_low, model.accuracy_high = wilson_interval(
+            model.accuracy, error, model.questions, model.answers, effective
         )
-        accuracies = np.array([model.accuracy for model in models], dtype=np.float64)
-        errors, least = cluster_errors(blocks(graded=False), accuracies)
-        scores = np.array([model.mean_score for model in models], dtype=np.float64)
-        score_errors, _ = cluster_errors(blocks(graded=one.graded or repeats == MEAN), scores)
-        with_errors = zip(models, errors, score_errors, least, strict=True)
-        for model, error, score_error, at_least in with_errors:
-            if at_least < model.questions:  # else each is one of its own, and the numbers are exact
-                _set_errors(model, _or_none(error), _or_none(score_error), float(at_least))
-
-
-def _or_none(error: float) -> float | None:
-    return float(error) if math.isfinite(error) else None
-
-
-def _set_errors(
-    model: ModelStats, error: float | None, score_error: float | None, least: float
-) -> None:
-    model.accuracy_standard_error = error
-    model.accuracy_low, model.accuracy_high = wilson_interval(
-        model.accuracy, error, model.questions, model.answers, least
-    )
-    model.score_standard_error = score_error
-    model.score_low, model.score_high = score_interval(model.mean_score, score_error)

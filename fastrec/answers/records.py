@@ -16,7 +16,7 @@ import math
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -205,17 +205,22 @@ class ScopeRecords:
 
     @cached_property
     def clusters(self) -> Array:
-        """The cluster of each question, in the order of their first questions."""
-        clusters = self.records.selection.clusters
-        return clusters.of_questions(self.name, self.number, self.question, self.first)
+        """The cluster of each question, numbered in the order of their first questions."""
+        by_record = self.records.selection.clusters
+        if by_record is None:
+            return np.arange(self.questions)
+        first, place = distinct_of(by_record[self.number[self.first]])
+        return ranks_of(np.argsort(first))[place]
 
-    def count_clusters(self) -> int:
-        return int(self.clusters.max(initial=-1)) + 1
+    def clusters_of(self, names: Iterable[str]) -> list[int] | None:
+        """The clusters of some questions; None if questions do not come in clusters.
 
-    def cluster_of(self, name: str) -> int:
-        """The cluster of a question, which may be a part of a hash that another corpus splits."""
-        whole = name if name in self.numbers else name.partition("/")[0]
-        return int(self.clusters[self.numbers[whole]])
+        A name may be that of a part of a hash that only another corpus splits.
+        """
+        if self.records.selection.clusters is None:
+            return None
+        whole = (name if name in self.numbers else name.partition("/")[0] for name in names)
+        return list(self.clusters[[self.numbers[name] for name in whole]].tolist())
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""

@@ -23,14 +23,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.clusters import Clusters
 from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
-from fastrec.errors import CorpusError, NoMatchError, UsageError, shown
+from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
@@ -79,7 +78,9 @@ class Selection:
             (one.evaluation_name, one.metric) for one in self.summary.evaluations
         ]
         self.is_whole = True
-        self.clusters = Clusters()
+        self.clusters: Array | None = None
+        """By number: the cluster of the question of a record, if questions come in clusters."""
+        self.notes: list[str] = []  # about these
         self._codes: list[
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
@@ -185,19 +186,30 @@ class Selection:
     def set_clusters(self, field: str, *, jobs: int = 1, progress: Progress | None = None) -> None:
         """Put questions with the same value of a field into a cluster.
 
+        A question has the value of its first record. Without one, it is a cluster of its own.
+
         Raises:
             NoMatchError: No record has the field.
         """
         group = GroupBy(parse_path(field))
         values = Values()
-        values.add([group.code_of(None)])  # has the code 0
-        codes = [np.array([], dtype=np.int64)]
-        for _, (of_part,) in self._fields((group,), jobs, progress):
-            codes.append(values.add(list(map(group.code_of, of_part.values)))[of_part.codes])
-        of_records = np.concatenate(codes)
-        if self.scopes and not of_records.any():
-            raise NoMatchError(f"no record of {shown(self.corpus)} has the field {group.field}")
-        self.clusters = Clusters(group.field, of_records)
+        values.add([""])  # of records without the field
+        by_part = [
+            values.add(list(map(group.code_of, own.values)))[own.codes]
+            for _, (own,) in self._fields((group,), jobs, progress)
+        ]
+        numbers = np.concatenate(list(map(self.numbers, range(len(by_part)))))
+        self.clusters = np.concatenate(by_part)
+        codes = self.clusters[numbers]
+        names = ("evaluation", "hash", "sample_id")
+        first, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
+        known = codes[first]
+        if not known.any():
+            raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
+        self.clusters[numbers] = np.where(known > 0, known, -np.arange(len(known)))[place]
+        if several := len(np.unique(place[codes != known[place]])):
+            text = f"{counted(several, 'question')} with several values of {field}"
+            self.notes = [f"{text}: that of the first record counts"]
 
     def count_numbers(
         self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None
@@ -451,8 +463,8 @@ def select_same_bins(
             group = with_edges(group, counts)
         binned.append(group)
     made = [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
-    if cluster:
-        for selection in made:
+    for selection in made:
+        if cluster and selection.scopes:
             selection.set_clusters(cluster, jobs=jobs, progress=progress)
     return made
 

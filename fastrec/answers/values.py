@@ -81,13 +81,7 @@ def value_rows(
 
 
 def value_blocks(
-    index: QuestionTable,
-    query: Query,
-    models: Sequence[str],
-    *,
-    graded: bool,
-    common: bool = False,
-    repeats: RepeatsAs = MEAN,
+    index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the values of some models, many questions at a time, and the clusters of these.
 
@@ -99,22 +93,14 @@ def value_blocks(
     cells = table.cells
     columns = _columns_of(table, models)
     is_chosen = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
-    question = cells.question[is_chosen]
-    column = columns[cells.model[is_chosen]]
-    values = (cells.score if graded else cells.share)[is_chosen]
-    if repeats != MEAN:
-        rows = value_rows(index, query, models, graded=graded, repeats=repeats)
-        matrix = np.array(list(rows.values()), dtype=np.float64)
-        question, column = np.nonzero(~np.isnan(matrix))
-        values = matrix[question, column]
-        question = index.ids(query)[question]
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]
-    row = ranks_of(by_cluster)[question]
-    order = np.argsort(row, kind="stable")
-    row = row[order]
-    column = column[order]
-    values = values[order]
+    row_of = ranks_of(by_cluster)
+    chosen = np.flatnonzero(is_chosen)
+    chosen = chosen[np.argsort(row_of[cells.question[chosen]], kind="stable")]
+    row = row_of[cells.question[chosen]]
+    column = columns[cells.model[chosen]]
+    values = (cells.score if graded else cells.share)[chosen]
     step = max(_CELLS // max(len(models), 1), 1)
     start = 0
     while start < table.questions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
@@ -169,8 +169,8 @@ class Comparison(Tabular):
     agreement: list[Agreement] = msgspec.field(default_factory=list)
     """With --metric-pair: how they agree on each evaluation."""
     cluster: str | None = None
-    """`--cluster`: tests and intervals are over clusters of questions with the same value of this
-    field; null if they are over questions."""
+    """`--cluster`: tests are over clusters of questions with the same value of this field; null if
+    they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -210,8 +210,7 @@ def compare(
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are
             adjusted together.
-        cluster: Tests and intervals are over clusters of questions with the same value of this
-            field.
+        cluster: Tests are over clusters of questions with the same value of this field.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
         jobs: Processes to use if the text of records has to be read.
@@ -243,22 +242,11 @@ def compare(
             raise UsageError(
                 "name two models, or two different metrics with --metric-pair; --model chooses models"
             )
-        if groups:
-            raise UsageError("--group-by cannot be combined with --metric-pair")
+        if groups or cluster:
+            raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
         found = _agreements(index, scopes, graders, examples)
-        clusters = index.selection.clusters
-        clusters.note(note)
-        return Comparison(
-            "",
-            "",
-            str(repeats),
-            [],
-            [],
-            metrics=graders,
-            agreement=found,
-            cluster=clusters.field,
-        )
+        return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
     if a is None or b is None:
         raise UsageError("name two models, A and B, or two metrics with --metric-pair")
     index, scopes = opened(chosen)
@@ -283,9 +271,9 @@ def compare(
     p_values = [evaluation.p or 0.0 for evaluation in tested]
     for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
         evaluation.p_adjusted = adjusted
-    index.selection.clusters.note(note)
-    field = index.selection.clusters.field
-    return Comparison(first, second, str(repeats), compared, uncompared, others, cluster=field)
+    for text in index.selection.notes:
+        note(text)
+    return Comparison(first, second, str(repeats), compared, uncompared, others, cluster=cluster)
 
 
 def _compare_scopes(
@@ -323,9 +311,7 @@ def _compare_scope(
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
     series = ((b, a) for a, b in values.values())
-    clusters = None
-    if index.selection.clusters.field:
-        clusters = list(map(index.table(query).cluster_of, values))
+    clusters = index.table(query).clusters_of(values)
     (found,) = compare_series([series], graded=graded, clusters=clusters)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
@@ -368,8 +354,7 @@ def _agreements(
 
 
 def _agreement(index: QuestionTable, first: Query, second: Query, examples: int) -> Agreement:
-    tables: dict[Hashable, list[int]] = {}
-    is_clustered = index.selection.clusters.field is not None
+    tables: dict[str, list[int]] = {}
     disputed: list[Disputed] = []
     by_one = [0, 0]
     for name, model, *pair in judged_pairs(index, first, second):
@@ -378,8 +363,7 @@ def _agreement(index: QuestionTable, first: Query, second: Query, examples: int)
         ]
         if None not in verdicts:
             cell = 2 * (not verdicts[0]) + (not verdicts[1])
-            unit = index.table(first).cluster_of(name) if is_clustered else name
-            tables.setdefault(unit, [0] * 4)[cell] += 1
+            tables.setdefault(name, [0] * 4)[cell] += 1
             if cell in (1, 2) and len(disputed) < examples and (row := index.row(first, name)):
                 right_by = first.metric if cell == 1 else second.metric
                 disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))

@@ -70,6 +70,7 @@ def leaderboard(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     given = _weights(weights)
+    note = notice or (lambda _message: None)
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
@@ -91,7 +92,9 @@ def leaderboard(
         min_coverage=min_coverage,
         name_of=partial(_name, groups=groups) if groups else str,
     )
-    index.selection.clusters.note(notice)
+    board.cluster = cluster
+    for text in index.selection.notes:
+        note(text)
     return board
 
 

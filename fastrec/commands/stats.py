@@ -40,7 +40,7 @@ from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
-from fastrec.statistics.repeats import RepeatsAs, parse_repeats
+from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_repeats
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import Chosen, choose
@@ -116,8 +116,8 @@ def stats(
     groups = parse_groups(group_by)
     if groups and common:
         raise UsageError("--group-by cannot be combined with --common")
-    if cluster and errors_as_wrong:
-        raise UsageError("--cluster cannot be combined with --errors-as-wrong")
+    if cluster and repeats != MEAN:
+        raise UsageError("--cluster cannot be combined with --errors-as-wrong and --repeats-as")
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
     wanted = make_filters(**filters)
@@ -160,16 +160,17 @@ def stats(
             found.evaluations = ranked(recounted).evaluations
         tested(found.evaluations, index, common=common)
         if cluster:
-            add_cluster_errors(found.evaluations, index, repeats, common=common)
+            add_cluster_errors(found.evaluations, index, common=common)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
             tested(parts.evaluations, by_group)
             if cluster:
-                add_cluster_errors(parts.evaluations, by_group, repeats)
+                add_cluster_errors(parts.evaluations, by_group)
             add_groups(found, parts, groups)
-        found.cluster = index.selection.clusters.field
-        index.selection.clusters.note(note)
+        found.cluster = cluster
+        for text in index.selection.notes:
+            note(text)
         return found
 
 

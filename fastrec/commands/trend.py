@@ -66,6 +66,7 @@ def trend(
     found = collect_trend(
         paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p
     )
+    found.cluster = cluster
     if not groups:
         return found
     names, places = zip(*find_corpora(paths)[0], strict=True)

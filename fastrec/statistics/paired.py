@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.statistics.exact import Value, scale_of, to_double
 from fastrec.statistics.intervals import Z
@@ -81,7 +81,7 @@ class Paired(NamedTuple):
 
 
 def compare_series(
-    series: Iterable[Iterable[_Pair]], *, graded: bool, clusters: Sequence[Hashable] | None = None
+    series: Iterable[Iterable[_Pair]], *, graded: bool, clusters: Sequence[int] | None = None
 ) -> list[Paired]:
     """Compare two values of each question: shares of right answers, or scores if `graded`.
 
@@ -92,41 +92,37 @@ def compare_series(
     """
     listed = list(map(list, series))
     counts = list(map(Counter, listed))
-    found = [_differences(pairs, graded=graded) for pairs in counts]
+    found = [differences_of(pairs, graded=graded) for pairs in counts]
     tested = found
     if clusters is not None:
-        tested = [_cluster_differences(pairs, clusters, graded=graded) for pairs in listed]
-    p_values = p_values_of(tested)
-    return [
-        _paired(*numbers, graded=graded)
-        for numbers in zip(counts, found, tested, p_values, strict=True)
-    ]
+        sums = [Counter(_cluster_sums(pairs, clusters, graded=graded)) for pairs in listed]
+        tested = [differences_of(pairs, graded=graded) for pairs in sums]
+    numbers = zip(counts, found, tested, p_values_of(tested), strict=True)
+    return [_paired(*of_series, graded=graded) for of_series in numbers]
 
 
-def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
-    sizes: Counter[Fraction] = Counter()
-    for (old, new), number in pairs.items():
-        if old is not None and new is not None:
-            sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
-    return differences_of(sizes)
-
-
-def _cluster_differences(
-    pairs: Iterable[_Pair], clusters: Iterable[Hashable], *, graded: bool
-) -> Differences:
-    sums: dict[Hashable, Fraction] = {}
+def _cluster_sums(
+    pairs: Iterable[_Pair], clusters: Iterable[int], *, graded: bool
+) -> Iterator[_Pair]:
+    """Yield 0 and the sum of the differences of each cluster: what tests take for a pair."""
+    sums: dict[int, Fraction] = {}
     for (old, new), cluster in zip(pairs, clusters, strict=True):
         if old is not None and new is not None:
-            total = sums.setdefault(cluster, Fraction())
+            sums.setdefault(cluster, Fraction())
             if old != new:
-                sums[cluster] = total + _exact(new, graded=graded) - _exact(old, graded=graded)
-    return differences_of(Counter(sums.values()))
+                sums[cluster] += _exact(new, graded=graded) - _exact(old, graded=graded)
+    return ((Fraction(), total) for total in sums.values())
 
 
-def differences_of(sizes: Counter[Fraction]) -> Differences:
-    """Add up differences, each with the number of questions or clusters that have it."""
-    questions = sizes.total()
-    sizes = Counter({size: number for size, number in sizes.items() if size})
+def differences_of(pairs: Mapping[Any, int], *, graded: bool = True) -> Differences:
+    """Add up the differences of pairs of values, each with how often it occurs."""
+    sizes: Counter[Fraction] = Counter()
+    questions = 0
+    for (old, new), number in pairs.items():
+        if old is not None and new is not None:
+            questions += number
+            sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    del sizes[Fraction()]
     return Differences(
         questions,
         sum(number for size, number in sizes.items() if size > 0),

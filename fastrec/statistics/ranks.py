@@ -55,6 +55,7 @@ class PairSums(NamedTuple):
     # such that scores are less than 1 in these units, so that their squares can be added up; 0 if
     # binary
     exponent: int
+    size: float  # of a cluster, in the mean of all: questions
 
     def at(self, places: Any) -> PairSums:
         """The sums of some of the pairs."""
@@ -65,6 +66,7 @@ class PairSums(NamedTuple):
             self.squares[places],
             self.uniform[places],
             self.exponent,
+            self.size,
         )
 
     def chosen(self, models: Sequence[int]) -> PairSums:
@@ -142,23 +144,12 @@ def _halves(values: Array) -> Array:
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1))
 
 
-def _by_cluster(values: Array, clusters: Array) -> tuple[Array, list[Array]]:
-    """Add up the values of each cluster, given those of questions × models.
-
-    Return the sums, NaN without an answer, and the values of clusters of which models have answered
-    different questions. Those have no sums.
-    """
+def _by_size(values: Array, clusters: Array) -> tuple[Array, list[Array]]:
+    """Split questions × models: questions that are alone in their cluster, and other clusters."""
     starts = np.flatnonzero(np.diff(clusters, prepend=-1))
-    if len(starts) == len(values):
-        return values, []
-    answered = ~np.isnan(values)
-    answers = np.add.reduceat(answered, starts, dtype=np.float64)
-    questions = np.add.reduceat(answered.any(axis=1), starts, dtype=np.float64)
-    is_partial = np.any((answers > 0) & (answers < questions[:, None]), axis=1)
-    sums = np.add.reduceat(np.nan_to_num(values), starts)
-    sums[(answers == 0) | is_partial[:, None]] = np.nan
+    sizes = np.diff(starts, append=len(values))
     by_cluster = np.split(values, starts[1:])
-    return sums, [by_cluster[cluster] for cluster in np.flatnonzero(is_partial)]
+    return values[starts[sizes == 1]], [by_cluster[at] for at in np.flatnonzero(sizes > 1)]
 
 
 def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
@@ -171,11 +162,14 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
     shift = None
     exponent = 0
     largest = 0.0
+    questions = 0
+    units = 0  # clusters of these
     for of_questions, numbers in blocks:
-        block, partial = _by_cluster(of_questions, numbers)
+        block, together = _by_size(of_questions, numbers)
+        questions += len(of_questions)
+        units += len(block) + len(together)
         known = of_questions[~np.isnan(of_questions)]
-        is_binary = len(block) == len(numbers) and ((known == 0) | (known == 1)).all()
-        if sizes is None and not is_binary:
+        if sizes is None and (together or not ((known == 0) | (known == 1)).all()):
             sizes = _Sizes(squared + squared.T - 2 * products)
         if sizes is not None:
             sizes.add(block)
@@ -203,7 +197,7 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
             clusters += there.T @ there
             firsts += values.T @ there
             squared += (values**2).T @ there
-        for of_cluster in partial:
+        for of_cluster in together:
             assert sizes
             there = (~np.isnan(of_cluster)).astype(np.float64)
             sums = (
@@ -216,7 +210,9 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
             squared += (sums - sums.T) ** 2 / 2
     squares = np.maximum(squared + squared.T - 2 * products, 0.0)
     changed, uniform = sizes.found() if sizes else (squares, np.ones_like(squares, dtype=np.bool_))
-    return PairSums(clusters, changed, firsts - firsts.T, squares, uniform, exponent)
+    total = firsts - firsts.T
+    size = questions / max(units, 1)
+    return PairSums(clusters, changed, total, squares, uniform, exponent, size)
 
 
 def significant(sums: PairSums, *, lower: bool) -> Bools:
@@ -254,7 +250,8 @@ class MeanTest:
         self._exponent = exponent
 
     def add(self, sums: PairSums, weight: float) -> None:
-        """Add an evaluation with its share in the mean, over the mean size of its clusters."""
+        """Add an evaluation with its share in the mean."""
+        weight /= sums.size  # a mean over questions, not over clusters
         if sums.exponent > self._exponent:
             self._scale(sums.exponent)
         change = sums.exponent - int(self._exponent)

@@ -200,7 +200,7 @@ def test_one_question_per_cluster_changes_no_number(
     commands = [
         ["stats", old],
         ["stats", old, "--common"],
-        ["stats", old, "--repeats-as", "first", "--group-by", "evaluation_id"],
+        ["stats", old, "--group-by", "evaluation_id"],
         ["leaderboard", old],
         ["compare", old, "a", "c"],
         ["trend", old, new],
@@ -252,40 +252,6 @@ def test_a_question_has_the_cluster_of_its_first_record(tmp_path: Path) -> None:
     assert text in fastrec.diff(corpus, corpus, cluster=FIELD).notices
 
 
-def test_repeats_as_one_value_have_clusters(tmp_path: Path) -> None:
-    """Two answers to each of 20 questions, whose pass^2 is the same within a cluster."""
-    records = [
-        small.answer("E", str(number), "a", float(number % 4 < 2), text=f"{number} {trial}")
-        | {"metadata": {"passage": number % 4, "epoch": trial}}
-        for number in range(20)
-        for trial in (1, 2)
-    ]
-    corpus = small.make_corpus(tmp_path, records)
-    ((model,),) = [
-        one.by_model
-        for one in fastrec.stats(corpus, cluster=FIELD, repeats_as="pass^2").evaluations
-    ]
-    assert model.accuracy == 0.5
-    assert model.accuracy_standard_error == pytest.approx(math.sqrt(4 / 3 * 4 * 2.5**2) / 20)
-    assert (model.accuracy_low, model.accuracy_high) == pytest.approx(naive_wilson(0.5, 4))
-
-
-def test_graders_agree_over_clusters(tmp_path: Path) -> None:
-    """The interval of kappa is a jackknife that leaves out one cluster at a time."""
-    records = []
-    for number in range(40):
-        for metric, right in (("M1", number % 3 > 0), ("M2", number % 5 > 0)):
-            one = small.answer("E", str(number), "a", float(right), text="same")
-            records.append(
-                one | {"evaluation_result_id": metric, "metadata": {"passage": number // 4}}
-            )
-    corpus = small.make_corpus(tmp_path, records)
-    plain = fastrec.compare(corpus, metric_pair=["M1", "M2"]).agreement[0]
-    found = fastrec.compare(corpus, metric_pair=["M1", "M2"], cluster=FIELD).agreement[0]
-    assert found.kappa == plain.kappa
-    assert found.kappa_low != plain.kappa_low
-
-
 def test_what_cannot_be_clustered(corpora: tuple[Path, Path]) -> None:
     with pytest.raises(NoMatchError, match="has the field"):
         fastrec.stats(corpora[0], cluster="metadata.video")
@@ -293,3 +259,5 @@ def test_what_cannot_be_clustered(corpora: tuple[Path, Path]) -> None:
         fastrec.leaderboard(corpora[0], cluster="metadata.passage:3")
     with pytest.raises(UsageError, match="--errors-as-wrong"):
         fastrec.stats(corpora[0], cluster=FIELD, errors_as_wrong=True)
+    with pytest.raises(UsageError, match="--metric-pair"):
+        fastrec.compare(corpora[0], metric_pair=["x", "y"], cluster=FIELD)

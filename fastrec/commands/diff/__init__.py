@@ -85,8 +85,9 @@ def _compare_models(
         is_lower = by_score and scope in lower
         differences = _differences(counts, changes.sizes.get(name))
         over = differences
-        if sums := changes.cluster_sums.get(name):
-            over = differences_of(Counter(map(Fraction, sums.values())))
+        if found.cluster:
+            sums = [total for key, total in counts.items() if isinstance(key, int)]
+            over = differences_of(Counter((0.0, Fraction(total)) for total in sums))
         before = old.models.get(name)
         after = new.models.get(name)
         model = ModelDifference(
@@ -369,7 +370,7 @@ def diff(
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
-        cluster=before.clusters.field,
+        cluster=cluster,
         lower_is_better=lower,
         fail_on=fail_on,
         p=p,
@@ -384,6 +385,7 @@ def diff(
         filters=wanted.spelled(),
         notices=[
             *([f"only records that match {wanted}"] if wanted else []),
+            *before.notes,
             *plan.notices,
             *lower_notices,
         ],
@@ -391,7 +393,6 @@ def diff(
         parts_skipped=plan.skipped,
         seconds=0.0,
     )
-    before.clusters.note(found.notices.append)
     lower_scopes |= before.lower | after.lower
     found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
     for name in Counts.__struct_fields__:

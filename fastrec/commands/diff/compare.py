@@ -77,13 +77,11 @@ class Changes:
         """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
         …); all of `Counts`; the `questions` that can be compared, and how many of them are
         `repeated`, `fell` or `rose`; and the sums of their means in OLD and in NEW, of the
-        differences of these (`gain`), and of the `squares` of the differences."""
+        differences of these (`gain`), and of the `squares` of the differences. By the number of a
+        cluster: the sum of the differences of its questions."""
         self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
         """The smallest and the largest difference of questions whose mean changed, without their
         signs."""
-        self.cluster_sums: defaultdict[ModelName, Any] = defaultdict(Counter)
-        """By model and cluster: the sum of the differences of the questions that can be compared.
-        Empty if questions do not come in clusters."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -92,8 +90,6 @@ class Changes:
     def add(self, other: Changes) -> None:
         for model, numbers in other.numbers.items():
             self.numbers[model].update(numbers)
-        for model, sums in other.cluster_sums.items():
-            self.cluster_sums[model].update(sums)
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
         for model, sizes in other.sizes.items():
@@ -246,10 +242,9 @@ class _Comparison:
         both = np.all(answers, axis=1)
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
-        if any(part.clusters for part in self._task.old):
-            pairs = np.unique(np.stack([model_of[both], self._cluster[both]]), axis=1)
-            for model, cluster in pairs.T.tolist():
-                self.changes.cluster_sums[self._models[model]][cluster] = 0
+        pairs = np.unique(np.stack([model_of[both], self._cluster[both]]), axis=1)
+        for model, cluster in pairs.T.tolist():
+            self.changes.numbers[self._models[model]][cluster] = 0
         self._count("repeated", model_of[repeated])
         all_records = _by_side(question, is_new)
         all_answers = _by_side(question, is_new, is_answer)
@@ -300,9 +295,8 @@ class _Comparison:
                 continue
             model = self._models[self._model[row]]
             self.changes.add_difference(model, now - was)
-            if model in self.changes.cluster_sums:
-                cluster = int(self._cluster[self._question[row]])
-                self.changes.cluster_sums[model][cluster] += now - was
+            cluster = int(self._cluster[self._question[row]])
+            self.changes.numbers[model][cluster] += now - was
             kind = (model, now > was)
             if self.changes.has_room(kind):
                 self.changes.list(

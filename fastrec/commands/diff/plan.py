@@ -25,12 +25,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.clusters import Clusters
-from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query
 from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
-from fastrec.commands.diff.records import Array, ChosenPart
+from fastrec.commands.diff.records import ChosenPart
 from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
 from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
@@ -59,7 +58,7 @@ class ComparedCorpus(msgspec.Struct):
     graded: frozenset[Scope]  # what has scores other than 0 and 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
-    clusters: Clusters
+    notes: list[str]  # about clusters of questions
 
 
 class _Place(NamedTuple):
@@ -84,18 +83,19 @@ def read_corpus(
     Unless `allow_empty`, there must be some. With `cluster`, find the clusters of questions.
     """
     selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
-    if cluster:
+    if cluster and selection.scopes:
         selection.set_clusters(cluster, jobs=jobs)
-    index = QuestionTable(selection)
-    clusters = _clusters_by_record(index) if cluster else np.array([], dtype=np.int64)
     parts = []
     for number, part in enumerate(selection.parts):
         chosen = None
         if not selection.is_whole:
             chosen = np.packbits(selection.scope_codes(number) >= 0).tobytes()
         columns = selection.reader.columns_path(number)
-        own = clusters[selection.starts[number] : selection.starts[number + 1]]
-        parts.append(ChosenPart(part.path, part.entry, columns, chosen, own.tobytes()))
+        clusters = b""
+        if selection.clusters is not None:
+            clusters = selection.clusters[slice(*selection.starts[number : number + 2])].tobytes()
+        parts.append(ChosenPart(part.path, part.entry, columns, chosen, clusters))
+    index = QuestionTable(selection)
     models: dict[ModelName, ModelSummary] = {}
     graded: set[Scope] = set()
     lower: set[Scope] = set()
@@ -120,17 +120,8 @@ def read_corpus(
         graded=frozenset(graded),
         lower=frozenset(lower),
         split=frozenset(split),
-        clusters=selection.clusters,
+        notes=selection.notes,
     )
-
-
-def _clusters_by_record(index: QuestionTable) -> Array:
-    """The cluster of the question of each record, by its number in the corpus."""
-    clusters = np.zeros(index.selection.starts[-1], dtype=np.int64)
-    for scope in index.scopes:
-        table = index.table(query_of(scope))
-        clusters[table.number] = table.clusters[table.question]
-    return clusters
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:

@@ -103,9 +103,8 @@ class Records:
             rows = rows[np.unpackbits(bits, count=columns.records)[rows] > 0]
         read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
         read["score"] = columns.doubles("score")[rows]
-        read["cluster"] = np.zeros_like(rows)
-        if part.clusters:
-            read["cluster"] = np.frombuffer(part.clusters, dtype=np.int64)[rows]
+        clusters = part.clusters or bytes(8 * columns.records)
+        read["cluster"] = np.frombuffer(clusters, dtype=np.int64)[rows]
         sizes = columns.numbers("bytes")
         read["start"] = (np.cumsum(sizes) - sizes)[rows]
         for field, numbers in self._numbers.items():
