@@ -186,7 +186,8 @@ class Selection:
     def set_clusters(self, field: str, *, jobs: int = 1, progress: Progress | None = None) -> None:
         """Put questions with the same value of a field into a cluster.
 
-        A question has the value of its first record. Without one, it is a cluster of its own.
+        A question has the value of its first record with one. Without any, it is a cluster of its
+        own.
 
         Raises:
             NoMatchError: No record has the field.
@@ -202,14 +203,16 @@ class Selection:
         self.clusters = np.concatenate(by_part)
         codes = self.clusters[numbers]
         names = ("evaluation", "hash", "sample_id")
-        first, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
-        known = codes[first]
+        _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
+        known = np.zeros(len(place), dtype=np.int64)  # by question, if there are as many
+        with_value = np.flatnonzero(codes)[::-1]
+        known[place[with_value]] = codes[with_value]  # the first record is the last to be set
         if not known.any():
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
         self.clusters[numbers] = np.where(known > 0, known, -np.arange(len(known)))[place]
-        if several := len(np.unique(place[codes != known[place]])):
+        if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
-            self.notes = [f"{text}: that of the first record counts"]
+            self.notes = [f"{text}: the first one counts"]
 
     def count_numbers(
         self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None

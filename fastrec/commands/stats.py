@@ -47,7 +47,6 @@ from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     RANKINGS,
-    EvaluationStats,
     Stats,
     add_groups,
     choose_groups,
@@ -146,7 +145,6 @@ def stats(
             skipped=index.manifest.skipped,
         )
         is_tested = not no_ranks and by in (None, "accuracy", "score") and repeats.kind == "mean"
-        tested = partial(_add_ranks, errors_as_wrong=errors_as_wrong) if is_tested else _no_ranks
         evaluations = _results_of(index, repeats)
         chosen = choice(evaluations, wanted, metrics=metrics)
         found = ranked(chosen)
@@ -158,15 +156,11 @@ def stats(
                 _only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen
             ]
             found.evaluations = ranked(recounted).evaluations
-        tested(found.evaluations, index, common=common)
-        if cluster:
-            add_cluster_errors(found.evaluations, index, common=common)
+        _add_tests(found, index, common=common, ranks=is_tested)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
-            tested(parts.evaluations, by_group)
-            if cluster:
-                add_cluster_errors(parts.evaluations, by_group)
+            _add_tests(parts, by_group, ranks=is_tested)
             add_groups(found, parts, groups)
         found.cluster = cluster
         for text in index.selection.notes:
@@ -179,27 +173,20 @@ def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[Evaluation
     return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
 
 
-def _no_ranks(
-    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
-) -> None:
-    """Do not test which models differ."""
-
-
-def _add_ranks(
-    evaluations: Sequence[EvaluationStats],
-    index: QuestionTable,
-    *,
-    errors_as_wrong: bool,
-    common: bool = False,
-) -> None:
-    """Test which models differ.
+def _add_tests(found: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:
+    """Test which models differ, and set errors over clusters.
 
     The scores of errors do not count, so errors cannot count as wrong.
     """
-    tested = [
-        one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)
-    ]
-    add_ranks(tested, index, common=common)
+    if ranks:
+        tested = [
+            one
+            for one in found.evaluations
+            if len(one.by_model) > 1 and not (found.errors_as_wrong and one.errors)
+        ]
+        add_ranks(tested, index, common=common)
+    if index.selection.clusters is not None:
+        add_cluster_errors(found.evaluations, index, common=common)
 
 
 def _corpus_of(

@@ -59,15 +59,8 @@ class PairSums(NamedTuple):
 
     def at(self, places: Any) -> PairSums:
         """The sums of some of the pairs."""
-        return PairSums(
-            self.clusters[places],
-            self.changed[places],
-            self.total[places],
-            self.squares[places],
-            self.uniform[places],
-            self.exponent,
-            self.size,
-        )
+        names = ("clusters", "changed", "total", "squares", "uniform")
+        return self._replace(**{name: getattr(self, name)[places] for name in names})
 
     def chosen(self, models: Sequence[int]) -> PairSums:
         """The sums of all pairs of some of the models."""

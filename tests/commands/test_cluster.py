@@ -234,7 +234,8 @@ def test_every_table_says_so(corpora: tuple[Path, Path]) -> None:
 
 
 def test_a_question_has_the_cluster_of_its_first_record(tmp_path: Path) -> None:
-    records = []
+    """The first record that has the field at all."""
+    records = [small.answer("E", str(number), "0", 1.0) for number in range(12)]
     for number in range(12):
         for model in ("a", "b"):
             one = small.answer("E", str(number), model, float((number // 3) % 2 == (model == "a")))
@@ -244,7 +245,7 @@ def test_a_question_has_the_cluster_of_its_first_record(tmp_path: Path) -> None:
     notices: list[str] = []
     found = fastrec.stats(corpus, cluster=FIELD, notice=notices.append)
     assert found.evaluations[0].clusters == 4
-    text = "2 questions with several values of metadata.passage: that of the first record counts"
+    text = "2 questions with several values of metadata.passage: the first one counts"
     assert notices == [text]
     fastrec.leaderboard(corpus, cluster=FIELD, notice=notices.append)
     fastrec.compare(corpus, "a", "b", cluster=FIELD, notice=notices.append)
