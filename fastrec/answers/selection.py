@@ -199,17 +199,16 @@ class Selection:
             values.add(list(map(group.code_of, own.values)))[own.codes]
             for _, (own,) in self._fields((group,), jobs, progress)
         ]
-        numbers = np.concatenate(list(map(self.numbers, range(len(by_part)))))
-        self.clusters = np.concatenate(by_part)
-        codes = self.clusters[numbers]
+        codes = np.concatenate(by_part)
+        numbers = np.arange(len(codes))
         names = ("evaluation", "hash", "sample_id")
         _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
-        known = np.zeros(len(place), dtype=np.int64)  # by question, if there are as many
+        known = np.zeros(place.max() + 1, dtype=np.int64)  # by question
         with_value = np.flatnonzero(codes)[::-1]
         known[place[with_value]] = codes[with_value]  # the first record is the last to be set
         if not known.any():
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
-        self.clusters[numbers] = np.where(known > 0, known, -np.arange(len(known)))[place]
+        self.clusters = np.where(known > 0, known, -np.arange(len(known)))[place]
         if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
             self.notes = [f"{text}: the first one counts"]

@@ -111,12 +111,13 @@ class _Sizes:
             np.copyto(sizes, np.inf, where=~differs)
             self._smallest[at] = np.minimum(self._smallest[at], sizes.min(axis=1))
 
-    def add_pairs(self, halves: Array) -> None:
-        """Add one difference of each pair, given half of the value of each row and column."""
-        sizes = np.abs(np.triu(halves - halves.T))
-        self._changed += sizes > 0
-        self._largest = np.maximum(self._largest, sizes)
-        self._smallest = np.minimum(self._smallest, np.where(sizes > 0, sizes, np.inf))
+    def add_pairs(self, values: Array) -> None:
+        """Add one difference of each pair, given the value of each row against each column."""
+        sizes = np.abs(np.triu(values - values.T)) / 2
+        differs = sizes > _SAME_SIZE * np.abs(values)
+        self._changed += differs
+        self._largest = np.maximum(self._largest, np.where(differs, sizes, 0.0))
+        self._smallest = np.minimum(self._smallest, np.where(differs, sizes, np.inf))
 
     def _is_uniform(self) -> Bools:
         """Whether all differences have the same size.
@@ -137,12 +138,18 @@ def _halves(values: Array) -> Array:
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1))
 
 
-def _by_size(values: Array, clusters: Array) -> tuple[Array, list[Array]]:
-    """Split questions × models: questions that are alone in their cluster, and other clusters."""
+def _by_cluster(values: Array, clusters: Array) -> tuple[Array, list[Array]]:
+    """Add up the values of each cluster, given those of questions × models.
+
+    Return the sums, and the values of clusters of which a model lacks some: those have no sums.
+    """
     starts = np.flatnonzero(np.diff(clusters, prepend=-1))
-    sizes = np.diff(starts, append=len(values))
+    if len(starts) == len(values):
+        return values, []
+    sums = np.add.reduceat(values, starts)
+    is_whole = ~np.isnan(sums).any(axis=1) | (np.diff(starts, append=len(values)) == 1)
     by_cluster = np.split(values, starts[1:])
-    return values[starts[sizes == 1]], [by_cluster[at] for at in np.flatnonzero(sizes > 1)]
+    return sums[is_whole], [by_cluster[at] for at in np.flatnonzero(~is_whole)]
 
 
 def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
@@ -158,11 +165,12 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
     questions = 0
     units = 0  # clusters of these
     for of_questions, numbers in blocks:
-        block, together = _by_size(of_questions, numbers)
+        block, partial = _by_cluster(of_questions, numbers)
         questions += len(of_questions)
-        units += len(block) + len(together)
+        units += len(block) + len(partial)
         known = of_questions[~np.isnan(of_questions)]
-        if sizes is None and (together or not ((known == 0) | (known == 1)).all()):
+        is_binary = len(block) == len(numbers) and ((known == 0) | (known == 1)).all()
+        if sizes is None and not is_binary:
             sizes = _Sizes(squared + squared.T - 2 * products)
         if sizes is not None:
             sizes.add(block)
@@ -190,14 +198,12 @@ def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
             clusters += there.T @ there
             firsts += values.T @ there
             squared += (values**2).T @ there
-        for of_cluster in together:
+        for of_cluster in partial:
             assert sizes
             there = (~np.isnan(of_cluster)).astype(np.float64)
-            sums = (
-                np.nan_to_num(of_cluster).T @ there
-            )  # over the questions that a pair has in common
-            sizes.add_pairs(_halves(sums))
-            sums = np.ldexp(sums, -exponent)
+            plain = np.nan_to_num(of_cluster)
+            sizes.add_pairs(plain.T @ there)
+            sums = np.ldexp(plain, -exponent).T @ there  # over what a pair has in common
             clusters += there.T @ there > 0
             firsts += sums
             squared += (sums - sums.T) ** 2 / 2
