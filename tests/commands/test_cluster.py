@@ -182,6 +182,44 @@ def test_the_bootstrap_draws_clusters(corpora: tuple[Path, Path]) -> None:
             assert cell.high - cell.low > 1.2 * (without.high - without.low)
 
 
+def test_ranks_by_mean_are_over_clusters(corpora: tuple[Path, Path]) -> None:
+    """Welch's t-test of the sums of clusters, over the mean size of a cluster, and Holm's method."""
+    board = fastrec.leaderboard(corpora[0], cluster=FIELD)
+    graded = board.evaluations[0].graded
+    tests = []
+    for first, second in (("a", "b"), ("a", "c"), ("b", "c")):
+        mean = variance = squared = changed = 0.0
+        for evaluation in ("E", "F"):
+            values, clusters = values_of(corpora[0], evaluation)
+            common = values[first].keys() & values[second].keys()
+            sums = cluster_sums(
+                {
+                    name: values[first][name][graded] - values[second][name][graded]
+                    for name in common
+                },
+                clusters,
+            )
+            sums /= 2 * len(clusters) / len(set(clusters.values()))
+            n = len(sums)
+            mean += sums.mean()
+            variance += sums.var(ddof=1) / n
+            squared += (sums.var(ddof=1) / n) ** 2 / (n - 1)
+            changed += (np.abs(sums) > 1e-9).sum()
+        p = 2 * scipy_stats.t.sf(abs(mean) / math.sqrt(variance), variance**2 / squared)
+        tests.append((max(p, 2.0 ** (1 - changed)), first, second, mean))
+    worse = dict.fromkeys(MODELS, 0)
+    better = dict.fromkeys(MODELS, 0)
+    for done, (p, first, second, mean) in enumerate(sorted(tests)):
+        if p > 0.05 / (len(tests) - done):
+            break
+        winner, loser = (first, second) if mean > 0 else (second, first)
+        better[winner] += 1
+        worse[loser] += 1
+    found = {model.model_id: (model.rank_best, model.rank_worst) for model in board.models}
+    assert found == {model: (1 + worse[model], 3 - better[model]) for model in MODELS}
+    assert len(set(found.values())) > 1
+
+
 def without_cluster(plain: Any) -> Any:
     """A document as JSON, without what says that questions have clusters."""
     if isinstance(plain, dict):
