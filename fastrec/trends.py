@@ -179,6 +179,9 @@ class Trend(Tabular, kw_only=True):
     be matched."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+    cluster: str | None = None
+    """`--cluster`: tests are over clusters of questions with the same value of this field; null if
+    they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric, model and corpus, with the last change."""
@@ -304,12 +307,14 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     after = value_rows(new, query, models, graded=scope.graded)
     _split(old, query, models, before, after, graded=scope.graded)
     _split(new, query, models, after, before, graded=scope.graded)
-    common = [(before[name], after[name]) for name in before.keys() & after.keys()]
+    names = before.keys() & after.keys()
+    common = [(before[name], after[name]) for name in names]
     series = (
         ((first[column], second[column]) for first, second in common)
         for column in range(len(models))
     )
-    compared = compare_series(series, graded=scope.graded)
+    clusters = old.table(query).clusters_of(names) if names else None
+    compared = compare_series(series, graded=scope.graded, clusters=clusters)
     for found, (_, change) in zip(compared, changes, strict=True):
         change.questions = found.questions
         change.better = found.fell if scope.lower_is_better else found.rose
@@ -399,6 +404,8 @@ def collect_trend(
     names, places = zip(*found, strict=True)
     corpora = list(map(_read_corpus, names, matching(places)))
     evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
+    for corpus in corpora:
+        notices += corpus.index.selection.notes
     trend = Trend(
         p=p,
         comparisons=0,

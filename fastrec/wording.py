@@ -19,6 +19,12 @@ TESTS: Final = {
 """The tests that compare a model's answers with others to the same questions."""
 
 
+def cluster_in_words(cluster: str | None) -> list[str]:
+    """Say what the field of `--cluster` means for the numbers of a table, in one line."""
+    same = f"clusters of questions with the same {cluster}, not over single questions"
+    return [f"Standard errors, intervals and tests: over {same}."] if cluster else []
+
+
 SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}  # by outcome
 
 

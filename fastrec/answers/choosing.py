@@ -29,15 +29,18 @@ def open_index(
     filters: Filters = Filters(),  # noqa: B008 - frozen
     groups: Groups = (),
     *,
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> QuestionTable:
     """Open the questions of a corpus: of all records, or of those that match.
 
-    With groups, each is an evaluation.
+    With groups, each is an evaluation. Questions with the same value of the field `cluster` are a
+    cluster.
     """
     check_jobs(jobs)
-    return QuestionTable(select(corpus, filters, groups, jobs=jobs, progress=progress))
+    selection = select(corpus, filters, groups, cluster=cluster, jobs=jobs, progress=progress)
+    return QuestionTable(selection)
 
 
 def open_scopes(
@@ -47,6 +50,7 @@ def open_scopes(
     *,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[QuestionTable, Chosen]:
@@ -56,7 +60,7 @@ def open_scopes(
         names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
         by_record = msgspec.structs.replace(by_record, **names)
         filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
-    index = open_index(corpus, by_record, groups, jobs=jobs, progress=progress)
+    index = open_index(corpus, by_record, groups, cluster=cluster, jobs=jobs, progress=progress)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)
 

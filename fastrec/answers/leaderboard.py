@@ -6,8 +6,8 @@
 3. Cut the groups into batches of `compared_models`, which bounds memory. For each batch, evaluation
    by evaluation:
    - Add up values question by question: pair sums for the tests (`ranks`), and bundles for the
-     bootstrap. A bundle is one question; of more than 10,000 questions, they are dealt to 10,000
-     bundles in turns, so that time is bounded.
+     bootstrap. A bundle is one question, or a cluster of questions; more than 10,000 are dealt to
+     10,000 bundles in turns, so that time is bounded.
    - Draw as many bundles as there are, with replacement, within each evaluation; 1,000 times, from
      a fixed seed. All models of an evaluation get the same draws.
    - Add the draws and the pair sums to those of the groups.
@@ -53,7 +53,7 @@ from fastrec.statistics.ranks import (
 )
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
-from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
+from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
 _NAMES: Final = ("rank", "model")
@@ -142,6 +142,9 @@ class Leaderboard(Tabular, kw_only=True):
     to count."""
     left_out: int = 0
     """Evaluations with fewer questions that a page leaves out."""
+    cluster: str | None = None
+    """`--cluster`: intervals and tests are over clusters of questions with the same value of this
+    field; null if they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -251,6 +254,7 @@ class Leaderboard(Tabular, kw_only=True):
                 "a model is ahead of."
             ),
         ]
+        lines += cluster_in_words(self.cluster)
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
             least = f"{self.min_coverage:g}% of the questions"
             lines.append(f"(in brackets): answers to less than {least}; does not count.")
@@ -313,8 +317,8 @@ class _Column(NamedTuple):
     enough: list[str]  # models that answered enough questions
     in_unit: bool  # whether all values are in [0, 1]
 
-    def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[Array]:
-        """Yield the values of some models: questions × models."""
+    def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
+        """Yield the values of some models, questions × models, and the clusters of questions."""
         return value_blocks(index, self.query, models, graded=self.scope.graded)
 
 
@@ -610,20 +614,17 @@ def _draw_models(
 ) -> tuple[Array, PairSums | None]:
     """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
-    rows = min(scope.questions, BUNDLES)
+    rows = min(int(index.table(column.query).clusters.max()) + 1, BUNDLES)
     sums = np.zeros((rows, len(models)))
     counts = np.zeros((rows, len(models)))
-    at = 0
 
-    def blocks() -> Iterator[Array]:
-        nonlocal at
-        for block in column.blocks(index, models):
+    def blocks() -> Iterator[tuple[Array, Any]]:
+        for block, of_questions in column.blocks(index, models):
             answered = ~np.isnan(block)
-            places = (at + np.arange(len(block))) % rows
+            places = of_questions % rows
             np.add.at(sums, places, np.where(answered, block, 0.0))
             np.add.at(counts, places, answered)
-            at += len(block)
-            yield block
+            yield block, of_questions
 
     pairs = pair_sums(blocks(), len(models)) if with_sums else None
     if not with_sums:

@@ -1,15 +1,23 @@
-"""Rank ranges of models within an evaluation and metric (`statistics.ranks`)."""
+"""What tests and clusters add to the models of an evaluation and metric.
+
+Rank ranges come from tests (`statistics.ranks`). If questions come in clusters, standard errors and
+intervals are over these (`statistics.clusters`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
+from fastrec.statistics.clusters import cluster_errors
+from fastrec.statistics.intervals import score_interval, wilson_interval
 from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
-from fastrec.summary.present_ranking import EvaluationStats
+from fastrec.summary.present_ranking import EvaluationStats, ModelStats
 
 
 def add_ranks(
@@ -31,3 +39,32 @@ def add_ranks(
         for model, (best, worst) in zip(ranked, ranges, strict=False):
             model.rank_best = best
             model.rank_worst = worst
+
+
+def add_cluster_errors(
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
+) -> None:
+    """Set the standard errors and intervals of models over clusters of questions."""
+    for one in evaluations:
+        query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
+        one.clusters = int(index.table(query).clusters.max()) + 1
+        models = [model for model in one.by_model if model.questions]
+        names = [model.model_id for model in models]
+        for graded in (False, True):
+            means = [model.mean_score if graded else model.accuracy for model in models]
+            blocks = value_blocks(index, query, names, graded=graded, common=common)
+            errors = cluster_errors(blocks, np.array(means, dtype=np.float64))
+            for model, (error, effective) in zip(models, errors, strict=True):
+                if effective < model.questions:  # else the numbers over questions are exact
+                    _set_error(model, error, effective, graded=graded)
+
+
+def _set_error(model: ModelStats, error: float | None, effective: float, *, graded: bool) -> None:
+    if graded:
+        model.score_standard_error = error
+        model.score_low, model.score_high = score_interval(model.mean_score, error)
+    else:
+        model.accuracy_standard_error = error
+        model.accuracy_low, model.accuracy_high = wilson_interval(
+            model.accuracy, error, model.questions, model.answers, effective
+        )

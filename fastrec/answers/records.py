@@ -16,7 +16,7 @@ import math
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -202,6 +202,25 @@ class ScopeRecords:
     def numbers(self) -> dict[str, int]:
         """Questions by name."""
         return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def clusters(self) -> Array:
+        """The cluster of each question, numbered in the order of their first questions."""
+        by_record = self.records.selection.clusters
+        if by_record is None:
+            return np.arange(self.questions)
+        first, place = distinct_of(by_record[self.number[self.first]])
+        return ranks_of(np.argsort(first))[place]
+
+    def clusters_of(self, names: Iterable[str]) -> list[int] | None:
+        """The clusters of some questions; None if questions do not come in clusters.
+
+        A name may be that of a part of a hash that only another corpus splits.
+        """
+        if self.records.selection.clusters is None:
+            return None
+        whole = (name if name in self.numbers else name.partition("/")[0] for name in names)
+        return list(self.clusters[[self.numbers[name] for name in whole]].tolist())
 
     def gather(self, name: str) -> Array:
         """The values of another column of these records."""

@@ -28,7 +28,7 @@ from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
-from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
@@ -37,7 +37,15 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import names_of
-from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
+from fastrec.where import (
+    GroupBy,
+    grouped_name,
+    number_of,
+    parse_group,
+    parse_path,
+    values_of,
+    with_edges,
+)
 
 _NO_FILTERS: Final = Filters()
 ScopeName = tuple[str, str | None]  # evaluation and metric
@@ -69,6 +77,9 @@ class Selection:
             (one.evaluation_name, one.metric) for one in self.summary.evaluations
         ]
         self.is_whole = True
+        self.clusters: Array | None = None
+        """By number: the cluster of the question of a record, if questions come in clusters."""
+        self.notes: list[str] = []  # about these
         self._codes: list[
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
@@ -170,6 +181,36 @@ class Selection:
         ]
         made._number_scopes(names, codes)
         return made
+
+    def set_clusters(self, field: str, *, jobs: int = 1, progress: Progress | None = None) -> None:
+        """Put questions with the same value of a field into a cluster.
+
+        A question has the value of its first record with one. Without any, it is a cluster of its
+        own.
+
+        Raises:
+            NoMatchError: No record has the field.
+        """
+        group = GroupBy(parse_path(field))
+        values = Values()
+        values.add([""])  # of records without the field
+        by_part = [
+            values.add(list(map(group.code_of, own.values)))[own.codes]
+            for _, (own,) in self._fields((group,), jobs, progress)
+        ]
+        codes = np.concatenate(by_part)
+        numbers = np.arange(len(codes))
+        names = ("evaluation", "hash", "sample_id")
+        _, place = distinct_of(*(self.codes(name, numbers)[0] for name in names))
+        known = np.zeros(place.max() + 1, dtype=np.int64)  # by question
+        with_value = np.flatnonzero(codes)[::-1]
+        known[place[with_value]] = codes[with_value]  # the first record is the last to be set
+        if not known.any():
+            raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
+        self.clusters = np.where(known > 0, known, -np.arange(len(known)))[place]
+        if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
+            text = f"{counted(several, 'question')} with several values of {field}"
+            self.notes = [f"{text}: the first one counts"]
 
     def count_numbers(
         self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None
@@ -379,11 +420,14 @@ def select(
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Selection:
     """Select the matching records of a corpus; with groups, each group is an evaluation."""
-    (found,) = select_same_bins([corpus], filters, groups, jobs=jobs, progress=progress)
+    (found,) = select_same_bins(
+        [corpus], filters, groups, cluster=cluster, jobs=jobs, progress=progress
+    )
     return found
 
 
@@ -392,12 +436,14 @@ def select_same_bins(
     filters: Filters,
     groups: Groups,
     *,
+    cluster: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[Selection]:
     """Select the matching records of several corpora, not all of which may have none.
 
-    The borders of bins follow from all of them.
+    The borders of bins follow from all of them. Questions with the same value of the field
+    `cluster` are a cluster.
     """
     found: list[Selection] = []
     for number, corpus in enumerate(corpora, 1):
@@ -414,7 +460,11 @@ def select_same_bins(
                 counts.update(selection.count_numbers(group, jobs=jobs, progress=progress))
             group = with_edges(group, counts)
         binned.append(group)
-    return [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
+    made = [selection.grouped(tuple(binned), jobs=jobs, progress=progress) for selection in found]
+    for selection in made:
+        if cluster and selection.scopes:
+            selection.set_clusters(cluster, jobs=jobs, progress=progress)
+    return made
 
 
 def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, count_of
+from fastrec.answers.codes import Array, count_of, ranks_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
 from fastrec.answers.table import Query
@@ -82,25 +82,36 @@ def value_rows(
 
 def value_blocks(
     index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
-) -> Iterator[Array]:
-    """Yield the values of some models, many questions at a time.
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the values of some models, many questions at a time, and the clusters of these.
 
     A block has a row for each question and a column for each model; NaN is no answer. With
-    `common`, only questions that all of them have answered.
+    `common`, only questions that all of them have answered. Questions are in the order of clusters,
+    each of which is in one block.
     """
     table = index.table(query)
     cells = table.cells
     columns = _columns_of(table, models)
     is_chosen = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
-    question = cells.question[is_chosen]
-    column = columns[cells.model[is_chosen]]
-    values = (cells.score if graded else cells.share)[is_chosen]
+    by_cluster = np.argsort(table.clusters, kind="stable")
+    clusters = table.clusters[by_cluster]
+    row_of = ranks_of(by_cluster)
+    chosen = np.flatnonzero(is_chosen)
+    chosen = chosen[np.argsort(row_of[cells.question[chosen]], kind="stable")]
+    row = row_of[cells.question[chosen]]
+    column = columns[cells.model[chosen]]
+    values = (cells.score if graded else cells.share)[chosen]
     step = max(_CELLS // max(len(models), 1), 1)
-    for start in range(0, table.questions, step):
-        begin, end = np.searchsorted(question, [start, start + step]).tolist()
-        block = np.full((min(step, table.questions - start), len(models)), np.nan)
-        block[question[begin:end] - start, column[begin:end]] = values[begin:end]
-        yield block[~np.isnan(block).any(axis=1)] if common else block
+    start = 0
+    while start < table.questions:
+        last = clusters[min(start + step, table.questions) - 1]
+        stop = int(np.searchsorted(clusters, last, side="right"))
+        begin, end = np.searchsorted(row, [start, stop]).tolist()
+        block = np.full((stop - start, len(models)), np.nan)
+        block[row[begin:end] - start, column[begin:end]] = values[begin:end]
+        is_counted = ~np.isnan(block).any(axis=1) | (not common)
+        yield block[is_counted], clusters[start:stop][is_counted]
+        start = stop
 
 
 def trials_of(index: QuestionTable, query: Query) -> dict[str, dict[str, list[Trial]]]:

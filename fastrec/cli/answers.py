@@ -33,6 +33,7 @@ from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
     TESTS,
+    cluster_in_words,
     latency_text,
     power_text,
     score_text,
@@ -399,7 +400,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
     "--metric-pair M1 M2",
     "Compare two metrics (graders) on the same answers, instead of two models.",
 )
-@shared("filters", "group_by", "lower_is_better")
+@shared("filters", "group_by", "cluster", "lower_is_better")
 @option(
     "--examples N",
     "Show both answers to N questions of each evaluation and metric.",
@@ -477,6 +478,8 @@ def _print_agreement(result: Comparison) -> None:
     hidden = ("neither", "both right", "95% interval")
     print_table(table_of(result.agreement, _AGREEMENT, hidden=hidden))
     say("  {:dim}", "only M1: right by M1, wrong by M2; interval: jackknife over questions")
+    for line in cluster_in_words(result.cluster):
+        say("  {:dim}", line)
     for agreement in result.agreement:
         judged = {"M1": agreement.judged_by_first, "M2": agreement.judged_by_second}
         for metric, number in judged.items():
@@ -562,7 +565,7 @@ def _print_remarks(result: Comparison) -> None:
         explanations.append(
             "* graded: mean scores; higher is better, where no ↓ says that lower is"
         )
-    for line in explanations:
+    for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]
     for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:

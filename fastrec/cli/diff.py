@@ -34,7 +34,7 @@ from fastrec.cli.tables import (
     table_of,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import NONE, power_text, titles
+from fastrec.wording import NONE, cluster_in_words, power_text, titles
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -173,6 +173,7 @@ def _legend(result: Difference) -> Iterator[str]:
             "may not have changed"
         )
     yield from _tests(result.models)
+    yield from cluster_in_words(result.cluster)
 
 
 def _tests(models: Sequence[ModelDifference]) -> Iterator[str]:
@@ -349,7 +350,7 @@ class Percentage(Number):
     "Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
     "evaluation/model, or evaluation/metric/model. May be repeated.",
 )
-@shared("errors_as_wrong", "accuracy", "lower_is_better")
+@shared("errors_as_wrong", "accuracy", "lower_is_better", "cluster")
 @option(
     "--examples N",
     "List this many flips per model, and this many records of each kind.",

@@ -399,6 +399,11 @@ _SHARED: Final[dict[str, _Decorator]] = {
         "Also show each group of records with the same value of this field, such as "
         "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
     ),
+    "cluster": option(
+        "--cluster FIELD",
+        "Compute standard errors, intervals and tests over clusters of questions with the same "
+        "value of this field, such as metadata.passage, instead of over questions.",
+    ),
     "hash_algorithm": option("--hash-algorithm sha256|xxh3_128", "Algorithm of sample_hash."),
     "repair": option(
         "--repair NAMES...",

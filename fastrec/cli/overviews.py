@@ -47,7 +47,7 @@ from fastrec.cli.tables import (
     table_of,
 )
 from fastrec.errors import listed
-from fastrec.wording import NONE, TESTS, found_in, score_text
+from fastrec.wording import NONE, TESTS, cluster_in_words, found_in, score_text
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
@@ -99,7 +99,7 @@ _FIELDS: Final = (
     "Weight evaluations by their number of questions.",
     type=click.Choice(["questions"]),
 )
-@shared("min_coverage", "group_by", "lower_is_better")
+@shared("min_coverage", "group_by", "cluster", "lower_is_better")
 @format_option("text", "markdown", "latex", "csv", "json", "html")
 @shared("raw_cells", "run")
 def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
@@ -127,7 +127,7 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any
     from fastrec.commands.leaderboard import leaderboard as run
 
     prepare_reading(options["jobs"])
-    board = run_reading(run, corpus, **options)
+    board = run_reading(run, corpus, **options, notice=print_notice)
     legends = [board.notes()]
     print_found(
         board,
@@ -190,7 +190,7 @@ def _print_trend(result: Trend) -> None:
         click.echo()
     _print_changes(result)
     _print_corpora(result)
-    print_legend(others_in_words(result.others))
+    print_legend([*cluster_in_words(result.cluster), *others_in_words(result.others)])
 
 
 def _chosen_names(result: Trend, evaluation: EvaluationTrend) -> list[str]:
@@ -313,7 +313,7 @@ def _print_corpora(result: Trend) -> None:
     failure="a corpus could not be read",
 )
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@shared("filters", "group_by", "metrics", "lower_is_better", "p")
+@shared("filters", "group_by", "cluster", "metrics", "lower_is_better", "p")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
 def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **options: Any) -> None:

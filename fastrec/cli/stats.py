@@ -196,8 +196,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 "and 1")  # fmt: skip
 @shared("filters", "accuracy")
 @flag("--common", "Count only questions that all of these models answered.")
-@shared("group_by")
-@shared("min_coverage")
+@shared("group_by", "cluster", "min_coverage")
 @flag(
     "--no-ranks",
     "Do not test which models differ: then the summary of a corpus has all the numbers.",

@@ -92,6 +92,8 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     """The most distinguishing questions; groups have none."""
     group: dict[str, str | None] | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
+    clusters: int
+    """Clusters of these questions; without --cluster, each is one of its own."""
 
 
 class Uncompared(ScopeNames):
@@ -166,6 +168,9 @@ class Comparison(Tabular):
     """With --metric-pair: the two metrics."""
     agreement: list[Agreement] = msgspec.field(default_factory=list)
     """With --metric-pair: how they agree on each evaluation."""
+    cluster: str | None = None
+    """`--cluster`: tests are over clusters of questions with the same value of this field; null if
+    they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -186,6 +191,7 @@ def compare(
     repeats_as: str = "mean",
     examples: int = 2,
     group_by: Strings = (),
+    cluster: str | None = None,
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
@@ -204,6 +210,7 @@ def compare(
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are
             adjusted together.
+        cluster: Tests are over clusters of questions with the same value of this field.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
         jobs: Processes to use if the text of records has to be read.
@@ -221,16 +228,22 @@ def compare(
     chosen = make_filters(**filters)
     groups = parse_groups(group_by)
     graders = as_tuple("metric_pair", metric_pair)
+    note = notice or (lambda _message: None)
     opened = partial(
-        open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress
+        open_scopes,
+        corpus,
+        lower_is_better=lower_is_better,
+        cluster=cluster,
+        jobs=jobs,
+        progress=progress,
     )
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError(
                 "name two models, or two metrics with --metric-pair; --model chooses models"
             )
-        if groups:
-            raise UsageError("--group-by cannot be combined with --metric-pair")
+        if groups or cluster:
+            raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
         index, scopes = opened(msgspec.structs.replace(chosen, metric=graders))
         found = _agreements(index, scopes, graders, examples)
         return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
@@ -252,14 +265,15 @@ def compare(
         parts, _ = _compare_scopes(
             by_group, group_scopes, (first, second), repeats=repeats, examples=0
         )
-        note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
     tested = [evaluation for evaluation in compared if evaluation.p is not None]
     p_values = [evaluation.p or 0.0 for evaluation in tested]
     for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
         evaluation.p_adjusted = adjusted
-    return Comparison(first, second, str(repeats), compared, uncompared, others)
+    for text in index.selection.notes:
+        note(text)
+    return Comparison(first, second, str(repeats), compared, uncompared, others, cluster=cluster)
 
 
 def _compare_scopes(
@@ -296,7 +310,9 @@ def _compare_scope(
     means = value_rows(index, query, pair)
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
-    (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
+    series = ((b, a) for a, b in values.values())
+    clusters = index.table(query).clusters_of(values)
+    (found,) = compare_series([series], graded=graded, clusters=clusters)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
     return filled(

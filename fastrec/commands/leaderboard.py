@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -28,9 +28,11 @@ def leaderboard(
     primary: Strings = (),
     min_coverage: float = 50.0,
     group_by: Strings = (),
+    cluster: str | None = None,
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Leaderboard:
     """Compare all models on the primary metrics of all evaluations.
@@ -46,10 +48,13 @@ def leaderboard(
             evaluation to count.
         group_by: Each group of records with the same value of a field is an evaluation of its own;
             as in `stats`.
+        cluster: Intervals and tests are over clusters of questions with the same value of this
+            field.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
+        notice: Receives notices for the user.
         **filters: Only records that match these (`FilterArguments`).
 
     Raises:
@@ -65,14 +70,20 @@ def leaderboard(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     given = _weights(weights)
+    note = notice or (lambda _message: None)
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
     index = open_index(
-        corpus, wanted if groups else by_record, groups, jobs=jobs, progress=progress
+        corpus,
+        wanted if groups else by_record,
+        groups,
+        cluster=cluster,
+        jobs=jobs,
+        progress=progress,
     )
     index.direct(as_tuple("lower_is_better", lower_is_better))
-    return make_leaderboard(
+    board = make_leaderboard(
         index,
         make_filters() if groups else by_name,
         primary=as_tuple("primary", primary),
@@ -81,6 +92,10 @@ def leaderboard(
         min_coverage=min_coverage,
         name_of=partial(_name, groups=groups) if groups else str,
     )
+    board.cluster = cluster
+    for text in index.selection.notes:
+        note(text)
+    return board
 
 
 def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:

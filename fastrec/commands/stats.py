@@ -26,7 +26,7 @@ from fastrec.answers.choosing import open_index
 from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.ranks import add_ranks
+from fastrec.answers.ranks import add_cluster_errors, add_ranks
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import Query
@@ -40,14 +40,13 @@ from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
-from fastrec.statistics.repeats import RepeatsAs, parse_repeats
+from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_repeats
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     RANKINGS,
-    EvaluationStats,
     Stats,
     add_groups,
     choose_groups,
@@ -67,6 +66,7 @@ def stats(
     repeats_as: str = "mean",
     jobs: int = CORES,
     group_by: Strings = (),
+    cluster: str | None = None,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
     min_coverage: float = MIN_COVERAGE,
@@ -90,6 +90,8 @@ def stats(
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a
             field, as in `where`, or FIELD:N for N bins of its numbers.
+        cluster: Standard errors, intervals and tests are over clusters of questions with the same
+            value of this field.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
@@ -113,6 +115,8 @@ def stats(
     groups = parse_groups(group_by)
     if groups and common:
         raise UsageError("--group-by cannot be combined with --common")
+    if cluster and repeats != MEAN:
+        raise UsageError("--cluster cannot be combined with --errors-as-wrong and --repeats-as")
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
     wanted = make_filters(**filters)
@@ -122,7 +126,7 @@ def stats(
         corpus = _corpus_of(
             names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
         )
-        opened = partial(open_index, jobs=jobs, progress=progress)
+        opened = partial(open_index, cluster=cluster, jobs=jobs, progress=progress)
         index = opened(corpus, wanted.split()[1])
         choice = partial(
             choose,
@@ -141,7 +145,6 @@ def stats(
             skipped=index.manifest.skipped,
         )
         is_tested = not no_ranks and by in (None, "accuracy", "score") and repeats.kind == "mean"
-        tested = partial(_add_ranks, errors_as_wrong=errors_as_wrong) if is_tested else _no_ranks
         evaluations = _results_of(index, repeats)
         chosen = choice(evaluations, wanted, metrics=metrics)
         found = ranked(chosen)
@@ -153,12 +156,15 @@ def stats(
                 _only_common(one, index, errors_as_wrong=errors_as_wrong) for one in chosen
             ]
             found.evaluations = ranked(recounted).evaluations
-        tested(found.evaluations, index, common=common)
+        _add_tests(found, index, common=common, ranks=is_tested)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
-            tested(parts.evaluations, by_group)
+            _add_tests(parts, by_group, ranks=is_tested)
             add_groups(found, parts, groups)
+        found.cluster = cluster
+        for text in index.selection.notes:
+            note(text)
         return found
 
 
@@ -167,27 +173,20 @@ def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[Evaluation
     return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
 
 
-def _no_ranks(
-    evaluations: Sequence[EvaluationStats], index: QuestionTable, *, common: bool = False
-) -> None:
-    """Do not test which models differ."""
-
-
-def _add_ranks(
-    evaluations: Sequence[EvaluationStats],
-    index: QuestionTable,
-    *,
-    errors_as_wrong: bool,
-    common: bool = False,
-) -> None:
-    """Test which models differ.
+def _add_tests(found: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:
+    """Test which models differ, and set errors over clusters.
 
     The scores of errors do not count, so errors cannot count as wrong.
     """
-    tested = [
-        one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)
-    ]
-    add_ranks(tested, index, common=common)
+    if ranks:
+        tested = [
+            one
+            for one in found.evaluations
+            if len(one.by_model) > 1 and not (found.errors_as_wrong and one.errors)
+        ]
+        add_ranks(tested, index, common=common)
+    if index.selection.clusters is not None:
+        add_cluster_errors(found.evaluations, index, common=common)
 
 
 def _corpus_of(

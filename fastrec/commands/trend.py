@@ -25,6 +25,7 @@ def trend(
     corpora: Paths,
     *others: Paths,
     group_by: Strings = (),
+    cluster: str | None = None,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
     p: float = 0.05,
@@ -40,6 +41,7 @@ def trend(
         *others: More of them, which come after these.
         group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in
             all corpora.
+        cluster: Tests are over clusters of questions with the same value of this field.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
@@ -59,11 +61,12 @@ def trend(
     lower = as_tuple("lower_is_better", lower_is_better)
     paths = several_paths("corpora", corpora, *others)
     groups = parse_groups(group_by)
-    selected = partial(select_same_bins, jobs=jobs, progress=progress)
+    selected = partial(select_same_bins, cluster=cluster, jobs=jobs, progress=progress)
     matching = partial(selected, filters=by_record, groups=())
     found = collect_trend(
         paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p
     )
+    found.cluster = cluster
     if not groups:
         return found
     names, places = zip(*find_corpora(paths)[0], strict=True)

@@ -8,28 +8,43 @@ question per cluster, it is the standard error over questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from fastrec.statistics.p_values import Array
 
 
-def cluster_standard_error(values: Array, clusters: Sequence[int]) -> float | None:
-    """The standard error of a mean over questions, each with the number of its cluster.
+def cluster_errors(
+    blocks: Iterable[tuple[Array, Array]], means: Array
+) -> list[tuple[float | None, float]]:
+    """The standard errors of means of models over clusters, and effective numbers of questions.
 
-    √(C/(C−1) · Σ_c (Σ_{i∈c} (x_i − x̄))²) / n over C clusters and n questions. None with fewer than
-    two clusters.
+    Given are blocks of values, questions × models, each with the clusters of its questions: in
+    order, none in two blocks. NaN is a question without an answer.
 
-    >>> cluster_standard_error(np.array([1.0, 1, 0, 0]), [0, 0, 1, 1])
-    0.5
-    >>> cluster_standard_error(np.array([1.0, 1, 0, 0]), [0, 1, 2, 3])
-    0.28867...
+    The standard error is √(C/(C−1) · Σ_c (Σ_{i∈c} (x_i − x̄))²) / n over C clusters and n questions;
+    None with fewer than two clusters. The effective number is that of independent questions which
+    tell as much if those of a cluster always agree: n² / Σ_c m_c² for m_c questions of a cluster.
+    It is C if all clusters have the same size, and less if not.
+
+    >>> values = np.array([[1.0], [1], [0], [0]])
+    >>> cluster_errors([(values, np.array([0, 0, 1, 1]))], np.array([0.5]))
+    [(0.5, 2.0)]
+    >>> cluster_errors([(values, np.array([0, 1, 2, 3]))], np.array([0.5]))
+    [(0.28867..., 4.0)]
     """
-    _, places = np.unique(np.asarray(clusters), return_inverse=True)
-    number = int(places.max(initial=-1)) + 1
-    if number < 2:
-        return None
-    deviations = np.bincount(places, weights=values - values.mean())
-    total = float((deviations**2).sum())
-    return math.sqrt(number / (number - 1) * total) / len(values)
+    clusters, questions, sizes, squares = np.zeros((4, len(means)))
+    with np.errstate(all="ignore"):
+        for values, of_questions in blocks:
+            starts = np.flatnonzero(np.diff(of_questions, prepend=-1))
+            deviations = np.add.reduceat(np.nan_to_num(values - means), starts)
+            counts = np.add.reduceat(~np.isnan(values), starts, dtype=np.float64)
+            clusters += (counts > 0).sum(axis=0)
+            questions += counts.sum(axis=0)
+            sizes += (counts**2).sum(axis=0)
+            squares += (deviations**2).sum(axis=0)
+        errors = np.sqrt(clusters / (clusters - 1) * squares) / questions
+        effective = questions**2 / sizes
+    known = [error if math.isfinite(error) else None for error in errors.tolist()]
+    return list(zip(known, effective.tolist(), strict=True))

@@ -9,14 +9,18 @@ Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
 def wilson_interval(
-    accuracy: float | None, standard_error: float | None, questions: int, answers: int
+    accuracy: float | None,
+    standard_error: float | None,
+    questions: int,
+    answers: int,
+    least: float | None = None,
 ) -> tuple[float | None, float | None]:
     """The Wilson interval of an accuracy with a confidence of 95 %.
 
     With one answer per question, n is the number of questions. Several answers to a question tell
     more than one, but less than answers to as many questions. So n is then the number of questions
     with one answer each that would give the same variance over questions: at least `questions`, and
-    at most `answers`.
+    at most `answers`. Questions that come in clusters tell less: then it is at least `least`.
 
     >>> wilson_interval(0.5, 0.05, questions=101, answers=101)
     (0.40429..., 0.59570...)
@@ -24,13 +28,13 @@ def wilson_interval(
     if accuracy is None:
         return None, None
     p = accuracy
-    n = float(questions)
+    n = float(questions if least is None else least)
     variance = p * (1 - p)
-    if answers > questions and standard_error is not None and variance > 0:
+    if answers > n and standard_error is not None and variance > 0:
         # A standard error is estimated with questions - 1 in the denominator, the variance of
         # single answers without.
         own = standard_error**2 * (questions - 1)
-        n = min(max(questions * variance / own, questions), answers) if own else answers
+        n = min(max(questions * variance / own, n), answers) if own else answers
     z2 = Z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))

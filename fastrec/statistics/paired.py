@@ -2,16 +2,17 @@
 
 The series are two models, or one model in two corpora. Each question that has a value in both gives
 one difference: its share of right answers, or its mean score, in the second series minus that in
-the first. Sums of them are exact. `p_values` has the tests, and says why these.
+the first. If questions come in clusters, tests take the sum of the differences of each cluster for
+one difference. Sums are exact. `p_values` has the tests, and says why these.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.statistics.exact import Value, scale_of, to_double
 from fastrec.statistics.intervals import Z
@@ -26,10 +27,10 @@ _MOST_ROOT: Final = 1e9  # of a number of questions
 
 
 class Differences(NamedTuple):
-    """The differences of questions that have a value in both series."""
+    """The differences of questions that have a value in both series, or of clusters of these."""
 
-    questions: int = 0
-    rose: int = 0  # questions whose second value is higher
+    questions: int = 0  # or clusters
+    rose: int = 0  # those whose second value is higher
     fell: int = 0
     total: Fraction = Fraction()
     squares: Fraction = Fraction()  # the sum of their squares
@@ -76,23 +77,45 @@ class Paired(NamedTuple):
     p: float | None
     detectable: float | None
     needed: int | None
+    clusters: int = 0  # that these questions are in; each may be one of its own
 
 
-def compare_series(series: Iterable[Iterable[_Pair]], *, graded: bool) -> list[Paired]:
+def compare_series(
+    series: Iterable[Iterable[_Pair]], *, graded: bool, clusters: Sequence[int] | None = None
+) -> list[Paired]:
     """Compare two values of each question: shares of right answers, or scores if `graded`.
 
     None without an answer.
 
     Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands
-    for a decimal score or for a share.
+    for a decimal score or for a share. `clusters` has the cluster of each question.
     """
-    counts = [Counter(pairs) for pairs in series]
-    found = [_differences(pairs, graded=graded) for pairs in counts]
-    p_values = p_values_of(found)
-    return [_paired(*one, graded=graded) for one in zip(counts, found, p_values, strict=True)]
+    listed = list(map(list, series))
+    counts = list(map(Counter, listed))
+    found = [_pair_differences(pairs, graded=graded) for pairs in counts]
+    tested = found
+    if clusters is not None:
+        sums = [Counter(_cluster_sums(pairs, clusters, graded=graded)) for pairs in listed]
+        tested = [_pair_differences(pairs, graded=graded) for pairs in sums]
+    numbers = zip(counts, found, tested, p_values_of(tested), strict=True)
+    return [_paired(*of_series, graded=graded) for of_series in numbers]
 
 
-def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
+def _cluster_sums(
+    pairs: Iterable[_Pair], clusters: Iterable[int], *, graded: bool
+) -> Iterator[_Pair]:
+    """Yield 0 and the sum of the differences of each cluster: what tests take for a pair."""
+    sums: dict[int, Fraction] = {}
+    for (old, new), cluster in zip(pairs, clusters, strict=True):
+        if old is not None and new is not None:
+            sums.setdefault(cluster, Fraction())
+            if old != new:
+                sums[cluster] += _exact(new, graded=graded) - _exact(old, graded=graded)
+    return ((Fraction(), total) for total in sums.values())
+
+
+def _pair_differences(pairs: Mapping[Any, int], *, graded: bool = True) -> Differences:
+    """Add up the differences of pairs of values, each with how often it occurs."""
     sizes: Counter[Fraction] = Counter()
     for (old, new), number in pairs.items():
         if old is not None and new is not None:
@@ -114,7 +137,14 @@ def differences_of(sizes: Counter[Fraction], questions: int) -> Differences:
     )
 
 
-def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool) -> Paired:
+def _paired(
+    pairs: Counter[_Pair],
+    found: Differences,
+    tested: Differences,
+    p: float,
+    *,
+    graded: bool,
+) -> Paired:
     only_first = sum(
         number for (old, new), number in pairs.items() if old is not None and new is None
     )
@@ -138,9 +168,10 @@ def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool
         _mean(firsts, graded=graded),
         _mean(seconds, graded=graded),
         to_double(found.total / found.questions),
-        found.test,
+        tested.test,
         p,
-        *power(found, graded=graded),
+        *power(tested, graded=graded, all_questions=found.questions),
+        tested.questions,
     )
 
 
@@ -170,8 +201,12 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
-def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
+def power(
+    found: Differences, *, graded: bool, all_questions: int | None = None
+) -> tuple[float | None, int | None]:
     """The smallest difference that a test detects, and the questions that the observed one needs.
+
+    `found` are the differences of questions, or of clusters of `all_questions`.
 
     To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
     or none was observed.
@@ -187,6 +222,7 @@ def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None
     question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
     questions = found.questions
+    per_cluster = Fraction(all_questions or questions, questions or 1)
     if found.test == "mcnemar":
         step = 0.5
         unit = found.largest or Fraction(not graded)
@@ -212,11 +248,14 @@ def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None
     if finds(high):
         while low < (middle := (low + high) / 2) < high:
             low, high = (low, middle) if finds(middle) else (middle, high)
-        detectable = to_double(Fraction(high) * unit)
+        detectable = to_double(Fraction(high) * unit / per_cluster)
     if not observed:
         return detectable, None
     one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(
         max(discordance - observed * observed, 0.0)
     )
     root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
-    return detectable, max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None
+    if root >= _MOST_ROOT:
+        return detectable, None
+    needed = max(math.ceil(root**2), _FEWEST)
+    return detectable, math.ceil(needed * per_cluster)

@@ -16,7 +16,7 @@ number of models minus the number of those that are significantly worse.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,28 +41,26 @@ _FEW: Final = 32  # models
 
 
 class PairSums(NamedTuple):
-    """Sums over the questions that both models of a pair have answered; rows minus columns."""
+    """Sums over the questions that both models of a pair have answered; rows minus columns.
 
-    questions: Array
-    # questions with different values; if they are not uniform, perhaps only the first `_MANY`
+    The difference of a cluster is the sum of those of its questions.
+    """
+
+    clusters: Array  # of questions; a question may be one of its own
+    # clusters whose differences are not 0; if they are not uniform, perhaps only the first `_MANY`
     changed: Array
-    total: Array  # in units of 2**exponent
-    squares: Array  # in units of the square of this
-    uniform: Bools  # whether all differences have the same size
+    total: Array  # of differences, in units of 2**exponent
+    squares: Array  # of the differences of clusters, in units of the square of this
+    uniform: Bools  # whether all of these have the same size
     # such that scores are less than 1 in these units, so that their squares can be added up; 0 if
     # binary
     exponent: int
+    size: float  # of a cluster, in the mean of all: questions
 
     def at(self, places: Any) -> PairSums:
         """The sums of some of the pairs."""
-        return PairSums(
-            self.questions[places],
-            self.changed[places],
-            self.total[places],
-            self.squares[places],
-            self.uniform[places],
-            self.exponent,
-        )
+        names = ("clusters", "changed", "total", "squares", "uniform")
+        return self._replace(**{name: getattr(self, name)[places] for name in names})
 
     def chosen(self, models: Sequence[int]) -> PairSums:
         """The sums of all pairs of some of the models."""
@@ -75,7 +73,7 @@ class PairSums(NamedTuple):
 
     def p_values(self) -> Array:
         """The p-value of each pair of a list of pairs."""
-        return paired_p_values(self.questions, self.changed, self.evidence(), self.uniform)
+        return paired_p_values(self.clusters, self.changed, self.evidence(), self.uniform)
 
 
 class _Sizes:
@@ -113,6 +111,14 @@ class _Sizes:
             np.copyto(sizes, np.inf, where=~differs)
             self._smallest[at] = np.minimum(self._smallest[at], sizes.min(axis=1))
 
+    def add_pairs(self, values: Array) -> None:
+        """Add one difference of each pair, given the value of each row against each column."""
+        sizes = np.abs(np.triu(values - values.T)) / 2
+        differs = sizes > _SAME_SIZE * np.abs(values)
+        self._changed += differs
+        self._largest = np.maximum(self._largest, np.where(differs, sizes, 0.0))
+        self._smallest = np.minimum(self._smallest, np.where(differs, sizes, np.inf))
+
     def _is_uniform(self) -> Bools:
         """Whether all differences have the same size.
 
@@ -132,20 +138,39 @@ def _halves(values: Array) -> Array:
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1))
 
 
-def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
-    """Add up the differences of all pairs, from blocks of questions × models.
+def _by_cluster(values: Array, clusters: Array) -> tuple[Array, list[Array]]:
+    """Add up the values of each cluster, given those of questions × models.
 
-    NaN is a question without an answer.
+    Return the sums, and the values of clusters of which a model lacks some: those have no sums.
     """
-    questions, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
-    sizes: _Sizes | None = None  # once there are values other than 0 and 1
+    starts = np.flatnonzero(np.diff(clusters, prepend=-1))
+    if len(starts) == len(values):
+        return values, []
+    sums = np.add.reduceat(values, starts)
+    is_whole = ~np.isnan(sums).any(axis=1) | (np.diff(starts, append=len(values)) == 1)
+    by_cluster = np.split(values, starts[1:])
+    return sums[is_whole], [by_cluster[at] for at in np.flatnonzero(~is_whole)]
+
+
+def pair_sums(blocks: Iterable[tuple[Array, Array]], models: int) -> PairSums:
+    """Add up the differences of all pairs, from blocks of questions × models and their clusters.
+
+    NaN is a question without an answer. All questions of a cluster are in one block, in a row.
+    """
+    clusters, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
+    sizes: _Sizes | None = None  # once there are values other than 0 and 1, or clusters
     shift = None
     exponent = 0
     largest = 0.0
-    for block in blocks:
-        answered = ~np.isnan(block)
-        known = block[answered]
-        if sizes is None and not ((known == 0) | (known == 1)).all():
+    questions = 0
+    units = 0  # clusters of these
+    for of_questions, numbers in blocks:
+        block, partial = _by_cluster(of_questions, numbers)
+        questions += len(of_questions)
+        units += len(block) + len(partial)
+        known = of_questions[~np.isnan(of_questions)]
+        is_binary = len(block) == len(numbers) and ((known == 0) | (known == 1)).all()
+        if sizes is None and not is_binary:
             sizes = _Sizes(squared + squared.T - 2 * products)
         if sizes is not None:
             sizes.add(block)
@@ -158,33 +183,45 @@ def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
             )
             shift = None if shift is None else math.ldexp(shift, exponent - needed)
             exponent = needed
+        answered = ~np.isnan(block)
         scaled = np.ldexp(block, -exponent)
         if shift is None:  # differences are the same, and lose fewer digits
-            shift = float(scaled[answered].mean()) if sizes and known.size else 0.0
+            shift = float(scaled[answered].mean()) if sizes and answered.any() else 0.0
         values = np.where(answered, scaled - shift, 0.0)
         products += values.T @ values
         if answered.all():  # the sums over common questions are those over all
-            questions += len(block)
+            clusters += len(block)
             firsts += values.sum(axis=0)[:, None]
             squared += (values**2).sum(axis=0)[:, None]
         else:
             there = answered.astype(np.float64)
-            questions += there.T @ there
+            clusters += there.T @ there
             firsts += values.T @ there
             squared += (values**2).T @ there
+        for of_cluster in partial:
+            assert sizes
+            there = (~np.isnan(of_cluster)).astype(np.float64)
+            plain = np.nan_to_num(of_cluster)
+            sizes.add_pairs(plain.T @ there)
+            sums = np.ldexp(plain, -exponent).T @ there  # over what a pair has in common
+            clusters += there.T @ there > 0
+            firsts += sums
+            squared += (sums - sums.T) ** 2 / 2
     squares = np.maximum(squared + squared.T - 2 * products, 0.0)
     changed, uniform = sizes.found() if sizes else (squares, np.ones_like(squares, dtype=np.bool_))
-    return PairSums(questions, changed, firsts - firsts.T, squares, uniform, exponent)
+    total = firsts - firsts.T
+    size = questions / max(units, 1)
+    return PairSums(clusters, changed, total, squares, uniform, exponent, size)
 
 
 def significant(sums: PairSums, *, lower: bool) -> Bools:
     """Whether the model of each row is better than that of each column, adjusted for all pairs."""
-    pairs = np.triu_indices(len(sums.questions), 1)
+    pairs = np.triu_indices(len(sums.clusters), 1)
     listed = sums.at(pairs)
     is_likely = (listed.evidence() >= _LEAST_EVIDENCE) & (listed.changed >= _LEAST_CHANGED)
     likely = np.flatnonzero(is_likely)  # of the others, p > 0.05
     gains = -listed.total if lower else listed.total
-    return _better(pairs, likely, listed.at(likely).p_values(), gains, len(sums.questions))
+    return _better(pairs, likely, listed.at(likely).p_values(), gains, len(sums.clusters))
 
 
 class MeanTest:
@@ -213,11 +250,12 @@ class MeanTest:
 
     def add(self, sums: PairSums, weight: float) -> None:
         """Add an evaluation with its share in the mean."""
+        weight /= sums.size  # a mean over questions, not over clusters
         if sums.exponent > self._exponent:
             self._scale(sums.exponent)
         change = sums.exponent - int(self._exponent)
         with np.errstate(all="ignore"):
-            n = sums.questions[self._pairs]
+            n = sums.clusters[self._pairs]
             total = np.ldexp(sums.total[self._pairs], change)
             squares = np.ldexp(sums.squares[self._pairs], 2 * change)
             spread = np.maximum(squares - total**2 / n, 0.0)

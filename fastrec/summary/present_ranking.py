@@ -23,7 +23,7 @@ from fastrec.summary.document import (
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.where import GroupBy, largest_groups, with_groups
-from fastrec.wording import title_of
+from fastrec.wording import cluster_in_words, title_of
 
 _MOST: Final = 5  # listed in a line
 MIN_COVERAGE: Final = 50.0
@@ -145,6 +145,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     which takes --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
+    clusters: int | None = None
+    """With --cluster: the clusters of its questions."""
     group: dict[str, str | None] | None = None
     """With --group-by: the value of each field, null for records without it; null in totals."""
 
@@ -178,6 +180,9 @@ class Stats(Tabular, kw_only=True):
     """Ordered by evaluation_name, then by metric."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+    cluster: str | None = None
+    """--cluster: standard errors, intervals and tests are over clusters of questions with the same
+    value of this field; null if they are over questions."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
@@ -439,6 +444,8 @@ def about(evaluation: EvaluationStats) -> str:
         f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}"
     )
     counts.append(counted(evaluation.questions, "question"))
+    if evaluation.clusters is not None:
+        counts[-1] += f" in {counted(evaluation.clusters, 'cluster')}"
     if not evaluation.answering:
         counts.append("no answers")
     elif evaluation.common_questions is not None:
@@ -493,6 +500,7 @@ def legend(stats: Stats) -> list[str]:
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
     if any(model.rank for evaluation in answered for model in evaluation.by_model):
         lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
+    lines += cluster_in_words(stats.cluster)
     if any(evaluation.lower_is_better for evaluation in answered):
         lines.append("↓: lower scores are better.")
     if stats.repeats_as != "mean":

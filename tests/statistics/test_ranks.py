@@ -20,6 +20,12 @@ from tests.sizes import examples
 scipy_stats: Any = Library("scipy.stats")
 
 
+def alone(blocks: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Blocks of questions, each of which is a cluster of its own."""
+    starts = np.cumsum([0, *map(len, blocks)])
+    return [(block, start + np.arange(len(block))) for start, block in zip(starts, blocks)]
+
+
 def naive_ranges(values: Any, *, lower: bool) -> list[tuple[int, int]]:
     models = values.shape[1]
     tests = []
@@ -64,8 +70,8 @@ def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
     if sparse:
         values[random.uniform(0, 1, values.shape) < 0.3] = np.nan
     cuts = sorted(random.integers(0, questions + 1, 2))
-    blocks = iter(np.split(values, cuts))
-    found = rank_ranges(significant(pair_sums(blocks, models), lower=lower))
+    blocks = np.split(values, cuts)
+    found = rank_ranges(significant(pair_sums(alone(blocks), models), lower=lower))
     assert found == naive_ranges(values, lower=lower)
     assert all(1 <= best <= worst <= models for best, worst in found)
 
@@ -85,7 +91,7 @@ def test_ranks_do_not_depend_on_the_unit_of_scores(
     expected = naive_ranges(values, lower=False)
     assert len(set(expected)) > 1
     scaled = np.split(np.ldexp(values, exponent), [100, 200])
-    assert rank_ranges(significant(pair_sums(iter(scaled), 4), lower=False)) == expected
+    assert rank_ranges(significant(pair_sums(alone(scaled), 4), lower=False)) == expected
 
 
 def matrix(random: Any, kind: str, questions: int, models: int) -> list[list[Fraction | None]]:
@@ -114,24 +120,42 @@ def doubles(rows: Sequence[Sequence[Fraction | None]]) -> Any:
     st.integers(2, 6),
     st.integers(1, 150),
     st.sampled_from(["binary", "halves", "thirds", "scores", "rare", "ties"]),
+    st.sampled_from([1, 2, 5, 1_000]),
 )
 def test_all_pairs_have_the_p_values_of_pairs_alone(
-    seed: int, models: int, questions: int, kind: str
+    seed: int, models: int, questions: int, kind: str, size: int
 ) -> None:
-    """The test and the p-value are those that `compare` computes of exact fractions; so are the numbers of changes."""
-    rows = matrix(np.random.default_rng(seed), kind, questions, models)
-    cuts = sorted(np.random.default_rng(seed).integers(0, questions + 1, 2))
-    sums = pair_sums(iter(np.split(doubles(rows), cuts)), models)
+    """The test and the p-value are those that `compare` computes of exact fractions; so are the numbers of changes.
+
+    Also if questions come in clusters, of which models have answered different questions or the same.
+    """
+    random = np.random.default_rng(seed)
+    rows = matrix(random, kind, questions, models)
+    clusters = np.sort(random.integers(0, questions, questions)) // size
+    if size == 1:
+        clusters = np.arange(questions)
+    for cluster in np.unique(clusters)[:: random.integers(1, 4)]:  # all models, or none
+        for row in np.flatnonzero(clusters == cluster):
+            rows[row] = [Fraction(int(random.integers(0, 2))) for _ in range(models)]
+    starts = np.flatnonzero(np.diff(clusters, prepend=-1))
+    cuts = sorted(random.choice(starts, 2))
+    blocks = zip(np.split(doubles(rows), cuts), np.split(clusters, cuts), strict=True)
+    sums = pair_sums(blocks, models)
     pairs = np.triu_indices(models, 1)
     found = sums.at(pairs)
-    alone = compare_series(
-        [[(row[b], row[a]) for row in rows] for a, b in zip(*pairs, strict=True)], graded=False
+    separate = compare_series(
+        [[(row[b], row[a]) for row in rows] for a, b in zip(*pairs, strict=True)],
+        graded=False,
+        clusters=clusters.tolist(),
     )
     assert found.p_values().tolist() == pytest.approx(
-        [1.0 if one.p is None else one.p for one in alone], rel=1e-9
+        [1.0 if one.p is None else one.p for one in separate], rel=1e-9
     )
-    assert found.uniform.tolist() == [one.test != "t" for one in alone]
-    counted = np.array([one.rose + one.fell for one in alone])
+    assert found.uniform.tolist() == [one.test != "t" for one in separate]
+    assert found.clusters.tolist() == [one.clusters for one in separate]
+    if size > 1:
+        return
+    counted = np.array([one.rose + one.fell for one in separate])
     exact = found.uniform | (counted < 64)
     assert (found.changed[exact] == counted[exact]).all()
     assert (found.changed[~exact] >= 64).all()
@@ -143,16 +167,16 @@ def test_few_changed_scores_do_not_rank() -> None:
     """4 of 100 scores that rise by nearly the same have p = 0.125, not that of the t-test."""
     values = np.zeros((100, 2))
     values[:4, 1] = [0.5, 0.5, 0.5, 0.51]
-    assert rank_ranges(significant(pair_sums(iter([values]), 2), lower=False)) == [(1, 2), (1, 2)]
+    assert rank_ranges(significant(pair_sums(alone([values]), 2), lower=False)) == [(1, 2), (1, 2)]
     values[4:8, 1] = 0.5
-    assert rank_ranges(significant(pair_sums(iter([values]), 2), lower=False)) == [(2, 2), (1, 1)]
+    assert rank_ranges(significant(pair_sums(alone([values]), 2), lower=False)) == [(2, 2), (1, 1)]
 
 
 def test_means_of_the_same_scores_are_no_difference() -> None:
     """Rounded means of several scores may differ in their last bits."""
     values = np.tile([0.3, 0.1 + 0.2], (50, 1))
     assert values[0, 0] != values[0, 1]
-    sums = pair_sums(iter([values]), 2)
+    sums = pair_sums(alone([values]), 2)
     assert sums.changed.tolist() == [[0, 0], [0, 0]]
     assert significant(sums, lower=False).tolist() == [[False, False], [False, False]]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
@@ -83,6 +84,10 @@ def _compare_models(
         by_score = scope in scored
         is_lower = by_score and scope in lower
         differences = differences_of(changes.differences[name], counts["questions"])
+        over = differences
+        if found.cluster:
+            sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
+            over = differences_of(Counter(sums), len(sums))
         before = old.models.get(name)
         after = new.models.get(name)
         model = ModelDifference(
@@ -96,14 +101,15 @@ def _compare_models(
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
-            **_statistics(counts, differences, scored=by_score, lower=is_lower),
+            **_statistics(counts, differences, over, scored=by_score, lower=is_lower),
+            clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
         models.append(model)
         if differences.questions:
-            tested.append((model, differences))
-    p_values = p_values_of([differences for _, differences in tested])
+            tested.append((model, over))
+    p_values = p_values_of([over for _, over in tested])
     for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
         model.p = p
         model.p_adjusted = adjusted
@@ -141,11 +147,17 @@ def _status(
 
 
 def _statistics(
-    counts: Mapping[str, Any], found: Differences, *, scored: bool, lower: bool
+    counts: Mapping[str, Any],
+    found: Differences,
+    over: Differences,
+    *,
+    scored: bool,
+    lower: bool,
 ) -> dict[str, Any]:
     """Compute further fields of a `ModelDifference`.
 
-    `lower` says whether a lower score is better.
+    The test is `over` the same questions or their clusters. `lower` says whether a lower score is
+    better.
     """
     questions = found.questions
     points = None
@@ -154,7 +166,7 @@ def _statistics(
     means: list[float | None] = [None, None]
     if questions:
         points = to_double((-100 if lower else 100) * found.total / questions)
-        detectable, needed = power(found, graded=scored)
+        detectable, needed = power(over, graded=scored, all_questions=questions)
         totals = (counts["old_means"], counts["new_means"])
         means = [
             None if isinstance(total, float) else to_double(total / questions) for total in totals
@@ -168,7 +180,7 @@ def _statistics(
         "points": points,
         "worse": found.rose if lower else found.fell,
         "better": found.fell if lower else found.rose,
-        "test": found.test if questions else None,
+        "test": over.test if questions else None,
         "detectable": None if detectable is None else 100 * detectable,
         "questions_needed": needed,
     }
@@ -276,6 +288,7 @@ def diff(
     errors_as_wrong: bool = False,
     accuracy: bool = False,
     lower_is_better: Strings = (),
+    cluster: str | None = None,
     examples: int = 10,
     jobs: int = CORES,
     **filters: Unpack[FilterArguments],
@@ -301,6 +314,7 @@ def diff(
         accuracy: Compare accuracies for graded metrics, too, instead of their scores.
         lower_is_better: Shell-style patterns of metrics, evaluation names, or `evaluation/metric`:
             of graded metrics that match, a lower score counts as better.
+        cluster: Tests are over clusters of questions with the same value of this field in OLD.
         examples: Flips to list per direction, evaluation and model, and records to list per kind of
             change.
         jobs: Processes to use; small corpora are compared in this process.
@@ -321,7 +335,7 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    before = read_corpus(old, wanted, jobs=jobs, allow_empty=True)
+    before = read_corpus(old, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
     # One of them may have no matching record: its models are missing.
     after = read_corpus(new, wanted, jobs=jobs, allow_empty=bool(before.models))
     corpora = before, after
@@ -345,6 +359,7 @@ def diff(
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
+        cluster=cluster,
         lower_is_better=lower,
         fail_on=fail_on,
         p=p,
@@ -359,6 +374,7 @@ def diff(
         filters=wanted.spelled(),
         notices=[
             *([f"only records that match {wanted}"] if wanted else []),
+            *before.notes,
             *plan.notices,
             *lower_notices,
         ],

@@ -76,7 +76,8 @@ class Changes:
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
         """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
         …); all of `Counts`; the `questions` that can be compared, and how many of them are
-        `repeated`; and the sums of their means in OLD and in NEW."""
+        `repeated`; and the sums of their means in OLD and in NEW. By the number of a cluster: the
+        sum of the differences of its questions."""
         self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
         """By model: how many questions have each difference of means, if that is not 0."""
         self.fields: Counter[str] = Counter()
@@ -133,6 +134,9 @@ class _Comparison:
         in_both = np.all(_by_side(self._group, records.is_new), axis=1)
         self._compared: Array = in_both[self._group]
         self.changes = Changes(task.examples)
+        old = np.flatnonzero(self._compared & ~records.is_new)
+        self._cluster = records.cluster[_first(self._question, old)]
+        """Of each question, if it can be compared."""
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
@@ -228,6 +232,9 @@ class _Comparison:
         both = np.all(answers, axis=1)
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
+        pairs = np.unique(np.stack([model_of[both], self._cluster[both]]), axis=1)
+        for model, cluster in pairs.T.tolist():
+            self.changes.numbers[self._models[model]][cluster] = 0
         self._count("repeated", model_of[repeated])
         all_records = _by_side(question, is_new)
         all_answers = _by_side(question, is_new, is_answer)
@@ -278,6 +285,8 @@ class _Comparison:
                 continue
             model = self._models[self._model[row]]
             self.changes.differences[model][now - was] += 1
+            cluster = int(self._cluster[self._question[row]])
+            self.changes.numbers[model][cluster] += now - was
             kind = (model, now > was)
             if self.changes.has_room(kind):
                 self.changes.list(

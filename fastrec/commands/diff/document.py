@@ -143,6 +143,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Questions whose mean fell, or rose if a lower score is better."""
     better: int
     """Questions whose mean rose, or fell if a lower score is better."""
+    clusters: int
+    """Clusters of the questions that could be compared; without `--cluster`, each is one of its
+    own."""
     test: Test | None
     """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same
     size, as single answers do; else `t`. Both are two-sided. null if no question was compared."""
@@ -222,6 +225,9 @@ class Difference(Tabular, kw_only=True):
     none."""
     accuracy: bool
     """`--accuracy`: whether accuracies are compared for graded metrics, too."""
+    cluster: str | None
+    """`--cluster`: tests are over clusters of questions with the same value of this field in OLD;
+    null if they are over questions."""
     lower_is_better: tuple[str, ...]
     """`--lower-is-better`: patterns of graded metrics whose lower scores are better."""
     fail_on: float | None

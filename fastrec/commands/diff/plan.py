@@ -58,6 +58,7 @@ class ComparedCorpus(msgspec.Struct):
     graded: frozenset[Scope]  # what has scores other than 0 and 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
+    notes: list[str]  # about clusters of questions
 
 
 class _Place(NamedTuple):
@@ -75,20 +76,25 @@ class Plan(msgspec.Struct):
 
 
 def read_corpus(
-    corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool
+    corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool, cluster: str | None = None
 ) -> ComparedCorpus:
     """Read the documents of a corpus, and select its matching records.
 
-    Unless `allow_empty`, there must be some.
+    Unless `allow_empty`, there must be some. With `cluster`, find the clusters of questions.
     """
     selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    if cluster and selection.scopes:
+        selection.set_clusters(cluster, jobs=jobs)
     parts = []
     for number, part in enumerate(selection.parts):
         chosen = None
         if not selection.is_whole:
             chosen = np.packbits(selection.scope_codes(number) >= 0).tobytes()
         columns = selection.reader.columns_path(number)
-        parts.append(ChosenPart(part.path, part.entry, columns, chosen))
+        clusters = b""
+        if selection.clusters is not None:
+            clusters = selection.clusters[slice(*selection.starts[number : number + 2])].tobytes()
+        parts.append(ChosenPart(part.path, part.entry, columns, chosen, clusters))
     index = QuestionTable(selection)
     models: dict[ModelName, ModelSummary] = {}
     graded: set[Scope] = set()
@@ -114,6 +120,7 @@ def read_corpus(
         graded=frozenset(graded),
         lower=frozenset(lower),
         split=frozenset(split),
+        notes=selection.notes,
     )
 
 

@@ -37,6 +37,7 @@ class ChosenPart(PartFile, frozen=True):
 
     columns: str  # path
     chosen: bytes | None = None  # bits of these records; None if all match
+    clusters: bytes = b""  # of the question of each record, as int64, if questions have clusters
 
 
 class Records:
@@ -67,6 +68,7 @@ class Records:
         self.correct = columns["correct"].astype(bool)
         self.error = columns["error"].astype(bool)
         self.score = columns["score"]
+        self.cluster = columns["cluster"]
         self.bytes = columns["bytes"]
         self.fingerprint = columns["fingerprint"]
         self._positions = columns["position"]
@@ -100,6 +102,8 @@ class Records:
         read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
         read["score"] = columns.doubles("score")[rows]
         read["position"] = rows
+        clusters = part.clusters or bytes(8 * columns.records)
+        read["cluster"] = np.frombuffer(clusters, dtype=np.int64)[rows]
         for field, numbers in self._numbers.items():
             read[field] = numbers.add(values[field])[codes[field][rows]]
         exact_scores = columns.exact("score")
