@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.compare import Comparison, compare
+    from fastrec.commands.corrected import Corrections, corrected
     from fastrec.commands.costs import Costs, costs
     from fastrec.commands.diff import diff
     from fastrec.commands.diff.document import Difference
@@ -71,12 +72,12 @@ if TYPE_CHECKING:
     from fastrec.trends import Trend
 
 __all__ = [
-    "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Costs",
-    "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
+    "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Corrections",
+    "Costs", "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
     "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
     "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
     "Validation", "Verdict", "Verification", "Writer", "__version__", "batches", "calibration",
-    "cat", "check_pairs", "clean", "compare", "connect", "costs", "decode", "diff", "encode",
+    "cat", "check_pairs", "clean", "compare", "connect", "corrected", "costs", "decode", "diff", "encode",
     "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "overlap",
     "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show",
     "stats", "table", "trend", "validate", "verify", "view",
@@ -106,6 +107,7 @@ _HOMES = {
         "fastrec.commands.check_pairs": ("PairCheck",),
         "fastrec.commands.clean": ("Cleaned",),
         "fastrec.commands.compare": ("Comparison",),
+        "fastrec.commands.corrected": ("Corrections",),
         "fastrec.commands.costs": ("Costs",),
         "fastrec.commands.diff.document": ("Difference",),
         "fastrec.commands.export": ("Exported",),

@@ -1,4 +1,4 @@
-"""`fastrec overlap`, `fastrec costs` and `fastrec calibration`."""
+"""`fastrec overlap`, `fastrec costs`, `fastrec calibration` and `fastrec corrected`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import explain_damage, print_found
+from fastrec.cli.console import explain_damage, print_found, print_notice
 from fastrec.cli.options import (
     choice_option,
     command,
+    flag,
     format_option,
+    option,
+    output_option,
     prepare_reading,
     shared,
     together,
@@ -21,17 +24,20 @@ from fastrec.cli.options import (
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import (
     Section,
+    Spelling,
     Table,
     columns,
     csv_table,
     markdown_sections,
     more_rows,
     print_sections,
+    table_of,
 )
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.calibration import Calibrations
+    from fastrec.commands.corrected import CorrectedModel, Corrections
     from fastrec.commands.costs import Costs
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
@@ -50,6 +56,8 @@ _CSV: Final = {
     "hashes": "evaluation_name model_id recipe lines",
     "costs": "evaluation_name model_id answers unknown right priced cost cost_per_right",
     "calibration": "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
+    "corrected": "evaluation_name metric model_id graded questions labels raw corrected low high"
+    " to_halve",
 }  # the columns of each table, which has them even if it has no rows
 _LEGENDS: Final = {
     "models": [
@@ -68,6 +76,10 @@ _LEGENDS: Final = {
             "wrong: by no recipe"
         )
     ],
+    "corrected": [
+        "corrected: the grader's score of all answers, plus label minus grader on labelled ones",
+        "to halve: labels in all that halve the interval; – if the questions are too few",
+    ],
 }
 _output = together(
     format_option("text", "json", "csv", "markdown"), shared("raw_cells", "jobs", "no_progress")
@@ -85,7 +97,7 @@ def _run(run: Any, corpus: str, jobs: int, no_progress: bool, **options: Any) ->
 
 
 def _print(
-    found: Overlap | Costs | Calibrations,
+    found: Overlap | Costs | Calibrations | Corrections,
     name: str,
     sections: Sequence[Section],
     output_format: str,
@@ -364,3 +376,71 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
 
 def _or_empty(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, pattern)
+
+
+@command("Correct the scores of a grader by the labels of people.",
+         usage="the command line is wrong, a pattern matches nothing, or FILE exists",
+         failure="something could not be read")  # fmt: skip
+@shared("corpus")
+@option("--labels FILE", "The labels, as `fastrec normalize --labels` reads them.")
+@flag(
+    "--pooled",
+    "Correct each model by the labels of all models, for models with few labels of their own.",
+)
+@option("--propose N", "Write N answers without a label into FILE, to be labelled by people.")
+@output_option("FILE", "The file for --propose, which must not exist.", required=False)
+@option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
+@shared("filters", "metrics")
+@_output
+def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Estimate the scores that people would give, from all graded answers and a few labels.
+
+    The estimate is the grader's mean over all questions, plus the mean of label minus grader over
+    the labelled ones (prediction-powered inference). It is right however wrong the grader is, as
+    long as the labelled answers are a random sample. A button in `fastrec view` that somebody
+    presses where an answer looks wrong makes no random sample; --propose does.
+
+    --propose writes a line for each answer of a sample, with the texts but without the verdict.
+    Each model has its share of it, and so have its right and its wrong answers. Replace `null` in
+    `is_correct` by true or false, and give the file as --labels. Lines that are not filled in are
+    skipped.
+
+    \b
+    Examples:
+      fastrec corrected corpus --propose 50 -o labels.jsonl
+      fastrec corrected corpus --labels labels.jsonl
+      fastrec corrected corpus --labels labels.jsonl --pooled --format csv
+      fastrec corrected corpus --labels labels.jsonl --propose 50 -o more.jsonl
+    """
+    from fastrec.commands.corrected import corrected as run
+    from fastrec.wording import titles
+
+    found = _run(run, corpus, **options)
+    scopes: dict[Any, list[CorrectedModel]] = {}
+    for model in found.models:
+        scopes.setdefault((model.evaluation_name, model.metric), []).append(model)
+    names = titles(models[0] for models in scopes.values())
+    sections = list(map(_corrected_section, names, scopes.values()))
+    _print(found, "corrected", sections, output_format, raw_cells=raw_cells)
+    if options["labels"]:
+        counts = f"{counted(found.labels, 'label')}, {found.unused:,} of other answers"
+        print_notice(f"{counts}; {counted(found.unfilled, 'line')} without a verdict")
+    if options["propose"]:
+        print_notice(f"{counted(found.proposed, 'answer')} to label in {options['output']}")
+
+
+def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
+    pattern = ".4g" if models[0].graded else ".1%"
+    spellings: dict[str, Spelling] = {
+        "model": "{model_id}",
+        "questions": "{questions:,}",
+        "labels": "{labels:,}",
+        "raw": f"{{raw:{pattern}}}",
+        "corrected": f"{{corrected:{pattern}}}",
+        "95% interval": f"{{low:{pattern}}} to {{high:{pattern}}}",
+        "to halve": "{to_halve:,}",
+    }
+    ranked = sorted(
+        models, key=lambda model: -(model.raw if model.corrected is None else model.corrected)
+    )
+    return Section(title, counted(len(models), "model"), table_of(ranked, spellings))
