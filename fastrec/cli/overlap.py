@@ -105,7 +105,7 @@ def _print(
     raw_cells: bool,
 ) -> None:
     names = _CSV[name].split()
-    legends = [_LEGENDS.get(name, [])]
+    legends = [_LEGENDS.get(name, [])] if sections else []
     print_found(
         found,
         output_format,

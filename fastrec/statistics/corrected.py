@@ -44,11 +44,14 @@ def correct_mean(graded: Array, differences: Array) -> Corrected:
     correction = float(differences.mean())
     mean = float(graded.mean()) + correction
     of_grader = float(graded.var(ddof=1)) / len(graded) if len(graded) > 1 else 0.0
-    # Most scores are from 0 to 1. A disagreement has at most the size of their range.
-    size = float(max(graded.max(), 1.0) - min(graded.min(), 0.0))
+    # A disagreement has at most the size of the range of scores, which is from 0 to 1 for most.
+    size = max(float(graded.max()), 1.0) - min(float(graded.min()), 0.0)
     spread = (float(((differences - correction) ** 2).sum()) + size**2) / labels
     half = Z * math.sqrt(of_grader + spread / labels)
     # Half of the width is a quarter of the variance, of which that of the grader stays.
     wanted = (half / Z) ** 2 / 4 - of_grader
     to_halve = math.ceil(spread / wanted) if wanted > 0 else None
-    return Corrected(mean, mean - half, mean + half, to_halve)
+    ends = mean, mean - half, mean + half
+    if size == 1:
+        ends = tuple(min(max(end, 0.0), 1.0) for end in ends)
+    return Corrected(*ends, to_halve)
