@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from fastrec.statistics.intervals import Z
 from fastrec.statistics.p_values import Array
 
@@ -51,7 +53,6 @@ def correct_mean(graded: Array, differences: Array) -> Corrected:
     # Half of the width is a quarter of the variance, of which that of the grader stays.
     wanted = (half / Z) ** 2 / 4 - of_grader
     to_halve = math.ceil(spread / wanted) if wanted > 0 else None
-    ends = mean, mean - half, mean + half
-    if size == 1:
-        ends = tuple(min(max(end, 0.0), 1.0) for end in ends)
-    return Corrected(*ends, to_halve)
+    bounds = (0.0, 1.0) if size == 1 else (None, None)
+    corrected, low, high = np.clip([mean, mean - half, mean + half], *bounds).tolist()
+    return Corrected(corrected, low, high, to_halve)
