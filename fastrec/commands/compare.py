@@ -88,6 +88,11 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     cases, if the models differ on as many questions as observed; null if it finds none."""
     questions_needed: int | None
     """How many questions it takes to find the observed difference so; null if there is none."""
+    chance: float | None
+    """With --detect: the chance to find so large a difference with p < 0.05, if the models differ
+    on as many questions as observed, or as many as it needs."""
+    detect_needed: int | None
+    """With --detect: how many questions give a chance of 80 %."""
     examples: list[Example]
     """The most distinguishing questions; groups have none."""
     group: dict[str, str | None] | None = None
@@ -166,6 +171,8 @@ class Comparison(Tabular):
     """With --metric-pair: the two metrics."""
     agreement: list[Agreement] = msgspec.field(default_factory=list)
     """With --metric-pair: how they agree on each evaluation."""
+    detect: float | None = None
+    """`--detect`: a difference in points."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -184,6 +191,7 @@ def compare(
     *,
     metric_pair: Strings = (),
     repeats_as: str = "mean",
+    detect: float | None = None,
     examples: int = 2,
     group_by: Strings = (),
     lower_is_better: Strings = (),
@@ -201,6 +209,7 @@ def compare(
         metric_pair: Instead of two models, two metrics that judge the same answers.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
             `pass^K`, `majority` or `first`.
+        detect: A difference in points: return the chance to find it with these questions.
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are
             adjusted together.
@@ -245,12 +254,12 @@ def compare(
     check_questions(index, scopes, chosen)
     others = other_metrics(index, scopes, chosen)
     compared, uncompared = _compare_scopes(
-        index, scopes, (first, second), repeats=repeats, examples=examples
+        index, scopes, (first, second), repeats=repeats, detect=detect, examples=examples
     )
     if groups:
         by_group, group_scopes = opened(chosen, groups)
         parts, _ = _compare_scopes(
-            by_group, group_scopes, (first, second), repeats=repeats, examples=0
+            by_group, group_scopes, (first, second), repeats=repeats, detect=detect, examples=0
         )
         note = notice or (lambda _message: None)
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
@@ -259,7 +268,7 @@ def compare(
     p_values = [evaluation.p or 0.0 for evaluation in tested]
     for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
         evaluation.p_adjusted = adjusted
-    return Comparison(first, second, str(repeats), compared, uncompared, others)
+    return Comparison(first, second, str(repeats), compared, uncompared, others, detect=detect)
 
 
 def _compare_scopes(
@@ -268,6 +277,7 @@ def _compare_scopes(
     pair: tuple[str, str],
     *,
     repeats: RepeatsAs,
+    detect: float | None,
     examples: int,
 ) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
     compared = []
@@ -279,7 +289,9 @@ def _compare_scopes(
             if query.models:
                 query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
             compared.append(
-                _compare_scope(index, scope, query, pair, repeats=repeats, examples=examples)
+                _compare_scope(
+                    index, scope, query, pair, repeats=repeats, detect=detect, examples=examples
+                )
             )
     return compared, uncompared
 
@@ -291,12 +303,15 @@ def _compare_scope(
     pair: tuple[str, str],
     *,
     repeats: RepeatsAs,
+    detect: float | None,
     examples: int,
 ) -> ComparedEvaluation:
     means = value_rows(index, query, pair)
     values = means if repeats == MEAN else value_rows(index, query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
-    (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
+    pairs = ((b, a) for a, b in values.values())
+    difference = None if detect is None else detect / 100
+    (found,) = compare_series([pairs], graded=graded, detect=difference)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
     return filled(

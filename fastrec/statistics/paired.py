@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Final, Literal, NamedTuple
 
 from fastrec.statistics.exact import Value, scale_of, to_double
@@ -76,20 +77,31 @@ class Paired(NamedTuple):
     p: float | None
     detectable: float | None
     needed: int | None
+    chance: float | None = None  # to find the difference of `detect`
+    detect_needed: int | None = None
 
 
-def compare_series(series: Iterable[Iterable[_Pair]], *, graded: bool) -> list[Paired]:
+def compare_series(
+    series: Iterable[Iterable[_Pair]], *, graded: bool, detect: float | None = None
+) -> list[Paired]:
     """Compare two values of each question: shares of right answers, or scores if `graded`.
 
     None without an answer.
 
     Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands
-    for a decimal score or for a share.
+    for a decimal score or for a share. `detect` is a difference whose detection is wanted.
     """
     counts = [Counter(pairs) for pairs in series]
     found = [_differences(pairs, graded=graded) for pairs in counts]
     p_values = p_values_of(found)
-    return [_paired(*one, graded=graded) for one in zip(counts, found, p_values, strict=True)]
+    pairs = [_paired(*one, graded=graded) for one in zip(counts, found, p_values, strict=True)]
+    if detect is None:
+        return pairs
+    chances = [detection(differences, detect, graded=graded) for differences in found]
+    return [
+        pair._replace(chance=chance, detect_needed=needed)
+        for pair, (chance, needed) in zip(pairs, chances, strict=True)
+    ]
 
 
 def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
@@ -167,11 +179,8 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
-def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
-    """The smallest difference that a test detects, and the questions that the observed one needs.
-
-    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
-    or none was observed.
+class _Power(NamedTuple):
+    """What decides whether a test finds a difference.
 
     The mean of the squares of differences is the discordance: of single answers, the share of
     questions on which only one of both is right. It stays as observed, or is as large as a
@@ -183,37 +192,82 @@ def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None
     Uniform differences have the unit of their size, and the exact McNemar test of them needs half a
     question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
-    questions = found.questions
-    if found.test == "mcnemar":
-        step = 0.5
-        unit = found.largest or Fraction(not graded)
-    else:
+
+    questions: int
+    unit: Fraction  # of the differences below; 0 if it is unknown
+    discordance: float
+    step: float
+
+    @classmethod
+    def of(cls, found: Differences, *, graded: bool) -> _Power:
         step = 0.0
         unit = Fraction(2) ** scale_of(found.squares)
-    if not unit:
-        return None, None
-    observed = abs(to_double(found.total / unit / questions))
-    discordance = to_double(found.squares / unit**2 / questions)
+        if found.test == "mcnemar":
+            step = 0.5
+            unit = found.largest or Fraction(not graded)
+        mean = found.squares / unit**2 / found.questions if unit else Fraction()
+        return cls(found.questions, unit, to_double(mean), step)
 
-    def finds(difference: float) -> bool:
+    def _spread(self, difference: float) -> float:
         square = difference * difference  # with ** it may overflow
-        spread = max(discordance, difference if step else square)
-        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(
-            questions * (spread - square)
-        )
-        return questions >= _FEWEST and questions * difference >= needed + step
+        return max(self.discordance, difference if self.step else square)
 
+    def finds(self, difference: float) -> bool:
+        """Whether a test finds it in 80 % of all cases."""
+        questions = self.questions
+        spread = self._spread(difference)
+        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(
+            questions * (spread - difference * difference)
+        )
+        return questions >= _FEWEST and questions * difference >= needed + self.step
+
+    def chance(self, difference: float) -> float:
+        """How often a test finds it."""
+        spread = self._spread(difference)
+        excess = self.questions * difference - self.step - Z * math.sqrt(self.questions * spread)
+        variance = self.questions * (spread - difference * difference)
+        if self.questions < _FEWEST or variance <= 0:
+            return float(self.finds(difference))
+        return NormalDist().cdf(excess / math.sqrt(variance))
+
+    def needed(self, difference: float) -> int | None:
+        """How many questions find it in 80 % of all cases."""
+        spread = self._spread(difference)
+        one = Z * math.sqrt(spread) + _Z_POWER * math.sqrt(
+            max(spread - difference * difference, 0.0)
+        )
+        root = (one + math.sqrt(one * one + 4 * difference * self.step)) / (2 * difference)
+        return max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None
+
+
+def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
+    """The smallest difference that a test detects, and the questions that the observed one needs.
+
+    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
+    or none was observed.
+    """
+    test = _Power.of(found, graded=graded)
+    if not test.unit:
+        return None, None
     low = 0.0
-    high = 1.0 if step else (Z + _Z_POWER) * math.sqrt(discordance / questions)
+    high = 1.0
+    if not test.step:
+        high = (Z + _Z_POWER) * math.sqrt(test.discordance / found.questions)
     detectable = None
-    if finds(high):
+    if test.finds(high):
         while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if finds(middle) else (middle, high)
-        detectable = to_double(Fraction(high) * unit)
-    if not observed:
-        return detectable, None
-    one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(
-        max(discordance - observed * observed, 0.0)
-    )
-    root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
-    return detectable, max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None
+            low, high = (low, middle) if test.finds(middle) else (middle, high)
+        detectable = to_double(Fraction(high) * test.unit)
+    observed = abs(to_double(found.total / test.unit / found.questions))
+    return detectable, test.needed(observed) if observed else None
+
+
+def detection(
+    found: Differences, difference: float, *, graded: bool
+) -> tuple[float | None, int | None]:
+    """The chance to find a difference with p < 0.05, and the questions that 80 % need."""
+    test = _Power.of(found, graded=graded) if found.questions else None
+    if test is None or not test.unit:
+        return None, None
+    size = to_double(Fraction(difference) / test.unit)
+    return test.chance(size), test.needed(size)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ldexp, sqrt
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -230,3 +232,30 @@ def test_p_values_do_not_depend_on_the_unit_of_scores(
 def test_no_series() -> None:
     assert compare_series([], graded=True) == []
     assert p_values_of([Differences()]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("questions", "discordance", "points"), [(400, 0.2, 0.06), (100, 0.3, 0.1), (1000, 0.1, 0.02)]
+)
+def test_the_chance_to_detect_is_that_of_a_simulation(
+    questions: int, discordance: float, points: float
+) -> None:
+    """Exact McNemar tests of drawn questions find a difference so often, up to three points."""
+    half = round(questions * discordance / 2)
+    pairs = [(0.0, 1.0)] * half + [(1.0, 0.0)] * half + [(1.0, 1.0)] * (questions - 2 * half)
+    (found,) = compare_series([pairs], graded=False, detect=points)
+    rng = np.random.default_rng(2)
+    chances = [(discordance + points) / 2, (discordance - points) / 2, 1 - discordance]
+    drawn = Counter(map(tuple, rng.multinomial(questions, chances, size=4_000)[:, :2].tolist()))
+    rejected = sum(
+        number
+        for (won, lost), number in drawn.items()
+        if scipy_stats.binomtest(won, won + lost).pvalue < 0.05
+    )
+    assert found.chance == pytest.approx(rejected / 4_000, abs=0.03)
+    assert found.detect_needed is not None
+    again = [pair for pair in pairs for _ in range(3)]
+    (more,) = compare_series([again], graded=False, detect=points)
+    assert more.detect_needed == found.detect_needed  # it depends on the share that differs
+    assert more.chance is not None
+    assert (more.chance >= 0.8) == (3 * questions >= found.detect_needed)
