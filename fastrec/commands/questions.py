@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -59,6 +60,7 @@ def questions(
     wrong_by: Strings = (),
     right_by: Strings = (),
     split: Sequence[str] | None = None,
+    missing: str | None = None,
     text: str = "",
     in_: Place = "both",
     limit: int = 20,
@@ -78,6 +80,7 @@ def questions(
         right_by: Only questions that these models get right.
         split: Two models: only questions that the first one gets right and the second one gets
             wrong.
+        missing: A model: all questions whose `sample_id` it has no record of, whatever `limit` is.
         text: Only questions with this text in the input or a reference, or in something that a
             model said; case does not matter.
         in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
@@ -128,6 +131,7 @@ def questions(
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
+    lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
     for scope, query in scopes:
         models_right = _models_of(scope, of_right)
@@ -141,9 +145,11 @@ def questions(
                 sort=sort,
                 right=models_right,
                 wrong=models_wrong,
+                missing=lacking,
             )
             found.append((scope, query))
-    return Questions(_tables(index, found, limit), other_metrics(index, scopes, chosen))
+    most = sys.maxsize if lacking else limit
+    return Questions(_tables(index, found, most), other_metrics(index, scopes, chosen))
 
 
 def _tables(
