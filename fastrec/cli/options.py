@@ -392,7 +392,7 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "confidence": option(
         "--confidence FIELD",
         "Compare the confidence of answers with how often they are right: a field such as "
-        "metadata.confidence, or a metric.",
+        "metadata.confidence, or a metric; FIELD:100 if it is from 0 to 100.",
     ),
     "group_by": option(
         "--group-by FIELD...",

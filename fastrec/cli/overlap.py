@@ -333,6 +333,7 @@ def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any
     \b
     Examples:
       fastrec calibration corpus --confidence metadata.confidence
+      fastrec calibration corpus --confidence metadata.percent:100
       fastrec calibration corpus --confidence stated_probability --metric acc
     """
     from fastrec.commands.calibration import calibration as run
@@ -370,7 +371,7 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
         "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
     ]
     if any(model.left_out for model in models):
-        notes.append("left out: answers without a confidence from 0 to 1")
+        notes.append("left out: answers without a confidence on this scale")
     return Section(title, counted(len(models), "model"), Table(columns(_CALIBRATION), rows), notes)
 
 
