@@ -26,6 +26,7 @@ from fastrec.commands.diff.document import (
     Difference,
     Examples,
     Failure,
+    Losses,
     ModelDifference,
     Side,
     Status,
@@ -98,6 +99,8 @@ def _compare_models(
             **{field: counts[field] for field in _COUNTED},
             **_statistics(counts, differences, scored=by_score, lower=is_lower),
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            losses=Losses(**{cause: counts[cause] for cause in Losses.__struct_fields__}),
+            lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
         models.append(model)

@@ -53,6 +53,33 @@ class Counts(msgspec.Struct, kw_only=True):
     """Records of NEW with counterparts in OLD, but none of their own."""
 
 
+class Losses(msgspec.Struct, kw_only=True):
+    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies."""
+
+    error: int = 0
+    """NEW has an error."""
+    same_output: int = 0
+    """The output is the same, the verdict is not."""
+    cut_short: int = 0
+    """The finish reason in the metadata of NEW is a limit of length, or the output is empty or only
+    the beginning of that in OLD."""
+    no_value: int = 0
+    """OLD has an extracted value, NEW has none."""
+    other_value: int = 0
+    """Another value was extracted."""
+    other_output: int = 0
+    """Another output, of which no other value was extracted."""
+
+
+class Loss(msgspec.Struct, kw_only=True):
+    """An answer that was right in OLD and is not in NEW."""
+
+    sample_id: int | str
+    sample_hash: str
+    cause: str
+    """A field of `losses`."""
+
+
 class RecordName(msgspec.Struct, kw_only=True):
     """The fields that are needed to find a record."""
 
@@ -160,6 +187,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by
     `--p-adjust`) below `--p`; always false without `--fail-on`."""
     counts: Counts
+    losses: Losses
+    lost: list[Loss]
+    """The first losses in sort order, at most `--examples`."""
     flips: list[Flip]
     """The first questions that changed in sort order, worse before better, at most `--examples` of
     each."""

@@ -19,9 +19,11 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import key_mark
 from fastrec.judge.findings import json_path
 from fastrec.schemas.view import view_decoder
+from fastrec.where import said, values_of
 
 OTHER_FIELDS: Final = "(other fields)"
 
@@ -30,6 +32,9 @@ _RUN, _MODEL, _OUTPUT, _TAIL = map(
 )
 _VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
+
+_EXTRACTED: Final = ("answer_attribution", "extracted_value")
+_LIMITS: Final = ("length", "max_tokens", "max_output_tokens", "model_length")  # finish reasons
 
 _Object = dict[str, Raw]
 
@@ -72,6 +77,23 @@ def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
         return False
     was, now = (_decode_labelled(line).metadata for line in (old, new))
     return any(name in now and now[name] != was.get(name) for name in _LABEL)
+
+
+def cause_of_loss(old: bytes, new: bytes) -> str:
+    """Why a right answer became a wrong one: the first field of `Losses` that applies."""
+    was, now = map(decoded, (old, new))
+    outputs = ["\n".join(said(record)) for record in (was, now)]
+    values = [list(values_of(record, _EXTRACTED)) for record in (was, now)]
+    metadata = now.get("metadata") or {}
+    reason = metadata.get("stop_reason") or metadata.get("finish_reason")
+    causes = {
+        "error": bool(now.get("error")),
+        "same_output": outputs[0] == outputs[1],
+        "cut_short": reason in _LIMITS or outputs[0].startswith(outputs[1]),
+        "no_value": any(values[0]) and not any(values[1]),
+        "other_value": any(values[1]) and values[0] != values[1],
+    }
+    return next((cause for cause, applies in causes.items() if applies), "other_output")
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
