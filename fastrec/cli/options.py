@@ -360,7 +360,7 @@ _SHARED: Final[dict[str, _Decorator]] = {
         "--repeats-as HOW",
         "What several answers of a model to a question become: mean, pass@K (one of K is right), "
         "pass^K (all of K are), majority (of the extracted answers, or else of the outputs; a tie "
-        "is wrong), or first.", default="mean",
+        "is wrong), or first. In stats also several K: pass^1..4.", default="mean",
     ),
     "lower_is_better": option(
         "--lower-is-better PATTERN...",

@@ -40,7 +40,7 @@ from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
-from fastrec.statistics.repeats import RepeatsAs, parse_repeats
+from fastrec.statistics.repeats import RepeatsAs, parse_series
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import Chosen, choose
@@ -86,7 +86,7 @@ def stats(
         common: Count only questions that all of the chosen models of an evaluation have answered.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
-            `pass^K`, `majority` or `first`.
+            `pass^K`, `majority` or `first`. `pass^1..4` computes all of these, and ranks by the last.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a
             field, as in `where`, or FIELD:N for N bins of its numbers.
@@ -109,7 +109,7 @@ def stats(
     """
     if by is not None:
         check_choice("by", by, RANKINGS)
-    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
+    *others, repeats = parse_series(repeats_as, errors_as_wrong=errors_as_wrong)
     groups = parse_groups(group_by)
     if groups and common:
         raise UsageError("--group-by cannot be combined with --common")
@@ -154,10 +154,12 @@ def stats(
             ]
             found.evaluations = ranked(recounted).evaluations
         tested(found.evaluations, index, common=common)
+        _add_series(found.evaluations, index, others)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
             tested(parts.evaluations, by_group)
+            _add_series(parts.evaluations, by_group, others)
             add_groups(found, parts, groups)
         return found
 
@@ -165,6 +167,22 @@ def stats(
 def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
     """The results of all evaluations, with repeats as one value."""
     return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
+
+
+def _add_series(
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, series: Sequence[RepeatsAs]
+) -> None:
+    """Add the accuracies of other K."""
+    for repeats in series:
+        accuracies = {
+            (one.evaluation_name, one.metric, model.model_id): model.accuracy
+            for one in reduce_repeats(index, repeats)
+            for model in one.by_model
+        }
+        for one in evaluations:
+            for model in one.by_model:
+                key = (one.evaluation_name, one.metric, model.model_id)
+                model.series[str(repeats)] = accuracies[key]
 
 
 def _no_ranks(
