@@ -51,9 +51,6 @@ _TESTS: Final = {
     ("accuracy", "t"): "paired t-test over questions, because some have several answers",
     ("score", "t"): "paired t-test over scores",
 }
-_CAUSES: Final = (
-    "error", "no_value", "other_value", "cut_short", "same_output", "other_output",
-)  # fmt: skip
 _VERBS: Final = {"is": "are", "was": "were"}
 
 
@@ -197,14 +194,16 @@ def _other_sections(result: Difference) -> Iterator[Section]:
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
         yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
     scope_titles = _titles(result)
-    losing = [model for model in result.models if any(attrgetter(*_CAUSES)(model.losses))]
+    losing = [model for model in result.models if model.losses]
     if losing:
         causes: dict[str, Spelling] = {
             "model": "{model_id}",
             "evaluation": lambda model: scope_titles[model.evaluation_name, model.metric],
+            "causes": lambda model: ", ".join(
+                f"{number:,} {cause.replace('_', ' ')}" for cause, number in model.losses.items()
+            ),
         }
-        causes |= {cause.replace("_", " "): f"{{losses.{cause}:,}}" for cause in _CAUSES}
-        table = table_of(losing[:_MOST_MODELS], causes, left=("model", "evaluation"))
+        table = table_of(losing[:_MOST_MODELS], causes, causes)
         notes = more_rows(len(losing) - _MOST_MODELS, "model", "--format json")
         yield Section("right answers that are wrong now", "by cause", table, notes)
     for model in result.models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -339,12 +339,22 @@ def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any
     from fastrec.commands.calibration import calibration as run
 
     found = _run(run, corpus, **options)
-    by_scope = groupby(found.models, key=lambda model: (model.evaluation_name, model.metric))
-    sections = [
-        _calibration_section(name if metric is None else f"{name} · {metric}", list(models))
-        for (name, metric), models in by_scope
+    _print(
+        found,
+        "calibration",
+        _by_scope(found.models, _calibration_section),
+        output_format,
+        raw_cells=raw_cells,
+    )
+
+
+def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section]) -> list[Section]:
+    """Make a section for each evaluation and metric."""
+    scopes = groupby(models, key=lambda model: (model.evaluation_name, model.metric))
+    return [
+        section(name if metric is None else f"{name} · {metric}", list(some))
+        for (name, metric), some in scopes
     ]
-    _print(found, "calibration", sections, output_format, raw_cells=raw_cells)
 
 
 _CALIBRATION: Final = (
@@ -414,15 +424,15 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
       fastrec corrected corpus --labels labels.jsonl --propose 50 -o more.jsonl
     """
     from fastrec.commands.corrected import corrected as run
-    from fastrec.wording import titles
 
     found = _run(run, corpus, **options)
-    scopes: dict[Any, list[CorrectedModel]] = {}
-    for model in found.models:
-        scopes.setdefault((model.evaluation_name, model.metric), []).append(model)
-    names = titles(models[0] for models in scopes.values())
-    sections = list(map(_corrected_section, names, scopes.values()))
-    _print(found, "corrected", sections, output_format, raw_cells=raw_cells)
+    _print(
+        found,
+        "corrected",
+        _by_scope(found.models, _corrected_section),
+        output_format,
+        raw_cells=raw_cells,
+    )
     if options["labels"]:
         counts = f"{counted(found.labels, 'label')}, {found.unused:,} of other answers"
         print_notice(f"{counts}; {counted(found.unfilled, 'line')} without a verdict")
@@ -441,7 +451,4 @@ def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
         "95% interval": f"{{low:{pattern}}} to {{high:{pattern}}}",
         "to halve": "{to_halve:,}",
     }
-    ranked = sorted(
-        models, key=lambda model: -(model.raw if model.corrected is None else model.corrected)
-    )
-    return Section(title, counted(len(models), "model"), table_of(ranked, spellings))
+    return Section(title, counted(len(models), "model"), table_of(models, spellings))

@@ -132,8 +132,7 @@ def corrected(
     unlabelled: list[Array] = []
     for scope, query in scopes:
         table = index.table(query)
-        is_wanted = np.isin(table.question, index.ids(query)) & (table.flag & ANSWERS > 0)
-        is_wanted &= table.are_models(query.models)[table.model]
+        is_wanted = np.isin(table.number, index.numbers_of(query)) & (table.flag & ANSWERS > 0)
         if labeller:
             labelled = _find_labelled(
                 table, is_wanted, labeller, used, "score" if scope.graded else "is_correct"
@@ -182,8 +181,8 @@ def _find_labelled(
             metadata = record.get("metadata") or {}
             if _ORIGINAL & metadata.keys() and "scored_by" not in metadata:
                 raise UsageError(
-                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the corpus from before "
-                    "`normalize --labels`, which has those of the grader"
+                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the corpus "
+                    "from before `normalize --labels`, which has those of the grader"
                 )
             verdict = record["evaluation"]
             value = new_verdict(label, verdict).get(field)

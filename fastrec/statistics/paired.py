@@ -94,13 +94,8 @@ def compare_series(
     counts = [Counter(pairs) for pairs in series]
     found = [_differences(pairs, graded=graded) for pairs in counts]
     p_values = p_values_of(found)
-    pairs = [_paired(*one, graded=graded) for one in zip(counts, found, p_values, strict=True)]
-    if detect is None:
-        return pairs
-    chances = [detection(differences, detect, graded=graded) for differences in found]
     return [
-        pair._replace(chance=chance, detect_needed=needed)
-        for pair, (chance, needed) in zip(pairs, chances, strict=True)
+        _paired(*one, detect, graded=graded) for one in zip(counts, found, p_values, strict=True)
     ]
 
 
@@ -123,7 +118,9 @@ def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
     )
 
 
-def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool) -> Paired:
+def _paired(
+    pairs: Counter[_Pair], found: Differences, p: float, detect: float | None, *, graded: bool
+) -> Paired:
     only_first = sum(
         number for (old, new), number in pairs.items() if old is not None and new is None
     )
@@ -149,7 +146,7 @@ def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool
         to_double(found.total / found.questions),
         found.test,
         p,
-        *power(found, graded=graded),
+        *power(found, graded=graded, detect=detect),
     )
 
 
@@ -179,8 +176,17 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
-class _Power(NamedTuple):
-    """What decides whether a test finds a difference.
+class Power(NamedTuple):
+    """What a test detects: finds with p < 0.05 in 80 % of all cases."""
+
+    detectable: float | None = None  # the smallest difference; None if it finds none
+    needed: int | None = None  # questions for the observed difference; None if there is none
+    chance: float | None = None  # to find the difference of `detect`
+    detect_needed: int | None = None  # questions that detect it
+
+
+def power(found: Differences, *, graded: bool, detect: float | None = None) -> Power:
+    """What a test of these questions detects, and the chance to find a difference of `detect`.
 
     The mean of the squares of differences is the discordance: of single answers, the share of
     questions on which only one of both is right. It stays as observed, or is as large as a
@@ -192,82 +198,50 @@ class _Power(NamedTuple):
     Uniform differences have the unit of their size, and the exact McNemar test of them needs half a
     question more. Without any difference, the size is 1, but unknown if scores are `graded`.
     """
-
-    questions: int
-    unit: Fraction  # of the differences below; 0 if it is unknown
-    discordance: float
-    step: float
-
-    @classmethod
-    def of(cls, found: Differences, *, graded: bool) -> _Power:
+    questions = found.questions
+    if found.test == "mcnemar":
+        step = 0.5
+        unit = found.largest or Fraction(not graded)
+    else:
         step = 0.0
         unit = Fraction(2) ** scale_of(found.squares)
-        if found.test == "mcnemar":
-            step = 0.5
-            unit = found.largest or Fraction(not graded)
-        mean = found.squares / unit**2 / found.questions if unit else Fraction()
-        return cls(found.questions, unit, to_double(mean), step)
+    if not unit:
+        return Power()
+    discordance = to_double(found.squares / unit**2 / questions)
 
-    def _spread(self, difference: float) -> float:
+    def terms(difference: float, number: int) -> tuple[float, float]:
+        """The two terms of the sum above for some questions, the second one without z."""
         square = difference * difference  # with ** it may overflow
-        return max(self.discordance, difference if self.step else square)
+        spread = max(discordance, difference if step else square)
+        return Z * math.sqrt(number * spread), math.sqrt(max(number * (spread - square), 0.0))
 
-    def finds(self, difference: float) -> bool:
-        """Whether a test finds it in 80 % of all cases."""
-        questions = self.questions
-        spread = self._spread(difference)
-        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(
-            questions * (spread - difference * difference)
-        )
-        return questions >= _FEWEST and questions * difference >= needed + self.step
+    def finds(difference: float) -> bool:
+        for_p, deviation = terms(difference, questions)
+        least = for_p + _Z_POWER * deviation
+        return questions >= _FEWEST and questions * difference >= least + step
 
-    def chance(self, difference: float) -> float:
-        """How often a test finds it."""
-        spread = self._spread(difference)
-        excess = self.questions * difference - self.step - Z * math.sqrt(self.questions * spread)
-        variance = self.questions * (spread - difference * difference)
-        if self.questions < _FEWEST or variance <= 0:
-            return float(self.finds(difference))
-        return NormalDist().cdf(excess / math.sqrt(variance))
+    def chance(difference: float) -> float:
+        for_p, deviation = terms(difference, questions)
+        if questions < _FEWEST or not deviation:
+            return float(finds(difference))
+        return NormalDist().cdf((questions * difference - step - for_p) / deviation)
 
-    def needed(self, difference: float) -> int | None:
-        """How many questions find it in 80 % of all cases."""
-        spread = self._spread(difference)
-        one = Z * math.sqrt(spread) + _Z_POWER * math.sqrt(
-            max(spread - difference * difference, 0.0)
-        )
-        root = (one + math.sqrt(one * one + 4 * difference * self.step)) / (2 * difference)
+    def needed(difference: float) -> int | None:
+        for_p, deviation = terms(difference, 1)
+        one = for_p + _Z_POWER * deviation
+        root = (one + math.sqrt(one * one + 4 * difference * step)) / (2 * difference)
         return max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None
 
-
-def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
-    """The smallest difference that a test detects, and the questions that the observed one needs.
-
-    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
-    or none was observed.
-    """
-    test = _Power.of(found, graded=graded)
-    if not test.unit:
-        return None, None
     low = 0.0
-    high = 1.0
-    if not test.step:
-        high = (Z + _Z_POWER) * math.sqrt(test.discordance / found.questions)
+    high = 1.0 if step else (Z + _Z_POWER) * math.sqrt(discordance / questions)
     detectable = None
-    if test.finds(high):
+    if finds(high):
         while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if test.finds(middle) else (middle, high)
-        detectable = to_double(Fraction(high) * test.unit)
-    observed = abs(to_double(found.total / test.unit / found.questions))
-    return detectable, test.needed(observed) if observed else None
-
-
-def detection(
-    found: Differences, difference: float, *, graded: bool
-) -> tuple[float | None, int | None]:
-    """The chance to find a difference with p < 0.05, and the questions that 80 % need."""
-    test = _Power.of(found, graded=graded) if found.questions else None
-    if test is None or not test.unit:
-        return None, None
-    size = to_double(Fraction(difference) / test.unit)
-    return test.chance(size), test.needed(size)
+            low, high = (low, middle) if finds(middle) else (middle, high)
+        detectable = to_double(Fraction(high) * unit)
+    observed = abs(to_double(found.total / unit / questions))
+    of_observed = needed(observed) if observed else None
+    if detect is None:
+        return Power(detectable, of_observed)
+    size = to_double(Fraction(detect) / unit)
+    return Power(detectable, of_observed, chance(size), needed(size))

@@ -26,11 +26,11 @@ from fastrec.commands.diff.document import (
     Difference,
     Examples,
     Failure,
-    Losses,
     ModelDifference,
     Side,
     Status,
 )
+from fastrec.commands.diff.fields import CAUSES
 from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
@@ -99,7 +99,7 @@ def _compare_models(
             **{field: counts[field] for field in _COUNTED},
             **_statistics(counts, differences, scored=by_score, lower=is_lower),
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
-            losses=Losses(**{cause: counts[cause] for cause in Losses.__struct_fields__}),
+            losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
             lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
@@ -168,7 +168,7 @@ def _statistics(
     means: list[float | None] = [None, None]
     if questions:
         points = to_double((-100 if lower else 100) * found.total / questions)
-        detectable, needed = power(found, graded=scored)
+        detectable, needed, *_ = power(found, graded=scored)
         totals = (counts["old_means"], counts["new_means"])
         means = [
             None if isinstance(total, float) else to_double(total / questions) for total in totals

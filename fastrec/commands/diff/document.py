@@ -53,31 +53,13 @@ class Counts(msgspec.Struct, kw_only=True):
     """Records of NEW with counterparts in OLD, but none of their own."""
 
 
-class Losses(msgspec.Struct, kw_only=True):
-    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies."""
-
-    error: int = 0
-    """NEW has an error."""
-    same_output: int = 0
-    """The output is the same, the verdict is not."""
-    cut_short: int = 0
-    """The finish reason in the metadata of NEW is a limit of length, or the output is empty or only
-    the beginning of that in OLD."""
-    no_value: int = 0
-    """OLD has an extracted value, NEW has none."""
-    other_value: int = 0
-    """Another value was extracted."""
-    other_output: int = 0
-    """Another output, of which no other value was extracted."""
-
-
 class Loss(msgspec.Struct, kw_only=True):
     """An answer that was right in OLD and is not in NEW."""
 
     sample_id: int | str
     sample_hash: str
     cause: str
-    """A field of `losses`."""
+    """As in `losses`."""
 
 
 class RecordName(msgspec.Struct, kw_only=True):
@@ -187,7 +169,11 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by
     `--p-adjust`) below `--p`; always false without `--fail-on`."""
     counts: Counts
-    losses: Losses
+    losses: dict[str, int]
+    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies:
+    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in `metadata`, or
+    because the output is only the beginning of that in OLD; `no_value`, where one was extracted in
+    OLD; `other_value`; `other_output`."""
     lost: list[Loss]
     """The first losses in sort order, at most `--examples`."""
     flips: list[Flip]

@@ -33,6 +33,10 @@ _RUN, _MODEL, _OUTPUT, _TAIL = map(
 _VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
 
+CAUSES: Final = (
+    "error", "same_output", "cut_short", "no_value", "other_value", "other_output",
+)  # fmt: skip
+"""Why a right answer became a wrong one (`ModelDifference.losses`)."""
 _EXTRACTED: Final = ("answer_attribution", "extracted_value")
 _LIMITS: Final = ("length", "max_tokens", "max_output_tokens", "model_length")  # finish reasons
 
@@ -80,20 +84,21 @@ def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
 
 
 def cause_of_loss(old: bytes, new: bytes) -> str:
-    """Why a right answer became a wrong one: the first field of `Losses` that applies."""
+    """Why a right answer became a wrong one: the first of `CAUSES` that applies."""
     was, now = map(decoded, (old, new))
-    outputs = ["\n".join(said(record)) for record in (was, now)]
-    values = [list(values_of(record, _EXTRACTED)) for record in (was, now)]
+    before, after = ("\n".join(said(record)) for record in (was, now))
+    value, other = (list(values_of(record, _EXTRACTED)) for record in (was, now))
     metadata = now.get("metadata") or {}
     reason = metadata.get("stop_reason") or metadata.get("finish_reason")
-    causes = {
-        "error": bool(now.get("error")),
-        "same_output": outputs[0] == outputs[1],
-        "cut_short": reason in _LIMITS or outputs[0].startswith(outputs[1]),
-        "no_value": any(values[0]) and not any(values[1]),
-        "other_value": any(values[1]) and values[0] != values[1],
-    }
-    return next((cause for cause, applies in causes.items() if applies), "other_output")
+    applies = (
+        now.get("error"),
+        before == after,
+        reason in _LIMITS or before.startswith(after),
+        any(value) and not any(other),
+        any(other) and value != other,
+        True,
+    )
+    return next(cause for cause, is_true in zip(CAUSES, applies, strict=True) if is_true)
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
