@@ -77,8 +77,8 @@ __all__ = [
     "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
     "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
     "Validation", "Verdict", "Verification", "Writer", "__version__", "batches", "calibration",
-    "cat", "check_pairs", "clean", "compare", "connect", "corrected", "costs", "decode", "diff", "encode",
-    "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "overlap",
+    "cat", "check_pairs", "clean", "compare", "connect", "corrected", "costs", "decode", "diff",
+    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "overlap",
     "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show",
     "stats", "table", "trend", "validate", "verify", "view",
 ]  # fmt: skip

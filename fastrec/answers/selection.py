@@ -82,7 +82,7 @@ class Selection:
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
         self._positions: list[Array] = []
-        """By part, the record of each scope code, if one may have several groups, such as skills."""
+        """By part, the record of each scope code, if a record may have several groups."""
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""

@@ -451,4 +451,5 @@ def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
         "95% interval": f"{{low:{pattern}}} to {{high:{pattern}}}",
         "to halve": "{to_halve:,}",
     }
-    return Section(title, counted(len(models), "model"), table_of(models, spellings))
+    ranked = sorted(models, key=lambda model: -(model.corrected or 0))
+    return Section(title, counted(len(models), "model"), table_of(ranked, spellings))

@@ -181,8 +181,8 @@ def _find_labelled(
             metadata = record.get("metadata") or {}
             if _ORIGINAL & metadata.keys() and "scored_by" not in metadata:
                 raise UsageError(
-                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the corpus "
-                    "from before `normalize --labels`, which has those of the grader"
+                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the "
+                    "corpus from before `normalize --labels`, which has those of the grader"
                 )
             verdict = record["evaluation"]
             value = new_verdict(label, verdict).get(field)

@@ -86,7 +86,7 @@ def stats(
         common: Count only questions that all of the chosen models of an evaluation have answered.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
-            `pass^K`, `majority` or `first`. `pass^1..4` computes all of these, and ranks by the last.
+            `pass^K`, `majority` or `first`. `pass^1..4` computes all four, and ranks by the last.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a
             field, as in `where`, or FIELD:N for N bins of its numbers.

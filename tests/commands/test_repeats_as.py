@@ -149,7 +149,9 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
     ]  # fmt: skip
     corpus = make_corpus(tmp_path, records)
     index = open_index(corpus)
-    values_of = value_rows(index, Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+    values_of = value_rows(
+        index, Query(evaluation_name="e"), [A], repeats=parse_repeats("majority")
+    )
     rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
     assert {rows[name]: value for name, (value,) in values_of.items()} == {
         "id of q0": 1,

@@ -154,7 +154,7 @@ def test_the_power_of_huge_scores_and_of_no_difference() -> None:
         None,
         6,
     )
-    assert power(Differences(9), graded=True) == (
+    assert power(Differences(9), graded=True)[:2] == (
         None,
         None,
     )  # nobody knows the size of these scores
@@ -165,7 +165,7 @@ def test_the_power_of_differences_of_one_size_does_not_depend_on_it() -> None:
     shares = [Fraction(1)] * 20 + [Fraction(-1)] * 10 + [Fraction()] * 70
     detectable, needed, *_ = power(differences_of(shares), graded=False)
     assert detectable is not None
-    assert power(differences_of([share / 4 for share in shares]), graded=False) == (
+    assert power(differences_of([share / 4 for share in shares]), graded=False)[:2] == (
         detectable / 4,
         needed,
     )

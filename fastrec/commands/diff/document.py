@@ -171,9 +171,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     counts: Counts
     losses: dict[str, int]
     """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies:
-    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in `metadata`, or
-    because the output is only the beginning of that in OLD; `no_value`, where one was extracted in
-    OLD; `other_value`; `other_output`."""
+    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in `metadata`,
+    or because the output is only the beginning of that in OLD; `no_value`, where one was extracted
+    in OLD; `other_value`; `other_output`."""
     lost: list[Loss]
     """The first losses in sort order, at most `--examples`."""
     flips: list[Flip]
