@@ -60,6 +60,7 @@ docs: $(VENV)/dev.stamp  ## Generate reference pages and tables from the code, a
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.docs.gates
 	$(BIN)/python -m tests.docs.simulations
+	$(BIN)/python -m tests.docs.corrected
 	$(BIN)/python -m tests.docs.snippets
 
 pictures: $(VENV)/dev.stamp  ## Update the pictures in docs/assets (needs `script` and Chromium).

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastrec.commands.calibration import calibration as _calibration
     from fastrec.commands.cat import cat as _cat
     from fastrec.commands.compare import compare as _compare
+    from fastrec.commands.corrected import corrected as _corrected
     from fastrec.commands.costs import costs as _costs
     from fastrec.commands.diff import diff as _diff
     from fastrec.commands.export import export as _export
@@ -58,6 +59,7 @@ class Corpus(CorpusReader):
         cat = _cat
         compare = _compare
         connect = _connect
+        corrected = _corrected
         costs = _costs
         diff = _diff
         export = _export
@@ -167,8 +169,9 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "calibration", "cat", "compare", "connect", "costs", "diff", "export", "items",
-    "leaderboard", "overlap", "questions", "read", "rejects", "report", "score", "show", "stats",
+    "batches", "calibration", "cat", "compare", "connect", "corrected", "costs", "diff", "export",
+    "items", "leaderboard", "overlap", "questions", "read", "rejects", "report", "score", "show",
+    "stats",
     "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""

@@ -45,6 +45,8 @@ def arguments_of(
     first, second, *_ = corpus.models
     (question, *_) = corpus.questions(limit=1).evaluations[0].questions
     none: dict[str, Any] = {}
+    labels = out / "labels.jsonl"
+    labels.write_text("")
     prices = out / "prices.toml"
     prices.write_text('["*"]\ninput = 1\noutput = 2\n')
     return {
@@ -53,6 +55,7 @@ def arguments_of(
         "cat": ((), {"model": first}),
         "compare": ((first, second), none),
         "connect": ((), none),
+        "corrected": ((), {"labels": labels}),
         "costs": ((), {"prices": prices}),
         "diff": ((night,), none),
         "export": ((out / "exported",), {"format": "csv", "overwrite": True}),

@@ -149,6 +149,10 @@ class QuestionTable:
         for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
             for name in names:
                 chosen &= _has_only(table, name, flag)
+        if query.missing:
+            samples = table.records.sample_id[table.place]
+            known = samples[table.are_models([query.missing])[table.model]]
+            chosen &= is_there(table.question[~np.isin(samples, known)], table.questions)
         if query.least_score is not None:
             chosen &= facts.score >= query.least_score
         if query.most_score is not None:

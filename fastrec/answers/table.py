@@ -85,6 +85,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     which: Which = "all"
     right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
     wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
+    missing: str = ""  # a model that must have no record with the `sample_id` of the question
     outcomes: tuple[OutcomeFilter, ...] = ()
     """Questions that have a record with one of these outcomes, of a model that counts."""
     least_score: float | None = None  # the least mean score of the models that count

@@ -39,6 +39,7 @@ COMMANDS: Final = {
         "overlap": "overlap",
         "costs": "overlap",
         "calibration": "overlap",
+        "corrected": "overlap",
         "sql": "forms",
     },
     "Over time": {"diff": "diff", "trend": "overviews"},

@@ -385,6 +385,11 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     shell_complete=_complete_models,
 )
 @option(
+    "--missing MODEL",
+    "Print the sample_ids that this model has no record of, but others have, one per line.",
+    shell_complete=_complete_models,
+)
+@option(
     "--text TEXT",
     "Only questions with this text in the input or a reference, or in an answer: something that a "
     "model said. Case does not matter.",
@@ -412,6 +417,9 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     Disagreement is 0 if all models agree, and 1 if half of them are right. `fastrec show` shows a
     question with its answers.
 
+    --missing is for resuming a run. With --metric, a record of another metric does not count. The
+    other formats say which evaluation a sample_id is of.
+
     \b
     Examples:
       fastrec questions corpus --evaluation GSM8K --wrong-by all
@@ -419,6 +427,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
       fastrec questions corpus --split org/model other/model
       fastrec questions corpus --text "I'm sorry" --in answers
       fastrec questions corpus --model 'org/*' --errors --sort errors
+      fastrec questions corpus --evaluation GSM8K --missing org/model > ids.txt
       fastrec questions corpus --limit 1000000 --format csv > questions.csv
     """
     from fastrec.commands.questions import questions as run
@@ -427,7 +436,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     print_found(
         result,
         output_format,
-        text=lambda: _print_questions(result),
+        text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
         csv=lambda: _print_questions_csv(result, raw_cells=raw_cells),
     )
 
@@ -442,6 +451,14 @@ def _print_questions_csv(result: Questions, *, raw_cells: bool) -> None:
     text = csv_table(names, rows, raw_cells=raw_cells, spell=safe if sys.stdout.isatty() else str)
     # Of text, click would remove escape sequences, which are part of the values.
     click.echo(text.encode(), nl=False)
+
+
+def _print_ids(result: Questions) -> None:
+    """Print each sample_id once: it may be missing in several metrics."""
+    ids: dict[str, None] = {}
+    for table in result.evaluations:
+        ids |= dict.fromkeys(safe(str(question.sample_id)) for question in table.questions)
+    click.echo("".join(f"{sample_id}\n" for sample_id in ids), nl=False)
 
 
 def _print_questions(result: Questions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -60,6 +61,7 @@ def questions(
     wrong_by: Strings = (),
     right_by: Strings = (),
     split: Sequence[str] | None = None,
+    missing: str | None = None,
     text: str = "",
     in_: Place = "both",
     flag: Strings = (),
@@ -80,6 +82,7 @@ def questions(
         right_by: Only questions that these models get right.
         split: Two models: only questions that the first one gets right and the second one gets
             wrong.
+        missing: A model: all questions whose `sample_id` it has no record of, whatever `limit` is.
         text: Only questions with this text in the input or a reference, or in something that a
             model said; case does not matter.
         in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
@@ -135,6 +138,7 @@ def questions(
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
+    lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
     flagged = _flagged(index, scopes, flags)
     for scope, query in scopes:
@@ -149,11 +153,13 @@ def questions(
                 sort=sort,
                 right=models_right,
                 wrong=models_wrong,
+                missing=lacking,
             )
             if flags:
                 query = msgspec.structs.replace(query, hashes=_hashes(query, flagged[scope]))
             found.append((scope, query))
-    tables = _tables(index, found, limit)
+    most = sys.maxsize if lacking else limit
+    tables = _tables(index, found, most)
     for (scope, _), table in zip(found, tables, strict=True):
         for question in table.questions if flags else ():
             question.flags = flagged[scope][question.sample_hash]

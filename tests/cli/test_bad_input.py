@@ -42,6 +42,7 @@ OF_CORPORA = {
     "items": ["items", "{}"],
     "costs": ["costs", "{}", "--prices", "prices.toml"],
     "calibration": ["calibration", "{}", "--confidence", "evaluation.score"],
+    "corrected": ["corrected", "{}", "--labels", "labels.jsonl"],
     "cat": ["cat", "{}"],
     "sql": ["sql", "{}", "select count(output) from answers"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
@@ -92,6 +93,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     (here / "empty").mkdir()
     (here / "a-file").write_text("text\n")
+    (here / "labels.jsonl").write_text("")
     (here / "prices.toml").write_text('["*"]\ninput = 1\noutput = 2\n')
     shutil.copytree("corpus", "damaged")
     for name in ("part-00000.jsonl.zst", "rejects.jsonl.zst"):

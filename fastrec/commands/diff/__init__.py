@@ -31,6 +31,7 @@ from fastrec.commands.diff.document import (
     Side,
     Status,
 )
+from fastrec.commands.diff.fields import CAUSES
 from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
@@ -104,6 +105,8 @@ def _compare_models(
             **_statistics(counts, differences, over, scored=by_score, lower=is_lower),
             clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
+            lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
         models.append(model)
@@ -166,7 +169,7 @@ def _statistics(
     means: list[float | None] = [None, None]
     if questions:
         points = to_double((-100 if lower else 100) * found.total / questions)
-        detectable, needed = power(over, graded=scored, all_questions=questions)
+        detectable, needed, *_ = power(over, graded=scored, all_questions=questions)
         totals = (counts["old_means"], counts["new_means"])
         means = [
             None if isinstance(total, float) else to_double(total / questions) for total in totals

@@ -29,8 +29,8 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.codes import Array, distinct_of
-from fastrec.commands.diff.document import Flip
-from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
+from fastrec.commands.diff.document import Flip, Loss
+from fastrec.commands.diff.fields import OTHER_FIELDS, cause_of_loss, compare_lines, is_relabelled
 from fastrec.commands.diff.records import Bounds, ChosenPart, Records
 from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
@@ -191,20 +191,28 @@ class _Comparison:
         waiting: dict[
             int, bytes
         ] = {}  # lines of NEW; only those of one question may have another order than in OLD
-        for row, (_, before) in zip(new.tolist(), records.lines(old), strict=True):
+        is_right = records.correct & ~records.error
+        is_lost = (is_right[old] & ~is_right[new]).tolist()
+        lines = zip(new.tolist(), is_lost, records.lines(old), strict=True)
+        for row, lost, (_, before) in lines:
             while row not in waiting:
                 waiting.update([next(new_lines)])
             after = waiting.pop(row)
             try:
                 paths = compare_lines(before, after)
                 relabelled = is_relabelled(before, after, paths)
+                cause = cause_of_loss(before, after) if lost else None
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
                 reason = (
                     f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
                 )
                 raise CorpusError(self._task.new[0].path, reason) from exc
+            model = self._models[self._model[row]]
+            if cause:
+                changes.numbers[model][cause] += 1
+                if changes.has_room((model, "lost")):
+                    changes.list((model, "lost"), [filled(Loss, records.name(row), cause=cause)])
             if paths:
-                model = self._models[self._model[row]]
                 changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
                 changes.count_fields(paths)
                 kind = "relabelled" if relabelled else "changed"
