@@ -83,6 +83,14 @@ MADE: dict[str, tuple[Callable[[Path, Path], Any], list[str]]] = {
         lambda corpus, folder: fastrec.corrected(corpus, labels=empty_in(folder)),
         ["evaluation_name", "metric", "model_id", "raw", "corrected", "to_halve"],
     ),
+    "Items": (
+        lambda corpus, _: fastrec.items(corpus),
+        ["evaluation_name", "metric", "sample_hash", "difficulty", "discrimination"],
+    ),
+    "Scored": (
+        lambda corpus, _: fastrec.score(corpus, rule="exact", dry_run=True),
+        ["evaluation_name", "rule", "model_id", "old", "new"],
+    ),
     "Costs": (
         lambda corpus, folder: fastrec.costs(corpus, prices=prices_in(folder)),
         ["evaluation_name", "model_id", "cost", "cost_per_right"],

@@ -174,7 +174,8 @@ def test_a_corpus_opens_its_files_once(
         corpus.rejects()
         corpus.table(columns=["model", "score"], wrong=True)
         corpus.connect().sql("select avg(score) from answers").fetchall()
-        corpus.export(tmp_path / "out", format="matrix")  # tasks of other formats read parts
+        # Tasks of other formats read parts.
+        corpus.export(tmp_path / "out", format="matrix", overwrite=True)
         with corpus.view():
             pass
 

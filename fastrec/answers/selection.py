@@ -209,7 +209,7 @@ class Selection:
         values = Values()
         values.add([""])  # of records without the field
         by_part = [
-            values.add(list(map(group.code_of, own.values)))[own.codes]
+            values.add([group.code_of(first) for first, *_ in own.values])[own.codes]
             for _, (own,) in self._fields((group,), jobs, progress)
         ]
         codes = np.concatenate(by_part)

@@ -180,7 +180,7 @@ def test_report_by_hand(two: Path) -> None:
     Circles at the corners of the frame, and the model that another one beats is not filled.
     """
     fastrec.report(
-        two / "corpus", two / "report.html", prices=two / "prices.toml", questions=0, overwrite=True
+        two / "corpus", two / "report.html", prices=two / "prices.toml", examples=0, overwrite=True
     )
     page = (two / "report.html").read_text()
     section = page[page.index("<h2>Cost</h2>") : page.index("<h2>Models by evaluation</h2>")]

@@ -129,7 +129,7 @@ def test_all_commands_show_the_same_mean(corpora: list[Path], tmp_path: Path) ->
         change for one in trend.evaluations for model in one.models for change in model.changes
     ]
     assert {(change.old, change.new) for change in changes} == {(one, one) for one in shares}
-    fastrec.report(corpora[0], tmp_path / "report.html", questions=0)
+    fastrec.report(corpora[0], tmp_path / "report.html", examples=0)
     shown = [
         run_here("stats", corpora[0]).stdout.decode(),
         run_here("leaderboard", corpora[0]).stdout.decode(),

@@ -472,7 +472,7 @@ def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
 
 def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> None:
     fastrec.open(corpus.path).report(
-        tmp_path / "page.html", group_by="metadata.subject", questions=0
+        tmp_path / "page.html", group_by="metadata.subject", examples=0
     )
     page = html.unescape((tmp_path / "page.html").read_text())
     for one in fastrec.stats(corpus.path, group_by="metadata.subject").evaluations:
