@@ -413,8 +413,8 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
 
     --propose writes a line for each answer of a sample, with the texts but without the verdict.
     Each model has its share of it, and so have its right and its wrong answers. Replace `null` in
-    `is_correct` by true or false, and give the file as --labels. Lines that are not filled in are
-    skipped.
+    `is_correct` by true or false, or in `score` by a number, and give the file as --labels. Lines
+    that are not filled in are skipped.
 
     \b
     Examples:
@@ -434,7 +434,7 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
         raw_cells=raw_cells,
     )
     if options["labels"]:
-        counts = f"{counted(found.labels, 'label')}, {found.unused:,} of other answers"
+        counts = f"{counted(found.labels, 'label')}, {found.unused:,} that fit no answer"
         print_notice(f"{counts}; {counted(found.unfilled, 'line')} without a verdict")
     if options["propose"]:
         print_notice(f"{counted(found.proposed, 'answer')} to label in {options['output']}")

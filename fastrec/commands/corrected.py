@@ -147,7 +147,8 @@ def corrected(
         found.unfilled = count_unfilled(file)
     if propose is not None:
         numbers = _sample(np.concatenate(unlabelled), propose, seed)
-        _write_lines(index.selection, numbers, os.fspath(output or ""))
+        graded = {(scope.evaluation_name, scope.metric) for scope, _ in scopes if scope.graded}
+        _write_lines(index.selection, numbers, os.fspath(output or ""), graded)
         found.proposed = len(numbers)
     return found
 
@@ -242,9 +243,11 @@ def _sample(numbers: Array, most: int, seed: int) -> Array:
     return np.sort(numbers[places.astype(np.int64)])
 
 
-def _write_lines(selection: Selection, numbers: Array, path: str) -> None:
+def _write_lines(selection: Selection, numbers: Array, path: str, graded: set[Any]) -> None:
     """Write lines to fill in, without the verdicts of the grader, which might sway a person."""
-    lines = [msgspec.json.encode(_line_of(decoded(line))) for line in selection.lines(numbers)]
+    lines = [
+        msgspec.json.encode(_line_of(decoded(line), graded)) for line in selection.lines(numbers)
+    ]
     try:
         with Path(path).open("xb") as file:
             file.write(b"".join(line + b"\n" for line in lines))
@@ -252,20 +255,21 @@ def _write_lines(selection: Selection, numbers: Array, path: str) -> None:
         raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
 
 
-def _line_of(record: dict[str, Any]) -> dict[str, Any]:
-    """A label without a verdict."""
+def _line_of(record: dict[str, Any], graded: set[Any]) -> dict[str, Any]:
+    """A label without a verdict; of graded evaluations and metrics, without a score."""
+    scope = record["evaluation_name"], record.get(METRIC)
     known = {**record, **(record.get("metadata") or {})}
     asked = record["input"]
     return {
-        "evaluation": record["evaluation_name"],
+        "evaluation": scope[0],
         "model": record["model_id"],
         "question": record["sample_hash"],
         "sample_id": record["sample_id"],
-        "metric": record.get(METRIC),
+        "metric": scope[1],
         "trial": {
             name: str(known[name]) for name in ("evaluation_id", *TRIAL_FIELDS) if name in known
         },
-        "is_correct": None,
+        "score" if scope in graded else "is_correct": None,
         "text": {
             "input": asked["raw"][:_LONGEST],
             "references": asked["reference"],

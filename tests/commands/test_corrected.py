@@ -172,7 +172,7 @@ def test_lines_that_are_not_filled_in_are_skipped(corpus: Path, tmp_path: Path) 
     labelled = {(line["model"], line["question"]) for line in lines[:30]}
     assert sum(model.labels for model in found.models) == len(labelled)
     result = run_here("corrected", corpus, "--labels", labels, "--evaluation", "exam")
-    assert "31 labels, 1 of other answers; 10 lines without a verdict" in result.stderr.decode()
+    assert "31 labels, 1 that fit no answer; 10 lines without a verdict" in result.stderr.decode()
     result = run_here("normalize", corpus, "-o", tmp_path / "out", "--labels", labels)
     assert "10 lines without a verdict, not filled in yet" in result.stderr.decode()
     with pytest.raises(UsageError, match="has the verdicts of labels"):
@@ -196,6 +196,10 @@ def test_scores_are_corrected_by_scores(corpus: Path, tmp_path: Path) -> None:
     (model,) = fastrec.corrected(corpus, labels=labels, evaluation="rated").models
     assert model.labels == 20
     assert model.corrected == pytest.approx(model.raw - 1.5)
+    fastrec.corrected(corpus, tmp_path / "lines.jsonl", propose=5, evaluation="rated")
+    for line in map(json.loads, (tmp_path / "lines.jsonl").read_text().splitlines()):
+        assert line["score"] is None
+        assert "is_correct" not in line
 
 
 def test_text_csv_and_what_is_refused(corpus: Path, tmp_path: Path) -> None:
