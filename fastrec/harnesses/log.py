@@ -23,6 +23,7 @@ harnesses alike. What harnesses share:
     prompts      the question in a prompt or a chat
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
+    transcripts  conversations of agents with tool calls, trajectories in ATIF, times
     below        logs by name, samples with every metric, extracted answers, tokens
 """
 

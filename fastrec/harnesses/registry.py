@@ -55,6 +55,8 @@ HARNESSES: Final = (
     ),
     Harness("openai-evals", "OpenAI evals", "the *.jsonl of a run"),
     Harness("promptfoo", "promptfoo", "results of `promptfoo eval -o results.json`"),
+    Harness("tau-bench", "tau-bench", "arrays of trials as *.json"),
+    Harness("tau2-bench", "tau2-bench", "results as *.json, perhaps with simulations/"),
 )
 HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
 

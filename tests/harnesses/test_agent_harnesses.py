@@ -1,0 +1,245 @@
+"""Harnesses of agents and code: tau-bench, tau2-bench and others; what becomes of hostile logs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.errors import LogError, UsageError
+from fastrec.harnesses.convert import Converter
+from fastrec.harnesses.log import HEAD_BYTES, FoundFile
+from fastrec.harnesses.registry import harness_named
+from tests.harnesses.converting import imported
+
+SHARED = Path(__file__).parents[3] / "shared" / "logs"
+
+
+def write(path: Path, document: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = document if path.suffix == ".jsonl" else [document]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def scores(records: list[dict[str, Any]], metric: str) -> list[tuple[float, bool]]:
+    return [
+        (record["evaluation"]["score"], record["evaluation"]["is_correct"])
+        for record in records
+        if record["evaluation_result_id"] == metric
+    ]
+
+
+TAU_TASK = {"instruction": "Cancel it.", "outputs": ["54"], "actions": [{"name": "cancel"}]}
+TAU_CHAT = [
+    {"role": "system", "content": "# Airline Agent Policy\n…"},
+    {"role": "user", "content": "Hi"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "function": {"name": "cancel", "arguments": '{"id":7}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "name": "cancel", "content": "done"},
+]
+
+
+def tau_trial(trial: int, reward: float, **info: Any) -> dict[str, Any]:
+    judged = {"reward_info": {"reward": reward, "info": {"r_actions": reward}}}
+    described = {"task": TAU_TASK, "user_cost": 0.25, **judged, **info}
+    return {"task_id": 3, "reward": reward, "info": described, "traj": TAU_CHAT, "trial": trial}
+
+
+TAU = [
+    tau_trial(0, 1.0),
+    tau_trial(1, 0.0),
+    {"task_id": 3, "reward": 0.0, "info": {"error": "crash"}, "traj": [], "trial": 2},
+]
+
+
+def test_tau_bench(tmp_path: Path) -> None:
+    """A trial that crashed has an error, and the question of the other trials."""
+    result, records = imported(tmp_path, write(tmp_path / "gpt-x-airline.json", TAU))
+    (log,) = result.logs
+    assert log.evaluation_id.startswith("tau_bench_airline/gpt-x/")
+    assert (log.samples, log.errors) == (3, 2)  # of the crash: an error for both metrics
+    assert scores(records, "reward") == [(1.0, True), (0.0, False), (0.0, False)]
+    first = records[0]
+    assert first["input"] == {"raw": "Cancel it.", "reference": ["54"]}
+    call = {"id": "c1", "name": "cancel", "arguments": {"id": "7"}}
+    assert first["messages"][2]["tool_calls"] == [call]
+    assert first["messages"][3]["tool_call_id"] == ["c1"]
+    assert first["evaluation"] | {"num_turns": 4, "tool_calls_count": 1} == first["evaluation"]
+    assert first["metadata"]["trial"] == "0"
+    assert records[-1]["input"] == first["input"]
+    assert records[-1]["error"].startswith("crash")
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("tool-calling-gpt-4o-0.0_range_0--1_user-gpt-4o-llm_0124000000.json", "gpt-4o"),
+        ("sonnet-35-new-retail.json", "sonnet-35-new"),
+        ("act-ive.json", "act-ive"),
+    ],
+)
+def test_the_name_of_a_tau_bench_file_has_the_model(tmp_path: Path, name: str, model: str) -> None:
+    (log,) = imported(tmp_path, write(tmp_path / name, TAU))[0].logs
+    assert log.model_id == model
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real logs are not beside the checkout")
+def test_real_trials_of_tau_bench(tmp_path: Path) -> None:
+    result, records = imported(tmp_path, SHARED / "tau_bench" / "gpt-4o-airline.json")
+    rewards = [score for score, _ in scores(records, "reward")]
+    assert (len(rewards), sum(rewards)) == (40, 5)
+    assert result.logs[0].evaluation_id.startswith("tau_bench_airline/gpt-4o/")
+    fastrec.normalize(tmp_path / "records", tmp_path / "corpus")
+    (summary,) = fastrec.stats(tmp_path / "corpus", metric="reward").evaluations
+    assert summary.by_model[0].mean_score == 5 / 40
+
+
+def simulation(trial: int, reason: str, reward: float, **others: Any) -> dict[str, Any]:
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    chat = [
+        {"role": "user", "content": "Hi", "usage": usage},
+        {
+            "role": "assistant",
+            "content": "",
+            "usage": usage,
+            "tool_calls": [{"id": "c1", "name": "get", "arguments": {"id": "7"}}],
+        },
+        {"role": "tool", "id": "c1", "content": "{}", "requestor": "assistant"},
+    ]
+    return {
+        "id": f"s{trial}",
+        "task_id": "0",
+        "duration": 1.5,
+        "termination_reason": reason,
+        "agent_cost": 0.5,
+        "reward_info": {"reward": reward, "reward_breakdown": {"DB": reward}},
+        "messages": chat,
+        "trial": trial,
+        **others,
+    }
+
+
+def tau2(*simulations: dict[str, Any], **others: Any) -> dict[str, Any]:
+    task = {
+        "id": "0",
+        "user_scenario": {"instructions": {"reason_for_call": "Cancel.", "unknown_info": None}},
+        "evaluation_criteria": {"actions": [{"name": "get"}], "communicate_info": ["54"]},
+    }
+    info = {
+        "git_commit": "abc",
+        "num_trials": 2,
+        "user_info": {"implementation": "user_simulator", "llm": "gpt-u"},
+        "agent_info": {"implementation": "llm_agent", "llm": "gpt-x", "llm_args": {"api_key": "k"}},
+        "environment_info": {"domain_name": "airline"},
+    }
+    run = {"timestamp": "2026-01-02", "info": info, "tasks": [task]}
+    return run | {"simulations": list(simulations), **others}
+
+
+TAU2 = tau2(simulation(0, "user_stop", 1.0), simulation(1, "timeout", 0.0))
+
+
+def test_tau2_bench(tmp_path: Path) -> None:
+    """A timeout is an error; keys of providers do not get into records."""
+    result, records = imported(tmp_path, write(tmp_path / "results.json", TAU2))
+    (log,) = result.logs
+    assert (log.evaluation_id, log.errors) == ("tau2_bench_airline/gpt-x/2026-01-02", 2)
+    assert [(one.name, one.agrees) for one in log.comparisons] == [("number of samples", True)]
+    assert scores(records, "reward:DB") == [(1.0, True), (0.0, False)]
+    first = records[0]
+    assert first["input"] == {"raw": "reason_for_call: Cancel.", "reference": ["54"]}
+    assert first["token_usage"]["total_tokens"] == 12
+    assert first["performance"] == {"latency_ms": 1500.0}
+    wanted = {
+        "stop_reason": "user_stop",
+        "agent": "llm_agent",
+        "user_model": "gpt-u",
+        "cost": "0.5",
+    }
+    assert first["metadata"].items() >= wanted.items()
+    assert first["messages"][2]["tool_call_id"] == ["c1"]
+    assert [record.get("error") for record in records] == [None, None, "timeout", "timeout"]
+    assert "api_key" not in json.dumps(records)
+
+
+def test_simulations_of_tau2_bench_in_files(tmp_path: Path) -> None:
+    rewards = [{"id": "s0", "reward": 1.0}, {"id": "s1", "reward": 0.0}]
+    run = tmp_path / "run"
+    results = write(run / "results.json", tau2(simulation_index=rewards))
+    for row in TAU2["simulations"]:
+        write(run / "simulations" / f"{row['id']}.json", row)
+    (log,) = imported(tmp_path, run)[0].logs
+    assert (log.samples, len(log.comparisons), log.disagreements) == (2, 3, [])
+    results.unlink()
+    (bad,) = imported(tmp_path, run)[0].bad_logs
+    assert "give the results.json of the run" in bad.reason
+
+
+HOSTILE = [
+    ("tau-bench", {"m-airline.json": TAU}),
+    ("tau2-bench", {"results.json": TAU2}),
+]
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """A document with one value, at any depth, replaced by one of another type, or left out."""
+    keys = range(len(value)) if isinstance(value, list) else value
+    for key in list(keys) if isinstance(value, dict | list) else ():
+        inner = value[key]
+        for other in (None, 7, -1.5, "x", [], [[1]], {}, {"a": {"b": 1}}, True):
+            changed = copy.copy(value)
+            changed[key] = other
+            yield changed
+        for other in variants(inner):
+            changed = copy.copy(value)
+            changed[key] = other
+            yield changed
+
+
+@pytest.mark.parametrize(("name", "files"), HOSTILE)
+def test_hostile_logs_are_converted_or_refused(
+    tmp_path: Path, name: str, files: dict[str, Any]
+) -> None:
+    """Every sample is a record or has a reason; a log that makes no sense is a LogError."""
+    harness = harness_named(name)
+    for file, whole in files.items():
+        for number, changed in enumerate(variants(whole)):
+            root = tmp_path / f"{file.replace('/', '-')}{number}"
+            found = []
+            for path, document in (files | {file: changed}).items():
+                written = write(root / path, document)
+                head = written.read_bytes()[:HEAD_BYTES]
+                role = harness.role_of(head, str(written))
+                if role:
+                    found.append(FoundFile(str(written), len(head), role))
+            for log in harness.logs_of(found).logs:
+                with suppress(LogError):
+                    run = harness.plan(log).run
+                    converter = Converter(name, run)
+                    for sample in harness.samples(log, run, None):
+                        converter.bundle(sample)
+                    assert {type(run.task), type(run.model), type(run.started)} == {str}
+
+
+@pytest.mark.parametrize(("name", "files"), HOSTILE)
+def test_cut_logs_are_named(tmp_path: Path, name: str, files: dict[str, Any]) -> None:
+    for file, document in files.items():
+        written = write(tmp_path / "logs" / file, document)
+        text = written.read_bytes()
+        written.write_bytes(text[: len(text) * 3 // 4])
+    try:
+        result = imported(tmp_path, tmp_path / "logs", from_=name)[0]
+    except UsageError:
+        return  # so little is left that it is no log
+    assert result.bad_logs
+    assert not result.logs
