@@ -57,6 +57,11 @@ HARNESSES: Final = (
     Harness("promptfoo", "promptfoo", "results of `promptfoo eval -o results.json`"),
     Harness("tau-bench", "tau-bench", "arrays of trials as *.json"),
     Harness("tau2-bench", "tau2-bench", "results as *.json, perhaps with simulations/"),
+    Harness(
+        "terminal-bench",
+        "Terminal-Bench",
+        "results.json of a run or of its trials, perhaps with run_metadata.json or tb.lock",
+    ),
 )
 HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
 

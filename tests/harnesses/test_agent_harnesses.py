@@ -185,9 +185,111 @@ def test_simulations_of_tau2_bench_in_files(tmp_path: Path) -> None:
     assert "give the results.json of the run" in bad.reason
 
 
+def terminal_trial(task: str, attempt: int, resolved: bool | None, **others: Any) -> dict[str, Any]:
+    return {
+        "id": f"{task}{attempt}",
+        "trial_name": f"{task}.{attempt}-of-2.run",
+        "task_id": task,
+        "instruction": f"Do {task}.",
+        "is_resolved": resolved,
+        "failure_mode": "unset",
+        "parser_results": {"test_a": "passed"},
+        "total_input_tokens": 0,
+        "total_output_tokens": 0,
+        "trial_started_at": f"2026-01-0{attempt}T00:00:00+00:00",
+        "agent_started_at": "2026-01-02T00:00:00+00:00",
+        "agent_ended_at": "2026-01-02T00:00:02.500000+00:00",
+        **others,
+    }
+
+
+TERMINAL_TRIALS = [
+    terminal_trial("a", 1, True, total_input_tokens=7, total_output_tokens=3),
+    terminal_trial("a", 2, False, failure_mode="agent_timeout"),
+    terminal_trial("b", 1, None, failure_mode="test_timeout", parser_results=None),
+    terminal_trial("b", 2, True),
+]
+TERMINAL_RUN = {
+    "id": "r",
+    "results": TERMINAL_TRIALS,
+    "pass_at_k": {"2": 1.0},
+    "n_resolved": 2,
+    "accuracy": 0.5,
+}
+TERMINAL_METADATA = {
+    "run_id": "run",
+    "dataset_name": "terminal-bench-core",
+    "dataset_version": "0.1.1",
+    "agent_name": "terminus",
+    "model_name": "acme/m",
+    "start_time": "2026-01-01",
+}
+
+
+def test_terminal_bench(tmp_path: Path) -> None:
+    """A trial without a verdict is an error; one that timed out has the verdict of its tests."""
+    run = tmp_path / "run"
+    write(run / "results.json", TERMINAL_RUN)
+    write(run / "run_metadata.json", TERMINAL_METADATA)
+    for row in TERMINAL_TRIALS:
+        write(run / row["task_id"] / row["trial_name"] / "results.json", row)
+    result, records = imported(tmp_path, run)
+    (log,) = result.logs
+    assert log.evaluation_id == "terminal-bench-core/terminus/acme/m/2026-01-01"
+    assert [(one.name, one.agrees) for one in log.comparisons] == [
+        ("accuracy", True),
+        ("accuracy: number of scores", True),
+        ("pass@2", True),
+    ]
+    assert [verdict for _, verdict in scores(records, "resolved")] == [True, False, False, True]
+    found = [(one["metadata"].get("stop_reason"), one.get("error")) for one in records]
+    assert found == [
+        (None, None),
+        ("agent_timeout", None),
+        ("test_timeout", "the trial has no verdict: test_timeout"),
+        (None, None),
+    ]
+    assert [one["metadata"]["trial"] for one in records] == ["1", "2", "1", "2"]
+    assert records[0]["token_usage"]["total_tokens"] == 10
+    assert "token_usage" not in records[1]
+    assert records[0]["performance"] == {"latency_ms": 2500.0}
+
+
+def test_terminal_bench_without_metadata(tmp_path: Path) -> None:
+    """The folder of the leaderboard names agent and model; a run without results has its trials."""
+    run = tmp_path / "logs" / "20250923_droid_claude-4" / "run1"
+    for row in TERMINAL_TRIALS:
+        write(run / row["task_id"] / row["trial_name"] / "results.json", row)
+    (log,) = imported(tmp_path, tmp_path / "logs")[0].logs
+    started = "2026-01-01T00:00:00+00:00"
+    assert log.evaluation_id == f"terminal-bench/droid/claude-4/{started}"
+    assert (log.samples, log.comparisons) == (4, [])
+    path = write(tmp_path / "other" / "results.json", TERMINAL_RUN)
+    (bad,) = imported(tmp_path, path)[0].bad_logs
+    assert "give run_metadata.json, too" in bad.reason
+
+
+def test_a_lock_of_terminal_bench_names_the_model(tmp_path: Path) -> None:
+    lock = {
+        "lockfile_version": "1.0",
+        "created_at": "2026-01-01",
+        "harness": {"package": "terminal-bench"},
+        "agent": {"name": "terminus", "model_name": "m"},
+        "dataset": {"name": "core", "version": "1"},
+    }
+    write(tmp_path / "run" / "results.json", TERMINAL_RUN)
+    write(tmp_path / "run" / "tb.lock", lock)
+    (log,) = imported(tmp_path, tmp_path / "run")[0].logs
+    assert log.evaluation_id == "core/terminus/m/2026-01-01"
+
+
 HOSTILE = [
     ("tau-bench", {"m-airline.json": TAU}),
     ("tau2-bench", {"results.json": TAU2}),
+    (
+        "terminal-bench",
+        {"results.json": TERMINAL_RUN, "run_metadata.json": TERMINAL_METADATA},
+    ),
 ]
 
 
