@@ -62,6 +62,11 @@ HARNESSES: Final = (
         "Terminal-Bench",
         "results.json of a run or of its trials, perhaps with run_metadata.json or tb.lock",
     ),
+    Harness(
+        "evalplus",
+        "EvalPlus",
+        "*_eval_results.json of EvalPlus or BigCodeBench, perhaps with *_pass_at_k.json",
+    ),
 )
 HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
 

@@ -283,6 +283,71 @@ def test_a_lock_of_terminal_bench_names_the_model(tmp_path: Path) -> None:
     assert log.evaluation_id == "core/terminus/m/2026-01-01"
 
 
+def attempt(base: str | None, plus: str | None) -> dict[str, Any]:
+    tests = {"base_fail_tests": [], "plus_fail_tests": [[1]]}
+    return {"solution": "pass", "base_status": base, "plus_status": plus, **tests}
+
+
+EVALPLUS = {
+    "date": "2026-01-02 03:04",
+    "hash": "h",
+    "eval": {
+        "HumanEval/0": [attempt("pass", "pass"), attempt("pass", "fail")],
+        "HumanEval/1": [attempt("fail", "pass"), attempt("pass", "timeout")],
+    },
+    "pass_at_k": {"base": {"pass@1": 0.75}, "plus": {"pass@1": 0.25, "pass@2": 0.5}},
+}
+BIGCODEBENCH = {
+    "date": "2026-01-02 03:04",
+    "eval": {
+        "BigCodeBench/0": [{"solution": "pass", "status": "pass", "details": {}}],
+        "BigCodeBench/1": [{"solution": "pass", "status": "timeout", "details": {"t": "slow"}}],
+    },
+}
+BIGCODEBENCH_NAME = "acme--m--bigcodebench-hard-instruct--vllm-0-1-sanitized_calibrated"
+
+
+def test_evalplus(tmp_path: Path) -> None:
+    """Plus tests count only if base tests pass, too."""
+    path = write(tmp_path / "acme--m_x_vllm_temp_0.0_eval_results.json", EVALPLUS)
+    result, records = imported(tmp_path, path)
+    (log,) = result.logs
+    assert log.evaluation_id == "humaneval/acme/m_x/2026-01-02 03:04"
+    assert [(one.name, one.agrees) for one in log.comparisons] == [
+        ("base pass@1", True),
+        ("plus pass@1", True),
+        ("plus pass@2", True),
+    ]
+    assert [score for score, _ in scores(records, "plus")] == [1, 0, 0, 0]
+    assert [score for score, _ in scores(records, "base")] == [1, 1, 0, 1]
+    first = records[0]
+    assert (first["input"]["raw"], first["output"]["raw"]) == ("HumanEval/0", ["pass"])
+    assert first["metadata"].items() >= {"trial": "0", "plus_status": "pass"}.items()
+    assert first["metadata"]["primary_metric"] == "true"
+
+
+def test_evalplus_of_early_versions_and_without_plus_tests(tmp_path: Path) -> None:
+    old = {"nfiles": 1, "base": [["success", [True]]], "plus": [["fail", [False]]]}
+    bare = {"nfiles": 1, "base": [["success", []]], "plus": []}
+    document = {"date": "d", "hash": "h", "eval": {"HumanEval/0": old, "HumanEval/1": bare}}
+    result, records = imported(tmp_path, write(tmp_path / "m_temp_0.8/eval_results.json", document))
+    assert result.logs[0].model_id == "m"
+    assert [score for score, _ in scores(records, "base")] == [1, 1]
+    assert [score for score, _ in scores(records, "plus")] == [0]
+
+
+def test_bigcodebench(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / f"{BIGCODEBENCH_NAME}_eval_results.json", BIGCODEBENCH)
+    stated = {"pass@1": 0.5, "model": "acme--m", "gt_pass_rate": 1.0}
+    write(tmp_path / "logs" / f"{BIGCODEBENCH_NAME}_pass_at_k.json", stated)
+    result, records = imported(tmp_path, tmp_path / "logs")
+    (log,) = result.logs
+    assert log.evaluation_id == "bigcodebench-hard-instruct/acme/m/2026-01-02 03:04"
+    assert [(one.name, one.agrees) for one in log.comparisons] == [("pass@1", True)]
+    assert [score for score, _ in scores(records, "pass")] == [1, 0]
+    assert records[1]["metadata"]["status"] == "timeout"
+
+
 HOSTILE = [
     ("tau-bench", {"m-airline.json": TAU}),
     ("tau2-bench", {"results.json": TAU2}),
@@ -290,6 +355,8 @@ HOSTILE = [
         "terminal-bench",
         {"results.json": TERMINAL_RUN, "run_metadata.json": TERMINAL_METADATA},
     ),
+    ("evalplus", {"m_eval_results.json": EVALPLUS}),
+    ("evalplus", {f"{BIGCODEBENCH_NAME}_eval_results.json": BIGCODEBENCH}),
 ]
 
 
