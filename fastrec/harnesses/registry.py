@@ -50,6 +50,12 @@ HARNESSES: Final = (
         r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$",
     ),
     Harness("alpaca-eval", "AlpacaEval", "annotations.json, perhaps with leaderboard.csv"),
+    # before MT-Bench, whose answers look like those of LiveBench
+    Harness(
+        "livebench",
+        "LiveBench",
+        "ground_truth_judgment.jsonl with question.jsonl and model_answer/",
+    ),
     Harness(
         "mt-bench", "MT-Bench", "judgements of single answers with question.jsonl and model_answer/"
     ),
