@@ -17,16 +17,16 @@ from typing import Any, Final
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
-    Aggregate,
     FoundFile,
     Grouped,
     Log,
     LogPlan,
     RunInfo,
     Sample,
+    pass_at_k,
 )
 from fastrec.harnesses.transcripts import trial_of
-from fastrec.harnesses.values import as_list, as_object, number_of, spell, texts_of
+from fastrec.harnesses.values import as_list, as_object, spell, texts_of
 from fastrec.schemas.newest import Output
 from fastrec.storage import parent_and_name
 
@@ -94,9 +94,9 @@ def plan(log: Log) -> LogPlan:
     model = spell(beside.get("model") or _SETTINGS.sub("", stem))
     variant = _VARIANT.search(stem)
     benchmark = task_id.partition("/")[0] if "/" in task_id else "bigcodebench"
-    figures = _figures("pass", beside)
+    figures = pass_at_k("pass", beside)
     for metric, stated in as_object(document.get("pass_at_k")).items():
-        figures += _figures(metric, as_object(stated))
+        figures += pass_at_k(metric, stated, f"{metric} ")
     return LogPlan(
         run=RunInfo(
             task=variant[1] if variant else benchmark.lower(),
@@ -106,17 +106,6 @@ def plan(log: Log) -> LogPlan:
         ),
         aggregates=figures,
     )
-
-
-def _figures(metric: str, stated: Mapping[str, Any]) -> list[Aggregate]:
-    figures = []
-    for name, value in stated.items():
-        k = name.removeprefix("pass@")
-        number = number_of(value)
-        title = name if metric == "pass" else f"{metric} {name}"
-        if k != name and k.isdecimal() and number is not None:
-            figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
-    return figures
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them

@@ -24,17 +24,18 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  conversations of agents with tool calls, trajectories in ATIF, times
-    below        logs by name, samples with every metric, extracted answers, tokens
+    below        roles by keys, logs by name, figures of pass@k, samples with every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import LogError
+from fastrec.harnesses.values import as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -96,6 +97,14 @@ class Grouped(msgspec.Struct):
         return self
 
 
+def role_by_keys(keys_by_role: Mapping[str, Sequence[bytes]], head: bytes) -> str | None:
+    """The first role whose keys are all in the beginning of a file."""
+    for role, keys in keys_by_role.items():
+        if all(key in head for key in keys):
+            return role
+    return None
+
+
 def logs_by_name(
     harness: str,
     files: Iterable[FoundFile],
@@ -142,6 +151,18 @@ class Aggregate(msgspec.Struct, frozen=True):
     samples: int | None = None  # the number of scores that it is the mean of, if the log says it
     # What makes one score of those of several epochs (`REDUCERS`); empty if it is a mean of all.
     reducer: str = ""
+
+
+def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
+    """The figures of an object with keys like `pass@2`, or `2`; other keys are skipped."""
+    figures = []
+    for name, value in as_object(stated).items():
+        k = name.removeprefix("pass@")
+        number = number_of(value)
+        if k.isdecimal() and number is not None:
+            title = f"{prefix}pass@{k}"
+            figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
+    return figures
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,17 @@ from typing import Any, Final
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.log import (
+    BadLog,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    Score,
+    role_by_keys,
+)
 from fastrec.harnesses.values import as_list, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
@@ -39,9 +49,7 @@ _MISSING: Final = (
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
     line = head.lstrip().partition(b"\n")[0]
-    if not FIRST_KEY.match(line):
-        return None
-    return next((role for role, keys in _KEYS.items() if all(key in line for key in keys)), None)
+    return role_by_keys(_KEYS, line) if FIRST_KEY.match(line) else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -68,6 +68,7 @@ HARNESSES: Final = (
         "Terminal-Bench",
         "results.json of a run or of its trials, perhaps with run_metadata.json or tb.lock",
     ),
+    Harness("harbor", "Harbor", "jobs with the result.json of trials, perhaps with trajectories"),
     Harness(
         "evalplus",
         "EvalPlus",

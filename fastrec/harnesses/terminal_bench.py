@@ -26,6 +26,8 @@ from fastrec.harnesses.log import (
     LogPlan,
     RunInfo,
     Sample,
+    pass_at_k,
+    role_by_keys,
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
@@ -34,7 +36,7 @@ from fastrec.storage import parent_and_name
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
-_ROLES: Final = {
+_KEYS: Final = {
     "metadata": (b'"run_id"', b'"agent_name"', b'"dataset_name"'),
     "lock": (b'"lockfile_version"', b'"terminal-bench"', b'"agent"'),
     "results": (b'"results"', b'"trial_name"', b'"is_resolved"'),
@@ -48,7 +50,7 @@ _NO_FAILURE: Final = (None, "unset", "none")
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
     if head.lstrip()[:1] != b"{":
         return None
-    return next((role for role, keys in _ROLES.items() if all(key in head for key in keys)), None)
+    return role_by_keys(_KEYS, head)
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
@@ -122,14 +124,10 @@ def plan(log: Log) -> LogPlan:
 
 def _figures(log: Log, count: int) -> list[Aggregate]:
     document = _document(log.files[0])
-    figures = []
+    figures = pass_at_k("resolved", document.get("pass_at_k"))
     accuracy = number_of(document.get("accuracy"))
     if accuracy is not None:
         figures.append(Aggregate("resolved", "accuracy", accuracy, count))
-    for k, stated in as_object(document.get("pass_at_k")).items():
-        value = number_of(stated)
-        if value is not None and k.isdecimal():
-            figures.append(Aggregate("resolved", f"pass@{k}", value, reducer=f"pass_at_{k}"))
     return figures
 
 

@@ -62,6 +62,7 @@ def with_chat(sample: Sample, chat: Any) -> Sample:
     if not messages:
         sample.output = Output(raw=[])
         return sample
+    sample.output = None
     sample.interaction_type = "agentic"
     sample.messages = []
     sample.tool_calls = 0

@@ -237,9 +237,9 @@ def test_terminal_bench(tmp_path: Path) -> None:
     (log,) = result.logs
     assert log.evaluation_id == "terminal-bench-core/terminus/acme/m/2026-01-01"
     assert [(one.name, one.agrees) for one in log.comparisons] == [
+        ("pass@2", True),
         ("accuracy", True),
         ("accuracy: number of scores", True),
-        ("pass@2", True),
     ]
     assert [verdict for _, verdict in scores(records, "resolved")] == [True, False, False, True]
     found = [(one["metadata"].get("stop_reason"), one.get("error")) for one in records]
@@ -409,6 +409,95 @@ def test_livebench_without_its_answers_is_refused(tmp_path: Path) -> None:
     assert "give question.jsonl and the model_answer of m, too" in bad.reason
 
 
+def harbor_trial(task: str, rewards: Any, **others: Any) -> dict[str, Any]:
+    return {
+        "id": task,
+        "task_name": task,
+        "trial_name": f"{task}__x",
+        "source": "bench",
+        "task_checksum": "c",
+        "config": {"agent": {"env": {"API_KEY": "secret"}}},
+        "agent_info": {
+            "name": "terminus-2",
+            "version": "2.0",
+            "model_info": {"name": "m", "provider": "acme"},
+        },
+        "agent_result": {"n_input_tokens": 7, "n_output_tokens": 3, "cost_usd": 0.5},
+        "verifier_result": {"rewards": rewards} if rewards else None,
+        "exception_info": None,
+        "started_at": "2026-01-02",
+        "agent_execution": {
+            "started_at": "2026-01-02T00:00:00Z",
+            "finished_at": "2026-01-02T00:00:01Z",
+        },
+        **others,
+    }
+
+
+HARBOR_FAILURE = {"exception_type": "AgentTimeoutError", "exception_message": "after 9 s"}
+HARBOR = {
+    "result.json": {
+        "id": "j",
+        "started_at": "2026-01-01",
+        "n_total_trials": 3,
+        "stats": {
+            "evals": {
+                "terminus-2__m__bench": {"metrics": [{"mean": 1 / 3}], "pass_at_k": {"1": 1 / 3}}
+            }
+        },
+    },
+    "a__x/result.json": harbor_trial("a", {"reward": 1.0}, exception_info=HARBOR_FAILURE),
+    "a__x/agent/trajectory.json": {
+        "schema_version": "ATIF-v1.6",
+        "agent": {"name": "terminus-2"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Do a."}]},
+            {
+                "step_id": 2,
+                "source": "agent",
+                "message": "",
+                "reasoning_content": "Hm.",
+                "tool_calls": [
+                    {"tool_call_id": "c1", "function_name": "bash", "arguments": {"cmd": "ls"}}
+                ],
+                "observation": {"results": [{"source_call_id": "c1", "content": "a.txt"}]},
+            },
+        ],
+    },
+    "b__x/result.json": harbor_trial("b", {"reward": 0.0}),
+    "c__x/result.json": harbor_trial("c", None, exception_info=HARBOR_FAILURE),
+}
+
+
+def test_harbor(tmp_path: Path) -> None:
+    """A trial without rewards is an error; one that timed out has the score of its verifier."""
+    for path, document in HARBOR.items():
+        write(tmp_path / "job" / path, document)
+    result, records = imported(tmp_path, tmp_path / "job")
+    (log,) = result.logs
+    assert log.evaluation_id == "bench/terminus-2/m/2026-01-01"
+    assert [(one.name, one.agrees) for one in log.comparisons] == [("pass@1", True), ("mean", True)]
+    assert scores(records, "reward") == [(1.0, True), (0.0, False), (0.0, False)]
+    first, _, last = records
+    assert first["messages"] == [
+        {"turn_idx": 0, "role": "user", "content": "Do a."},
+        {
+            "turn_idx": 1,
+            "role": "assistant",
+            "content": "",
+            "reasoning_trace": "Hm.",
+            "tool_calls": [{"id": "c1", "name": "bash", "arguments": {"cmd": "ls"}}],
+        },
+        {"turn_idx": 2, "role": "tool", "content": "a.txt", "tool_call_id": ["c1"]},
+    ]
+    assert "output" not in first
+    assert first["performance"] == {"latency_ms": 1000.0}
+    assert first["token_usage"]["total_tokens"] == 10
+    assert first["metadata"].items() >= {"stop_reason": "AgentTimeoutError", "cost": "0.5"}.items()
+    assert (first.get("error"), last["error"]) == (None, "AgentTimeoutError: after 9 s")
+    assert "secret" not in json.dumps(records)
+
+
 HOSTILE = [
     ("tau-bench", {"m-airline.json": TAU}),
     ("tau2-bench", {"results.json": TAU2}),
@@ -417,6 +506,7 @@ HOSTILE = [
         {"results.json": TERMINAL_RUN, "run_metadata.json": TERMINAL_METADATA},
     ),
     ("livebench", LIVEBENCH),
+    ("harbor", HARBOR),
     ("evalplus", {"m_eval_results.json": EVALPLUS}),
     ("evalplus", {f"{BIGCODEBENCH_NAME}_eval_results.json": BIGCODEBENCH}),
 ]
