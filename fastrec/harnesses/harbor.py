@@ -136,9 +136,7 @@ def _sample_of(trial: Mapping[str, Any]) -> Sample:
         named = [spell(failure[name]) for name in _FAILURE if failure.get(name)]
         sample.error = ": ".join(named) or "the trial has no rewards"
     sample.performance = time_between(execution.get("started_at"), execution.get("finished_at"))
-    sample.token_usage = tokens_of(
-        number_of(used.get("n_input_tokens")), number_of(used.get("n_output_tokens"))
-    )
+    sample.token_usage = tokens_of(used.get("n_input_tokens"), used.get("n_output_tokens"))
     sample.fields = {
         "cost": used.get("cost_usd"),
         "cached_tokens": used.get("n_cache_tokens"),

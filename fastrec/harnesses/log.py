@@ -238,12 +238,13 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
 _MANY: Final = 1 << 53
 
 
-def tokens_of(read: float | None, written: float | None) -> TokenUsage | None:
-    """The tokens of prompt and answer; None unless both are known and make sense."""
-    if read is None or written is None or not 0 <= read < _MANY or not 0 <= written < _MANY:
+def tokens_of(read: Any, written: Any) -> TokenUsage | None:
+    """The tokens of prompt and answer; None unless both are numbers and make sense."""
+    numbers = [number_of(value) for value in (read, written)]
+    counts = [round(number) for number in numbers if number is not None and 0 <= number < _MANY]
+    if len(counts) < len(numbers):
         return None
-    asked = round(read)
-    said = round(written)
+    asked, said = counts
     return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 

@@ -134,7 +134,7 @@ def _sample_of(row: dict[str, Any]) -> Sample:
             Score(metric=name, value=None if error else number_of(value), problem="the call failed")
             for name, value in values.items()
         ],
-        token_usage=tokens_of(number_of(tokens.get("prompt")), number_of(tokens.get("completion"))),
+        token_usage=tokens_of(tokens.get("prompt"), tokens.get("completion")),
         performance=None if latency is None or latency < 0 else Performance(latency_ms=latency),
         error=error,
         fields={

@@ -66,7 +66,7 @@ HARNESSES: Final = (
     Harness(
         "terminal-bench",
         "Terminal-Bench",
-        "results.json of a run or of its trials, perhaps with run_metadata.json or tb.lock",
+        "results.json of a run or of its trials, perhaps with run_metadata.json",
     ),
     Harness("harbor", "Harbor", "jobs with the result.json of trials, perhaps with trajectories"),
     Harness(

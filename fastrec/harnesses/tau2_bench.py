@@ -141,7 +141,7 @@ def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
     if row.get("ticks"):
         sample.unread = ["ticks"]
     chat = objects_in(row, "messages")
-    sample.performance = time_of(number_of(row.get("duration")))
+    sample.performance = time_of(row.get("duration"))
     sample.token_usage = _tokens_in(chat)
     return with_chat(sample, chat)
 

@@ -2,10 +2,9 @@
 
     run/results.json               all trials; without it, those below are read
     run/run_metadata.json          agent, model and data set
-    run/tb.lock                    the same, where there is no metadata
     run/task/trial/results.json    one trial
 
-Files of the leaderboard often do not name the model: then it is in the name of a folder, such as
+Files of the leaderboard often do not name the model: then the name of a folder does, such as
 `20250923_droid_claude-4-sonnet`. A trial without a verdict is an error, which the harness counts as
 0. One with a verdict has a score, whatever stopped it: `stop_reason` tells.
 """
@@ -31,14 +30,13 @@ from fastrec.harnesses.log import (
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
-from fastrec.harnesses.values import as_object, number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import number_of, objects_in, spell, spelled
 from fastrec.storage import parent_and_name
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
 _KEYS: Final = {
     "metadata": (b'"run_id"', b'"agent_name"', b'"dataset_name"'),
-    "lock": (b'"lockfile_version"', b'"terminal-bench"', b'"agent"'),
     "results": (b'"results"', b'"trial_name"', b'"is_resolved"'),
     "trial": (b'"trial_name"', b'"task_id"', b'"is_resolved"'),
 }
@@ -65,7 +63,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     for directory, roles in runs.items():
         trials = roles.get("results") or roles.get("trial")
         if trials:
-            about = (roles.get("metadata") or roles.get("lock") or [])[:1]
+            about = roles.get("metadata", ())
             path = trials[0].path if "results" in roles or not directory else directory
             grouped.logs.append(Log("terminal-bench", path, (*trials, *about)))
     return grouped.with_others(files)
@@ -86,20 +84,14 @@ def _rows(log: Log) -> list[dict[str, Any]]:
 
 
 def _about(log: Log) -> dict[str, Any]:
-    """What the files say about the run, under the names of `run_metadata.json`."""
+    """The metadata of the run; agent and model perhaps by the name of a folder."""
     last = log.files[-1]
-    said = _document(last) if last.role in ("metadata", "lock") else {}
-    agent = as_object(said.get("agent"))
-    dataset = as_object(said.get("dataset"))
-    folder = _FOLDER.findall(f"{log.path}/")
-    named_agent, named_model = folder[-1] if folder else (None, None)
-    return {
-        "agent_name": said.get("agent_name") or agent.get("name") or named_agent,
-        "model_name": said.get("model_name") or agent.get("model_name") or named_model,
-        "dataset_name": said.get("dataset_name") or dataset.get("name"),
-        "dataset_version": said.get("dataset_version") or dataset.get("version"),
-        "start_time": said.get("start_time") or said.get("created_at"),
-    }
+    about = _document(last) if last.role == "metadata" else {}
+    folders = _FOLDER.findall(f"{log.path}/")
+    agent, model = folders[-1] if folders else (None, None)
+    about["agent_name"] = about.get("agent_name") or agent
+    about["model_name"] = about.get("model_name") or model
+    return about
 
 
 def plan(log: Log) -> LogPlan:
@@ -110,12 +102,12 @@ def plan(log: Log) -> LogPlan:
         raise LogError(log.path, "does not name the agent or model: give run_metadata.json, too")
     rows = _rows(log)
     times = [spell(row["trial_started_at"]) for row in rows if row.get("trial_started_at")]
-    version = about["dataset_version"]
+    version = about.get("dataset_version")
     return LogPlan(
         run=RunInfo(
-            task=spell(about["dataset_name"] or "terminal-bench"),
+            task=spell(about.get("dataset_name") or "terminal-bench"),
             model="/".join(spell(name) for name in (agent, model) if name),
-            started=spell(about["start_time"] or min(times, default="")),
+            started=spell(about.get("start_time") or min(times, default="")),
             metadata=spelled({"agent": agent, "model": model, "dataset_version": version}),
         ),
         aggregates=_figures(log, len(rows)),
@@ -149,7 +141,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
             sample.error = f"the trial has no verdict: {reason}"
         sample.performance = time_between(row.get("agent_started_at"), row.get("agent_ended_at"))
         # agents that do not count tokens state 0
-        read = number_of(row.get("total_input_tokens")) or None
-        sample.token_usage = tokens_of(read, number_of(row.get("total_output_tokens")))
+        read = row.get("total_input_tokens") or None
+        sample.token_usage = tokens_of(read, row.get("total_output_tokens"))
         sample.fields = {"parser_results": row.get("parser_results")}
         yield with_chat(sample, None)

@@ -135,7 +135,8 @@ def time_between(start: Any, end: Any) -> Performance | None:
     return time_of((last - first).total_seconds())
 
 
-def time_of(seconds: float | None) -> Performance | None:
-    if seconds is None or seconds < 0:
+def time_of(seconds: Any) -> Performance | None:
+    number = number_of(seconds)
+    if number is None or number < 0:
         return None
-    return Performance(latency_ms=seconds * 1000)
+    return Performance(latency_ms=number * 1000)

@@ -269,20 +269,6 @@ def test_terminal_bench_without_metadata(tmp_path: Path) -> None:
     assert "give run_metadata.json, too" in bad.reason
 
 
-def test_a_lock_of_terminal_bench_names_the_model(tmp_path: Path) -> None:
-    lock = {
-        "lockfile_version": "1.0",
-        "created_at": "2026-01-01",
-        "harness": {"package": "terminal-bench"},
-        "agent": {"name": "terminus", "model_name": "m"},
-        "dataset": {"name": "core", "version": "1"},
-    }
-    write(tmp_path / "run" / "results.json", TERMINAL_RUN)
-    write(tmp_path / "run" / "tb.lock", lock)
-    (log,) = imported(tmp_path, tmp_path / "run")[0].logs
-    assert log.evaluation_id == "core/terminus/m/2026-01-01"
-
-
 def attempt(base: str | None, plus: str | None) -> dict[str, Any]:
     tests = {"base_fail_tests": [], "plus_fail_tests": [[1]]}
     return {"solution": "pass", "base_status": base, "plus_status": plus, **tests}
