@@ -11,6 +11,7 @@ not have the task, so its name is the question.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -37,8 +38,9 @@ from fastrec.storage import parent_and_name
 
 METADATA: Final = ("agent", "agent_version", "model", "trial", "stop_reason")
 
+_START: Final = re.compile(rb'\s*\{\s*"(?:id"\s*:|schema_version"\s*:\s*"ATIF-v)')
 _KEYS: Final = {
-    "trajectory": (b'"schema_version"', b'"ATIF-v', b'"steps"'),
+    "trajectory": (b'"ATIF-v', b'"steps"'),
     "trial": (b'"task_name"', b'"trial_name"', b'"agent_info"'),
     "job": (b'"n_total_trials"', b'"stats"'),
 }
@@ -46,7 +48,7 @@ _FAILURE: Final = ("exception_type", "exception_message")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    return role_by_keys(_KEYS, head) if head.lstrip()[:1] == b"{" else None
+    return role_by_keys(_KEYS, head) if _START.match(head) else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -24,7 +24,8 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  conversations of agents with tool calls, trajectories in ATIF, times
-    below        roles by keys, logs by name, figures of pass@k, samples with every metric, extracted answers, tokens
+    below        roles by keys, logs by name, figures of pass@k, samples with every metric,
+                 extracted answers, tokens
 """
 
 from __future__ import annotations

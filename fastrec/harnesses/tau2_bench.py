@@ -23,6 +23,7 @@ from fastrec.harnesses.log import (
     LogPlan,
     RunInfo,
     Sample,
+    role_by_keys,
     tokens_of,
     with_every_metric,
 )
@@ -33,8 +34,11 @@ from fastrec.storage import join, parent_and_name
 
 METADATA: Final = ("trial", "stop_reason", "agent", "user_model")
 
-_KEYS: Final = (b'"agent_info"', b'"environment_info"', b'"num_trials"')
-_SIMULATION: Final = re.compile(rb'\s*\{\s*"id"\s*:')
+_START: Final = re.compile(rb'\s*\{\s*"(?:timestamp|info|id)"\s*:')
+_KEYS: Final = {
+    "results": (b'"agent_info"', b'"environment_info"', b'"num_trials"'),
+    "simulation": (b'"termination_reason"', b'"task_id"', b'"duration"'),
+}
 _ALONE: Final = "give the results.json of the run, too: simulations name neither model nor task"
 _BROKEN: Final = (
     "timeout",
@@ -47,10 +51,7 @@ _BROKEN: Final = (
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    if all(key in head for key in _KEYS):
-        return "results"
-    is_simulation = b'"termination_reason"' in head and b'"task_id"' in head
-    return "simulation" if is_simulation and _SIMULATION.match(head) else None
+    return role_by_keys(_KEYS, head) if _START.match(head) else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -40,15 +40,14 @@ _KEYS: Final = {
     "results": (b'"results"', b'"trial_name"', b'"is_resolved"'),
     "trial": (b'"trial_name"', b'"task_id"', b'"is_resolved"'),
 }
+_START: Final = re.compile(rb'\s*\{\s*"(?:id|run_id)"\s*:')
 _FOLDER: Final = re.compile(r"/\d{8}_([^/_]+)_([^/]+)/")
 _ATTEMPT: Final = re.compile(r"\.(\d+)-of-\d+\.")
 _NO_FAILURE: Final = (None, "unset", "none")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    if head.lstrip()[:1] != b"{":
-        return None
-    return role_by_keys(_KEYS, head)
+    return role_by_keys(_KEYS, head) if _START.match(head) else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -551,3 +551,18 @@ def test_cut_logs_are_named(tmp_path: Path, name: str, files: dict[str, Any]) ->
         return  # so little is left that it is no log
     assert result.bad_logs
     assert not result.logs
+
+
+def test_no_harness_takes_the_logs_of_another(tmp_path: Path) -> None:
+    """Logs of all harnesses in one tree are found; their records are valid, and no logs."""
+    logs = tmp_path / "logs"
+    for number, (name, files) in enumerate(HOSTILE):
+        for file, document in files.items():
+            write(logs / f"{number}-{name}" / file, document)
+    result, records = imported(tmp_path, logs)
+    assert not result.bad_logs
+    assert sorted(log.harness for log in result.logs) == sorted(name for name, _ in HOSTILE)
+    counts = fastrec.normalize(tmp_path / "records", tmp_path / "corpus").line_counts
+    assert (counts.kept, counts.rejected) == (len(records), 0)
+    with pytest.raises(UsageError, match="these are records already"):
+        imported(tmp_path / "again", tmp_path / "records")
