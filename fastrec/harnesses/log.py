@@ -154,13 +154,16 @@ class Aggregate(msgspec.Struct, frozen=True):
     reducer: str = ""
 
 
+_MOST_DIGITS: Final = 9  # of a k that makes sense
+
+
 def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
     """The figures of an object with keys like `pass@2`, or `2`; other keys are skipped."""
     figures = []
     for name, value in as_object(stated).items():
         k = name.removeprefix("pass@")
         number = number_of(value)
-        if k.isdecimal() and number is not None:
+        if k.isdecimal() and len(k) < _MOST_DIGITS and number is not None:
             title = f"{prefix}pass@{k}"
             figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
     return figures

@@ -39,6 +39,7 @@ _KEYS: Final = {
     "results": (b'"agent_info"', b'"environment_info"', b'"num_trials"'),
     "simulation": (b'"termination_reason"', b'"task_id"', b'"duration"'),
 }
+_MOST_TRIALS: Final = 1 << 20  # more make no sense
 _ALONE: Final = "give the results.json of the run, too: simulations name neither model nor task"
 _BROKEN: Final = (
     "timeout",
@@ -84,7 +85,8 @@ def plan(log: Log) -> LogPlan:
         "user_model": as_object(info.get("user_info")).get("llm"),
     }
     domain = as_object(info.get("environment_info")).get("domain_name")
-    trials = int(number_of(info.get("num_trials")) or 0)
+    trials: Any = info.get("num_trials")
+    is_known = isinstance(trials, int) and 0 < trials < _MOST_TRIALS
     return LogPlan(
         run=RunInfo(
             task=f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
@@ -94,7 +96,7 @@ def plan(log: Log) -> LogPlan:
             metadata=spelled(names),
         ),
         aggregates=_figures(document),
-        expected_samples=trials * len(as_list(document.get("tasks"))) or None,
+        expected_samples=trials * len(as_list(document.get("tasks"))) if is_known else None,
     )
 
 

@@ -137,6 +137,7 @@ def time_between(start: Any, end: Any) -> Performance | None:
 
 def time_of(seconds: Any) -> Performance | None:
     number = number_of(seconds)
-    if number is None or number < 0:
+    latency = None if number is None else number_of(number * 1000)
+    if latency is None or latency < 0:
         return None
-    return Performance(latency_ms=number * 1000)
+    return Performance(latency_ms=latency)

@@ -503,7 +503,7 @@ def variants(value: Any) -> Iterator[Any]:
     keys = range(len(value)) if isinstance(value, list) else value
     for key in list(keys) if isinstance(value, dict | list) else ():
         inner = value[key]
-        for other in (None, 7, -1.5, "x", [], [[1]], {}, {"a": {"b": 1}}, True):
+        for other in (None, 7, -1.5, "x", [], [[1]], {}, {"a": {"b": 1}}, True, 1e308, 10**40):
             changed = copy.copy(value)
             changed[key] = other
             yield changed
