@@ -126,7 +126,8 @@ def import_logs(
 ) -> None:
     """Turn logs of evaluation harnesses, or tables, into shards of records.
 
-    Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, MT-Bench, OpenAI evals and promptfoo.
+    Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, LiveBench, MT-Bench, OpenAI evals,
+    promptfoo, tau-bench, tau2-bench, Terminal-Bench, Harbor and EvalPlus.
 
     PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their
     content. Each log becomes one shard of records, one record per sample, metric and repeat;

@@ -74,6 +74,12 @@ def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
 
 
 _decode_any: Final = decoder(Any)
+_decode_object: Final = decoder(dict[str, Any])
+
+
+def read_object(path: str, what: str) -> dict[str, Any]:
+    """Read a JSON object; LogError if there is something else. `what` names it."""
+    return read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
 
 
 def read_rows(path: str, what: str) -> list[dict[str, Any]]:

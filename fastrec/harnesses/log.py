@@ -23,17 +23,20 @@ harnesses alike. What harnesses share:
     prompts      the question in a prompt or a chat
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
-    below        logs by name, samples with every metric, extracted answers, tokens
+    transcripts  conversations of agents with tool calls, trajectories in ATIF, times
+    below        roles by keys, logs by name, figures of pass@k, samples with every metric,
+                 extracted answers, tokens
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import LogError
+from fastrec.harnesses.values import as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -95,6 +98,14 @@ class Grouped(msgspec.Struct):
         return self
 
 
+def role_by_keys(keys_by_role: Mapping[str, Sequence[bytes]], head: bytes) -> str | None:
+    """The first role whose keys are all in the beginning of a file."""
+    for role, keys in keys_by_role.items():
+        if all(key in head for key in keys):
+            return role
+    return None
+
+
 def logs_by_name(
     harness: str,
     files: Iterable[FoundFile],
@@ -141,6 +152,21 @@ class Aggregate(msgspec.Struct, frozen=True):
     samples: int | None = None  # the number of scores that it is the mean of, if the log says it
     # What makes one score of those of several epochs (`REDUCERS`); empty if it is a mean of all.
     reducer: str = ""
+
+
+_MOST_DIGITS: Final = 9  # of a k that makes sense
+
+
+def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
+    """The figures of an object with keys like `pass@2`, or `2`; other keys are skipped."""
+    figures = []
+    for name, value in as_object(stated).items():
+        k = name.removeprefix("pass@")
+        number = number_of(value)
+        if k.isdecimal() and len(k) < _MOST_DIGITS and number is not None:
+            title = f"{prefix}pass@{k}"
+            figures.append(Aggregate(metric, title, number, reducer=f"pass_at_{k}"))
+    return figures
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,12 +242,13 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
 _MANY: Final = 1 << 53
 
 
-def tokens_of(read: float | None, written: float | None) -> TokenUsage | None:
-    """The tokens of prompt and answer; None unless both are known and make sense."""
-    if read is None or written is None or not 0 <= read < _MANY or not 0 <= written < _MANY:
+def tokens_of(read: Any, written: Any) -> TokenUsage | None:
+    """The tokens of prompt and answer; None unless both are numbers and make sense."""
+    numbers = [number_of(value) for value in (read, written)]
+    counts = [round(number) for number in numbers if number is not None and 0 <= number < _MANY]
+    if len(counts) < len(numbers):
         return None
-    asked = round(read)
-    said = round(written)
+    asked, said = counts
     return TokenUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
 
 

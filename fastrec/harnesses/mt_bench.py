@@ -11,12 +11,23 @@ Each turn is a sample. The second one is a conversation: its question alone is `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.log import (
+    BadLog,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    Score,
+    role_by_keys,
+)
 from fastrec.harnesses.values import as_list, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
@@ -28,7 +39,7 @@ _KEYS: Final = {
     "answers": (b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
     "questions": (b'"category"', b'"turns"'),
 }
-_FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
+FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
 _PAIRS: Final = "it has preferences between two models, and no scores of one"
 _MISSING: Final = (
     "give question.jsonl and the model_answer of {}, too: judgements do not have "
@@ -38,70 +49,86 @@ _MISSING: Final = (
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
     line = head.lstrip().partition(b"\n")[0]
-    if not _FIRST_KEY.match(line):
-        return None
-    return next((role for role, keys in _KEYS.items() if all(key in line for key in keys)), None)
+    return role_by_keys(_KEYS, line) if FIRST_KEY.match(line) else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """A log is the judgements of one model in one file."""
-    grouped = Grouped()
-    try:
-        _group(files, grouped)
-    except LogError as exc:
-        grouped.bad.append(BadLog(exc.path, exc.reason))
+    grouped = judged_logs("mt-bench", files)
+    grouped.bad += [BadLog(file.path, _PAIRS) for file in files if file.role == "pairs"]
     return grouped.with_others(files)
 
 
-def _group(files: Sequence[FoundFile], grouped: Grouped) -> None:
-    questions = [file for file in files if file.role == "questions"]
+def judged_logs(harness: str, files: Iterable[FoundFile]) -> Grouped:
+    """A log is the judgements of one model in one file, with the questions and its answers."""
+    grouped = Grouped()
+    by_role: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    for file in files:
+        by_role[file.role].append(file)
+    questions = by_role["questions"]
     answers: dict[str, FoundFile] = {}
-    for file in files:
-        if file.role == "answers":
+    try:
+        for file in by_role["answers"]:
             answers |= dict.fromkeys(_names(file, "model_id"), file)
-    for file in files:
-        if file.role == "pairs":
-            grouped.bad.append(BadLog(file.path, _PAIRS))
-        for model in _names(file, "model") if file.role == "judgments" else ():
-            if model in answers and questions:
-                needed = (file, questions[0], answers[model])
-                grouped.logs.append(Log("mt-bench", file.path, needed, model))
-            else:
-                grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
+        for file in by_role["judgments"]:
+            for model in _names(file, "model"):
+                if model in answers and questions:
+                    needed = (file, questions[0], answers[model])
+                    grouped.logs.append(Log(harness, file.path, needed, model))
+                else:
+                    grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
+    except LogError as exc:
+        grouped.bad.append(BadLog(exc.path, exc.reason))
+    return grouped
 
 
 def _rows(file: FoundFile) -> list[dict[str, Any]]:
-    return read_rows(file.path, "a line of MT-Bench")
+    return read_rows(file.path, "a line of judgements, questions or answers")
 
 
 def _names(file: FoundFile, key: str) -> list[str]:
     return list(dict.fromkeys(spell(row.get(key)) for row in _rows(file)))
 
 
+def judgements_of(log: Log) -> list[dict[str, Any]]:
+    return [row for row in _rows(log.files[0]) if spell(row.get("model")) == log.task]
+
+
+def asked_and_said(log: Log) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The questions, and the answers of the model of a log, by the id of the question."""
+    _, asked, said = map(_rows, log.files)
+    questions = {spell(row.get("question_id")): row for row in asked}
+    answers = {}
+    for row in said:
+        if spell(row.get("model_id")) == log.task:
+            answers[spell(row.get("question_id"))] = row
+    return questions, answers
+
+
+def first_time(rows: Iterable[Mapping[str, Any]]) -> str:
+    times = [time for row in rows if (time := number_of(row.get("tstamp"))) is not None]
+    return spell(min(times)) if times else ""
+
+
 def plan(log: Log) -> LogPlan:
-    rows = [row for row in _rows(log.files[0]) if row.get("model") == log.task]
+    rows = judgements_of(log)
     judges = {spell(as_list(row.get("judge"))[:1]) for row in rows}
     named = as_list(rows[0].get("judge"))
     judge = spell(named[0]) if len(judges) == 1 and named else ""
-    times = [time for row in rows if (time := number_of(row.get("tstamp"))) is not None]
     return LogPlan(
         run=RunInfo(
             task="mt_bench",
             model=log.task,
-            started=spell(min(times)) if times else judge,
+            started=first_time(rows) or judge,
             metadata={"judge": judge} if judge else {},
         ),
     )
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    judged, asked, said = map(_rows, log.files)
-    questions = {row.get("question_id"): row for row in asked}
-    answers = {row.get("question_id"): row for row in said if row.get("model_id") == log.task}
-    for row in judged:
-        if row.get("model") == log.task:
-            number = row.get("question_id")
-            yield _sample_of(log.path, row, questions.get(number, {}), answers.get(number, {}))
+    questions, answers = asked_and_said(log)
+    for row in judgements_of(log):
+        number = spell(row.get("question_id"))
+        yield _sample_of(log.path, row, questions.get(number, {}), answers.get(number, {}))
 
 
 def _sample_of(

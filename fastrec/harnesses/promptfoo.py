@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fastrec.harnesses.files import read_document
+from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
     Aggregate,
     FoundFile,
@@ -32,13 +32,12 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
-from fastrec.harnesses.values import as_list, as_object, decoder, number_of, spell, spelled
+from fastrec.harnesses.values import as_list, as_object, number_of, objects_in, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 
 METADATA: Final = ("provider_label", "prompt_label", "eval_id")
 
 _START: Final = re.compile(rb'\s*\{\s*"(evalId|results|version)"\s*:')
-_decode: Final = decoder(dict[str, Any])
 _ERROR: Final = 2  # `failureReason` of a call that failed; 1 is an assertion
 
 
@@ -53,14 +52,13 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _document(path: str) -> dict[str, Any]:
-    problem = "these are no results of promptfoo, or they are cut or damaged"
-    document = read_document(path, _decode, problem)
+    document = read_object(path, "result of promptfoo")
     # `evaluate()` returns the summary alone.
     return document if isinstance(document.get("results"), dict) else {"results": document}
 
 
 def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in as_list(document["results"].get("results")) if isinstance(row, dict)]
+    return objects_in(document["results"], "results")
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -136,7 +134,7 @@ def _sample_of(row: dict[str, Any]) -> Sample:
             Score(metric=name, value=None if error else number_of(value), problem="the call failed")
             for name, value in values.items()
         ],
-        token_usage=tokens_of(number_of(tokens.get("prompt")), number_of(tokens.get("completion"))),
+        token_usage=tokens_of(tokens.get("prompt"), tokens.get("completion")),
         performance=None if latency is None or latency < 0 else Performance(latency_ms=latency),
         error=error,
         fields={

@@ -39,11 +39,11 @@ def _last_question(text: str) -> str | None:
         return None
     for message in reversed(messages):
         if message["role"] == "user":
-            return _text_of(message.get("content"))
+            return text_of(message.get("content"))
     return None
 
 
-def _text_of(content: Any) -> str | None:
+def text_of(content: Any) -> str | None:
     """The text of a message; parts that are not text are named in brackets."""
     if isinstance(content, str):
         return content

@@ -50,11 +50,30 @@ HARNESSES: Final = (
         r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$",
     ),
     Harness("alpaca-eval", "AlpacaEval", "annotations.json, perhaps with leaderboard.csv"),
+    # before MT-Bench, whose answers look like those of LiveBench
+    Harness(
+        "livebench",
+        "LiveBench",
+        "ground_truth_judgment.jsonl with question.jsonl and model_answer/",
+    ),
     Harness(
         "mt-bench", "MT-Bench", "judgements of single answers with question.jsonl and model_answer/"
     ),
     Harness("openai-evals", "OpenAI evals", "the *.jsonl of a run"),
     Harness("promptfoo", "promptfoo", "results of `promptfoo eval -o results.json`"),
+    Harness("tau-bench", "tau-bench", "arrays of trials as *.json"),
+    Harness("tau2-bench", "tau2-bench", "results as *.json, perhaps with simulations/"),
+    Harness(
+        "terminal-bench",
+        "Terminal-Bench",
+        "results.json of a run or of its trials, perhaps with run_metadata.json",
+    ),
+    Harness("harbor", "Harbor", "jobs with the result.json of trials, perhaps with trajectories"),
+    Harness(
+        "evalplus",
+        "EvalPlus",
+        "*_eval_results.json of EvalPlus or BigCodeBench, perhaps with *_pass_at_k.json",
+    ),
 )
 HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
 

@@ -128,6 +128,11 @@ def as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def objects_in(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list in a document; what is none is skipped."""
+    return [item for item in as_list(document.get(name)) if isinstance(item, dict)]
+
+
 def texts_of(value: Any) -> list[str]:
     """The texts of a list, or of a single value; none for null."""
     return [spell(item) for item in as_list(value)]

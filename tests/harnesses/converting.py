@@ -1,9 +1,17 @@
-"""The records of a sample as lines, for tests of harnesses."""
+"""The records of a sample or of logs, for tests of harnesses."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import fastrec
+from fastrec.commands.import_logs import Import, import_logs
 from fastrec.harnesses.convert import Converter, LineMaker
 from fastrec.harnesses.log import Sample
+from fastrec.harnesses.metadata import own_names
 
 
 def lines_of(converter: Converter, sample: Sample) -> list[tuple[str, bytes]]:
@@ -14,3 +22,18 @@ def lines_of(converter: Converter, sample: Sample) -> list[tuple[str, bytes]]:
     names = list(converter.result.metrics)
     lines = b"".join(LineMaker(converter.result.head, names, {}).lines(bundle)).split(b"\n")
     return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
+
+
+def imported(tmp_path: Path, *paths: Path, **options: Any) -> tuple[Import, list[dict[str, Any]]]:
+    """Import logs; all records have to be valid, and names of metadata that fastrec gives known."""
+    result = import_logs(paths, tmp_path / "records", **options)
+    records = [
+        msgspec.to_builtins(record)
+        for log in result.logs
+        for record in fastrec.read(tmp_path / "records" / log.file, schema="0.3.0")
+    ]
+    if records:
+        import_logs(paths, tmp_path / "bare", metadata="none")
+        for record in fastrec.read(tmp_path / "bare"):
+            assert record.metadata.keys() <= own_names(record.metadata["harness"])
+    return result, records

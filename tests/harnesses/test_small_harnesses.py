@@ -10,13 +10,12 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import fastrec
-from fastrec.commands.import_logs import Import, import_logs
+from fastrec.commands.import_logs import import_logs
 from fastrec.errors import UsageError
-from fastrec.harnesses.metadata import own_names
+from tests.harnesses.converting import imported
 
 ALPACA = Path(__file__).parents[3] / "shared" / "logs" / "alpaca_eval"
 
@@ -25,21 +24,6 @@ def write_lines(path: Path, *rows: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def imported(tmp_path: Path, *paths: Path, **options: Any) -> tuple[Import, list[dict[str, Any]]]:
-    """Import logs; all records have to be valid, and names of metadata that fastrec gives known."""
-    result = import_logs(paths, tmp_path / "records", **options)
-    records = [
-        msgspec.to_builtins(record)
-        for log in result.logs
-        for record in fastrec.read(tmp_path / "records" / log.file, schema="0.3.0")
-    ]
-    if records:
-        import_logs(paths, tmp_path / "bare", metadata="none")
-        for record in fastrec.read(tmp_path / "bare"):
-            assert record.metadata.keys() <= own_names(record.metadata["harness"])
-    return result, records
 
 
 def judgement(instruction: str, preference: float | None, **others: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from fastrec.harnesses.transcripts import arguments_in, arguments_of
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Message, ToolCall
 
@@ -227,28 +228,16 @@ def _reasoning(part: Part, attachments: Attachments) -> str:
 
 
 def _tool_call(call: Call, attachments: Attachments) -> ToolCall:
-    arguments = _arguments(attachments.resolve_all(call.arguments))
+    arguments = arguments_of(attachments.resolve_all(call.arguments))
     if call.parse_error:
         arguments["parse_error"] = call.parse_error
     return ToolCall(id=call.id or "", name=call.function or "", arguments=arguments)
 
 
-def _arguments(value: Any) -> dict[str, str]:
-    if isinstance(value, dict):
-        return {name: spell(argument) for name, argument in value.items()}
-    return {} if value is None else {"arguments": spell(value)}
-
-
 def _server_call(part: Part, attachments: Attachments) -> ToolCall:
     """The call of a tool that the provider of the model ran; its arguments are JSON as text."""
-    arguments = attachments.resolve_all(part.arguments)
-    if isinstance(arguments, str):
-        try:
-            decoded = msgspec.json.decode(arguments)
-        except (ValueError, RecursionError):
-            decoded = None
-        arguments = decoded if isinstance(decoded, dict) else arguments
-    return ToolCall(id=part.id or "", name=part.name or "", arguments=_arguments(arguments))
+    arguments = arguments_in(attachments.resolve_all(part.arguments))
+    return ToolCall(id=part.id or "", name=part.name or "", arguments=arguments)
 
 
 def _server_result(part: Part, attachments: Attachments) -> str:

@@ -1,0 +1,143 @@
+"""Trials of agents: rewards, turns with tool calls and their results, and how long they took.
+
+A chat is a list of messages as OpenAI's interface has them. Harnesses spell a tool call in three
+ways, and all are read:
+
+    {"id": …, "function": {"name": …, "arguments": JSON as text}}
+    {"id": …, "name": …, "arguments": {…}}
+    {"tool_call_id": …, "function_name": …, "arguments": {…}}
+
+A trajectory in ATIF (Agent Trajectory Interchange Format) becomes such a chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from fastrec.harnesses.log import Sample, Score
+from fastrec.harnesses.prompts import text_of
+from fastrec.harnesses.values import (
+    REFUSALS,
+    as_list,
+    as_object,
+    number_of,
+    objects_in,
+    spell,
+    texts_of,
+)
+from fastrec.schemas.newest import Input, Message, Output, Performance, ToolCall
+
+_ROLES: Final = {"agent": "assistant"}  # the sources of steps that are no roles
+
+
+def trial_of(
+    task_id: Any, trial: Any, rewards: dict[str, Any], asked: Any = None, expected: Any = None
+) -> Sample:
+    """One trial of a task, with a score for each reward.
+
+    The first reward is an error if it is missing. If the log does not have what was asked, the id
+    of the task is the question.
+    """
+    main = next(iter(rewards))
+    return Sample(
+        sample_id=spell(task_id),
+        input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
+        scores=[
+            Score(metric=name, value=number_of(reward), problem="the log states no number")
+            for name, reward in rewards.items()
+            if reward is not None or name == main
+        ],
+        metadata={"trial": spell(trial)},
+    )
+
+
+def with_chat(sample: Sample, chat: Any) -> Sample:
+    """Give a sample its conversation; without one, it has a single turn and no output."""
+    messages = [message for message in as_list(chat) if isinstance(message, dict)]
+    if not messages:
+        sample.output = Output(raw=[])
+        return sample
+    sample.output = None
+    sample.interaction_type = "agentic"
+    sample.messages = []
+    sample.tool_calls = 0
+    sample.num_turns = len(messages)
+    for index, message in enumerate(messages):
+        calls = [_call_of(as_object(call)) for call in as_list(message.get("tool_calls"))]
+        sample.tool_calls += len(calls)
+        role = spell(message.get("role"))
+        # tau2-bench writes the id of the call as the id of its result
+        answered = message.get("tool_call_id") or (role == "tool" and message.get("id"))
+        thoughts = message.get("reasoning_content")
+        sample.messages.append(
+            Message(
+                turn_idx=index,
+                role=role,
+                content=text_of(message.get("content")) or "",
+                reasoning_trace=spell(thoughts) if thoughts else UNSET,
+                tool_calls=calls or UNSET,
+                tool_call_id=[spell(answered)] if answered else UNSET,
+            )
+        )
+    return sample
+
+
+def _call_of(call: dict[str, Any]) -> ToolCall:
+    function = as_object(call.get("function")) or call
+    return ToolCall(
+        id=spell(call.get("id") or call.get("tool_call_id") or ""),
+        name=spell(function.get("name") or function.get("function_name") or ""),
+        arguments=arguments_in(function.get("arguments")),
+    )
+
+
+def arguments_in(value: Any) -> dict[str, str]:
+    """The arguments of a call: an object, or JSON of one as text."""
+    if isinstance(value, str):
+        try:
+            decoded = msgspec.json.decode(value)
+        except (*REFUSALS, ValueError):
+            decoded = None
+        value = decoded if isinstance(decoded, dict) else value
+    return arguments_of(value)
+
+
+def arguments_of(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {name: spell(argument) for name, argument in value.items()}
+    return {} if value is None else {"arguments": spell(value)}
+
+
+def chat_of(trajectory: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The messages of a trajectory in ATIF: a step, and what its tools answered."""
+    for step in objects_in(trajectory, "steps"):
+        source = spell(step.get("source"))
+        yield {**step, "role": _ROLES.get(source, source), "content": step.get("message")}
+        for answer in objects_in(as_object(step.get("observation")), "results"):
+            answered = answer.get("source_call_id")
+            yield {"role": "tool", "content": answer.get("content"), "tool_call_id": answered}
+
+
+def time_between(start: Any, end: Any) -> Performance | None:
+    """The time from one date to another; None unless both are known and in this order."""
+    try:
+        first, last = (
+            moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            for moment in map(datetime.fromisoformat, (start, end))
+        )
+    except (TypeError, ValueError):
+        return None
+    return time_of((last - first).total_seconds())
+
+
+def time_of(seconds: Any) -> Performance | None:
+    number = number_of(seconds)
+    latency = None if number is None else number_of(number * 1000)
+    if latency is None or latency < 0:
+        return None
+    return Performance(latency_ms=latency)
