@@ -1,9 +1,10 @@
-"""Tables of the fields of JSON documents, generated from msgspec Structs."""
+"""Lists of the fields of JSON documents, generated from msgspec Structs."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ _NAMES = {
     int: "integer",
     float: "number",
     str: "string",
-    bool: "true or false",
+    bool: "boolean",
     object: "any",
     type(None): "null",
 }
@@ -58,20 +59,49 @@ def json_schema(root: Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
-def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
-    """The table of the fields of a class, as lines; other classes are linked."""
+def fields_list(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
+    """The fields of a class as a list; other classes are linked.
+
+    A field without a text is explained by its name, by the record, or by the class it links to;
+    neighbours of this kind and the same type share a line.
+    """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
-    lines = ["| field | type | meaning |", "|---|---|---|"]
+    rows: list[tuple[list[str], str, str]] = []
     for name in struct.__struct_fields__:
-        meaning = texts.get(name) or _description(hints[name]) or _class_description(hints[name])
-        if not meaning and name in OF_A_RECORD:
-            meaning = "As in the record."
-        assert meaning, (
+        kind = _type_name(hints[name], anchors)
+        meaning = texts.get(name) or _description(hints[name])
+        linked = list(_structs_in([hints[name]]))
+        assert meaning or linked or name in OF_A_RECORD, (
             f"{struct.__name__}.{name} is not documented: add a docstring below the field"
         )
-        lines.append(f"| `{name}` | {_type_name(hints[name], anchors)} | {cell(meaning)} |")
+        if _is_plain(name, meaning) or meaning in [description(other) for other in linked]:
+            meaning = ""
+        if not meaning and rows and rows[-1][1:] == (kind, ""):
+            rows[-1][0].append(name)
+        else:
+            rows.append(([name], kind, meaning))
+    lines = []
+    for names, kind, text in rows:
+        listed = ", ".join(f"`{name}`" for name in names)
+        shown = "" if kind == "integer" else f" {kind}"
+        lines.append(f"- {listed}{shown}" + (f": {cell(text)}" if text else ""))
     return lines
+
+
+_FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
+_METRIC = re.compile(
+    r"(The )?(`?evaluation_result_id`?( of the records)?|metric); null (if|for) .* (none|without one)."
+)
+
+
+def _is_plain(name: str, meaning: str) -> bool:
+    """Whether a text says no more of a field than its name does, or the record."""
+    if name == "metric" and _METRIC.fullmatch(meaning):
+        return True
+    words = {word.removesuffix("s") for word in re.findall(r"\w+", meaning.lower())}
+    said = {word.removesuffix("s") for word in [*name.split("_"), *_FILLING]}
+    return words <= said
 
 
 def cell(text: str) -> str:
@@ -106,26 +136,23 @@ def _description(hint: Any) -> str:
     )
 
 
-def _class_description(hint: Any) -> str:
-    return description(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
-
-
 def _type_name(hint: Any, anchors: dict[Struct, str]) -> str:
-    """A type in the words of JSON."""
+    """A type in the words of JSON: `string[]` is an array, `{string}` an object of strings."""
     origin = get_origin(hint)
     parts = get_args(hint)
     if origin is Annotated:
         return _type_name(parts[0], anchors)
     if origin in (Union, types.UnionType):
-        optional = "; may be absent" if msgspec.UnsetType in parts else ""
+        optional = "?" if msgspec.UnsetType in parts else ""
         kinds = [_type_name(part, anchors) for part in parts if part is not msgspec.UnsetType]
-        return " or ".join(dict.fromkeys(kinds)) + optional
+        return "/".join(dict.fromkeys(kinds)) + optional
     if origin is Literal:
-        return " or ".join(f'`"{part}"`' for part in parts)
+        return "/".join(f"`{part}`" for part in parts)
     if origin in (list, tuple):
-        return f"array of {_type_name(parts[0], anchors)}"
+        item = _type_name(parts[0], anchors)
+        return f"({item})[]" if "/" in item else f"{item}[]"
     if origin is dict:
-        return f"object of {_type_name(parts[1], anchors)}"
+        return f"{{{_type_name(parts[1], anchors)}}}"
     if hint in anchors:
         return f"[{hint.__name__}](#{anchors[hint]})"
     return _NAMES[hint]

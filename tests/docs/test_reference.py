@@ -99,7 +99,11 @@ def headings(document: Path) -> set[str]:
     """The anchors of a page, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    return {
+        f"{name}-{n}" if (n := anchors[:at].count(name)) else name
+        for at, name in enumerate(anchors)
+    }
 
 
 def test_make_targets_in_pages_exist() -> None:
