@@ -138,14 +138,19 @@ def short_table(sheet: Sheet) -> str:
 
 
 def full_tables(sheet: Sheet) -> str:
-    """The block of docs/benchmarks.md: every contender on every corpus."""
+    """The block of docs/benchmarks.md: every contender on every corpus.
+
+    What a contender leaves out is said in the first table of its command.
+    """
     blocks = [_conditions(sheet)]
+    explained: set[str] = set()
     columns = ("time", "MB/s", "relative", "processor time", "memory")
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
         for title in ("normalize", "validate"):
             if rows := _rows(sheet, name, title):
                 shown_columns = (*columns, "output") if title == "normalize" else columns
-                table = _table(rows, shown_columns)
+                table = _table(rows, shown_columns, explain=title not in explained)
+                explained.add(title)
                 blocks.append(f"{_heading(sheet, rows, title)}\n\n{table}")
     return "\n\n".join(blocks)
 
@@ -166,11 +171,12 @@ def _heading(sheet: Sheet, rows: Sequence[Row], title: str) -> str:
     return f"**{title}**: {size.lines:,} {_DESCRIPTIONS[name]}. {text} in {files}."
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def _table(rows: Sequence[Row], columns: Sequence[str], *, explain: bool = True) -> str:
+    last_column = ["leaves out"] if explain else []
     fastrec = rows[0].text_bytes / rows[0].measured.seconds
     lines = [
-        f"| | {' | '.join(columns)} | leaves out |",
-        f"|---|{'--:|' * len(columns)}---|",
+        f"| | {' | '.join([*columns, *last_column])} |",
+        f"|---|{'--:|' * len(columns)}{'---|' * explain}",
     ]
     for row in rows:
         measured = row.measured
@@ -190,8 +196,9 @@ def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
                 "output": f"{measured.output_bytes / 1e6:,.0f} MB",
             }
             cells = [values[column] for column in columns]
-        leaves_out = CONTENDERS[row.trial.contender].leaves_out or "nothing"
-        lines.append(f"| {' | '.join([label, *cells, leaves_out])} |")
+        if explain:
+            cells.append(CONTENDERS[row.trial.contender].leaves_out or "nothing")
+        lines.append(f"| {' | '.join([label, *cells])} |")
     return "\n".join(lines)
 
 
