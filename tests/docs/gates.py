@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from fastrec.cli import cli
 from fastrec.errors import FastrecError
-from tests.docs.diff_gates import diff_gates
+from tests.docs.diff_gates import but, diff_gates
 from tests.docs.reference import DOCS, put
 from tests.samples import sample
 
@@ -66,8 +66,10 @@ def normalize_gates() -> str:
             for new, lines in _INPUTS.items()
         }
     outcomes = _merge(_merge(outcomes, 2, list(_INPUTS)), 1, ["no", "yes"])
-    rows = [["OUT before", "`--overwrite`", "new corpus", *_LIMITS], ["---"] * (3 + len(_LIMITS))]
-    rows += [[*case, *cells] for case, cells in outcomes.items()]
+    usual, *others = _LIMITS
+    rows = [["OUT before", "`--overwrite`", "new corpus", usual, "but"], ["---"] * 5]
+    for case, (outcome, *further) in outcomes.items():
+        rows.append([*case, outcome, but(outcome, dict(zip(others, further, strict=True)))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
