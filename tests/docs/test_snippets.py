@@ -48,6 +48,9 @@ NOT_RUN = {
         "skip, the records of the demo have no such metrics and no confidence"
     ),
     ("docs/commands.md", "fastrec view corpus"): "skip, it runs until it is stopped",
+    ("docs/commands.md", "fastrec calibration corpus --confidence metadata.confidence"): (
+        "skip, the records of the demo have no confidence"
+    ),
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
