@@ -19,6 +19,22 @@ _NOT_RUN = {
     "view": "it runs until it is stopped",
     "calibration": "the records of the demo have no confidence",
 }
+# Pages that say all that the help of a command says after its first paragraph, and more.
+_PAGES = {
+    "import": "import.md",
+    "stats": "using-a-corpus.md#comparing-models",
+    "leaderboard": "leaderboard.md",
+    "questions": "answers.md#questions",
+    "compare": "answers.md#two-models",
+    "overlap": "hashes.md#why-do-two-models-share-no-question",
+    "costs": "answers.md#cost",
+    "calibration": "answers.md#two-graders",
+    "sql": "ask.md#sql",
+    "diff": "using-a-corpus.md#comparing-two-corpora",
+    "trend": "answers.md#several-nights",
+    "show": "answers.md#one-question",
+    "check-pairs": "import.md#checking-pairs",
+}
 # What exit codes mean in every command: they are explained once.
 _EVERYWHERE = {
     ("0", "done"),
@@ -31,14 +47,9 @@ _EVERYWHERE = {
 _HEAD = """\
 # Commands
 
-The help of every command: what it does, its own options, and examples. In a terminal:
-
-```sh
-fastrec stats --help
-```
-
-Options that several commands have are explained [once](#shared-options), and so are the
-[filters](#filters), [settings](#settings) and [exit codes](#exit-codes).
+What each command does, its own options, and examples. `fastrec COMMAND --help` says more in a
+terminal. [Filters](#filters), [shared options](#shared-options), [settings](#settings) and
+[exit codes](#exit-codes) are explained once.
 """
 _SETTINGS = """\
 ### Settings
@@ -110,6 +121,8 @@ def _about(name: str) -> Iterator[str]:
     plain, titled = paragraphs(command.help or "")
     usage = " ".join(command.collect_usage_pieces(context))
     yield from (f"Usage: `fastrec {name} {usage}`", "")
+    if name in _PAGES:
+        plain = [f"{plain[0]} [More]({_PAGES[name]})."]
     for text in plain:
         yield from (_with_code(text), "")
     if "Formats" in titled:
@@ -129,7 +142,10 @@ def _about(name: str) -> Iterator[str]:
         yield from (f"Also: {', '.join(also)}.", "")
     codes = [row for row in _pairs(titled["Exit codes"]) if row not in _EVERYWHERE]
     if codes:
-        listed = [f"- {code}: {_with_code(text)}" for code, text in codes]
+        listed = [
+            f"- {code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
+            for code, text in codes
+        ]
         yield from ("Exit codes:", "", *listed, "")
     if name in _NOT_RUN:
         yield f"<!-- test: skip, {_NOT_RUN[name]} -->"
