@@ -7,7 +7,8 @@ import inspect
 import re
 import textwrap
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -59,11 +60,24 @@ def json_schema(root: Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
-def fields_list(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
+def shared_fields(structs: Iterable[Struct]) -> dict[str, str]:
+    """The fields that several classes have with the same meaning."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for struct in structs:
+        counts.update(_docstrings(struct).items())
+    shared: dict[str, str] = {}
+    for (name, meaning), count in counts.most_common():
+        by_itself = not (_is_plain(name, meaning) or _REFERS.search(meaning))
+        if count > 1 and by_itself and name not in OF_A_RECORD:
+            shared.setdefault(name, meaning)
+    return dict(sorted(shared.items()))
+
+
+def fields_list(struct: Struct, anchors: dict[Struct, str], shared: Mapping[str, str]) -> list[str]:
     """The fields of a class as a list; other classes are linked.
 
-    A field without a text is explained by its name, by the record, or by the class it links to;
-    neighbours of this kind and the same type share a line.
+    A field without a text is explained by its name, by the record, among the shared ones, or by
+    the class it links to; neighbours of this kind and the same type share a line.
     """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
@@ -75,7 +89,8 @@ def fields_list(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
         assert meaning or linked or name in OF_A_RECORD, (
             f"{struct.__name__}.{name} is not documented: add a docstring below the field"
         )
-        if _is_plain(name, meaning) or meaning in [description(other) for other in linked]:
+        explained = [shared.get(name), *(description(other) for other in linked)]
+        if meaning in explained or (name not in shared and _is_plain(name, meaning)):
             meaning = ""
         if not meaning and rows and rows[-1][1:] == (kind, ""):
             rows[-1][0].append(name)
@@ -90,6 +105,8 @@ def fields_list(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
 
 
 _FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
+# Words with which a text refers to the other fields of its class.
+_REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)
 _METRIC = re.compile(
     r"(The )?(`?evaluation_result_id`?( of the records)?|metric); null (if|for) .* (none|without one)."
 )

@@ -25,7 +25,7 @@ from fastrec.commands.verify.part import KINDS
 from fastrec.corpus import columns
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
-from fastrec.judge.findings import ERRORS, NOTES, PAIRS, WARNINGS
+from fastrec.judge.findings import ERRORS, PAIRS, WARNINGS
 from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -39,6 +39,7 @@ from tests.docs.documents import (
     description,
     fields_list,
     json_schema,
+    shared_fields,
     structs_of,
 )
 from tests.docs.folders import folders_table
@@ -70,11 +71,8 @@ What looks wrong in a valid record. `fastrec validate` prints warnings; with `--
 
 ## Notes
 
-What changed in a record when it was upgraded to the version of its corpus, or repaired. `summary.json` counts such
-records in `notes`. `fastrec validate --upgrade-report` lists what an upgrade would change; [versions](versions.md) has
-the whole mapping.
-
-{notes}
+What changed in a record when it was upgraded or repaired; `summary.json` counts such records in `notes`.
+[Versions](versions.md#upgrading) explains the codes `upgrade.*`, [repairs](repairs.md) the codes `repair.*`.
 
 ## Pairs
 
@@ -105,7 +103,15 @@ with `?` may be absent; one without a type is an integer. Fields of a record (`e
 `model_id`, `sample_id` …) mean what they mean in [the record](normal-form.md). A `metric` is the \
 `evaluation_result_id` of records, and null if they have none.
 
-Documents: {titles}; and [`part-*.columns`](#part-00000columns).
+## Shared fields
+
+A field of this name without a text below means the same everywhere:
+
+{shared}
+
+## Documents
+
+{titles}; and [`part-*.columns`](#part-00000columns).
 """
 
 # The class of each document by title, and where the document is.
@@ -143,16 +149,20 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
 def files_page() -> str:
     """docs/files.md: every JSON document, field by field."""
     titles = ", ".join(f"[`{title}`](#{_anchor(title)})" for title in DOCUMENTS)
-    lines = [_FILES.replace("{titles}", titles)]
+    shared = shared_fields(
+        {struct: None for root, _ in DOCUMENTS.values() for struct in structs_of(root)}
+    )
+    listed = "\n".join(f"- `{name}`: {cell(meaning)}" for name, meaning in shared.items())
+    lines = [_FILES.replace("{titles}", titles).replace("{shared}", listed)]
     anchors: dict[Struct, str] = {root: _anchor(title) for title, (root, _) in DOCUMENTS.items()}
     for title, (root, where) in DOCUMENTS.items():
         new = [struct for struct in structs_of(root) if struct not in anchors]
         anchors |= {struct: _struct_anchor(struct, anchors) for struct in new}
         lines += [f"## {title}", "", f"{description(root)} {where}".rstrip(), ""]
-        lines += [*fields_list(root, anchors), ""]
+        lines += [*fields_list(root, anchors, shared), ""]
         for struct in new:
             lines += [f"### {struct.__name__}", "", description(struct), ""]
-            lines += [*fields_list(struct, anchors), ""]
+            lines += [*fields_list(struct, anchors, shared), ""]
     return "\n".join(lines) + columns_section()
 
 
@@ -187,7 +197,6 @@ def codes_page() -> str:
     tables = {
         "errors": ERRORS,
         "warnings": WARNINGS,
-        "notes": NOTES,
         "pairs": PAIRS,
         "kinds": KINDS,
     }
@@ -201,19 +210,16 @@ def _codes(rows: Mapping[str, str]) -> str:
 def schema_fields() -> str:
     """The list of known fields in the order of the normal form, from the schema file."""
     return "\n".join(
-        f"- `{path}` {kind}{', required' * required}" + (f": {cell(text)}" if text else "")
-        for path, kind, required, text in _walk()
+        f"- `{path}` {kind}{', required' * required}" for path, kind, required in _walk()
     )
 
 
-def _walk(
-    schema: dict[str, Any] | None = None, path: str = ""
-) -> Iterator[tuple[str, str, bool, str]]:
+def _walk(schema: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, str, bool]]:
     schema = schema or DEFAULT_SCHEMA.document
     for name, field in schema["properties"].items():
         full = f"{path}{name}"
         items = field.get("items", {})
-        yield full, _kind(field), name in schema.get("required", ()), field.get("description", "")
+        yield full, _kind(field), name in schema.get("required", ())
         below = items if "properties" in items else field
         if "properties" in below:
             yield from _walk(below, f"{full}[]." if below is items else f"{full}.")
