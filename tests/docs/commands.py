@@ -39,7 +39,9 @@ _PAGES = {
 _EVERYWHERE = {
     ("0", "done"),
     ("2", "the command line is wrong"),
+    ("2", "the command line is wrong, or a pattern matches nothing"),
     ("3", "something could not be read"),
+    ("3", "a part could not be read"),
     ("130", "interrupted; the next run reuses finished work"),
     ("143", "terminated; the next run reuses finished work"),
 }
@@ -67,11 +69,9 @@ def commands_page() -> str:
     """The page."""
     lines = [_HEAD]
     for heading, names in COMMANDS.items():
-        lines += [f"{heading}:", ""]
-        lines += [
-            f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names
-        ]
-        lines.append("")
+        links = ", ".join(f"[`{name}`](#fastrec-{name})" for name in names)
+        lines.append(f"- {heading}: {links}")
+    lines.append("")
     lines += _program()
     for name in _names():
         lines += [f"## fastrec {name}", "", *_about(name)]
@@ -102,7 +102,7 @@ def _program() -> Iterator[str]:
     yield from (*_options(options_by_heading(cli, context)["Options"], context), "")
     yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
     yield from ("### Exit codes", "", *_list(titled["Exit codes"]), "")
-    yield "Below, a command lists only what else a code means there."
+    yield "A pattern that matches nothing is exit code 2. Below, a command lists what else a code means."
     yield from ("", "### Variables", "")
     yield "An option below says if an environment variable sets it. There are also:"
     variables = [row for row in titled["Environment"] if "same as" not in row]
@@ -136,8 +136,8 @@ def _about(name: str) -> Iterator[str]:
         own = [option for option in own if not {"--help", "--format"} & set(option.opts)]
         if own:
             yield from (f"{heading}:", "", *_options(own, context), "")
-        also += [_usage(option, context) for option in options if option not in own]
-    also = [usage for usage in also if "--help" not in usage and "--verbose" not in usage]
+        also += [_name(option, context) for option in options if option not in own]
+    also = [name for name in also if name not in ("`--help`", "`--verbose`")]
     if also:
         yield from (f"Also: {', '.join(also)}.", "")
     codes = [row for row in _pairs(titled["Exit codes"]) if row not in _EVERYWHERE]
@@ -196,6 +196,19 @@ def _usage(option: click.Option, context: click.Context) -> str:
     """The names of an option and what stands for its value."""
     value = "" if option.is_flag or option.count else option.make_metavar(context)
     return f"`{', '.join(option.opts)} {value.strip('[]')}".rstrip() + "`"
+
+
+def _name(option: click.Option, context: click.Context) -> str:
+    """The long name of a shared option; of `--format`, with its values."""
+    return _usage(option, context) if "--format" in option.opts else f"`{option.opts[-1]}`"
+
+
+def option_names(command: str) -> set[str]:
+    """The names of the options of a command as fields of a document; none if it is no command."""
+    if command not in _names():
+        return set()
+    options = [one for one in _command(command).params if isinstance(one, click.Option)]
+    return {option.opts[-1].removeprefix("--").replace("-", "_") for option in options}
 
 
 def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:

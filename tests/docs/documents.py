@@ -8,7 +8,7 @@ import re
 import textwrap
 import types
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -73,16 +73,26 @@ def shared_fields(structs: Iterable[Struct]) -> dict[str, str]:
     return dict(sorted(shared.items()))
 
 
-def fields_list(struct: Struct, anchors: dict[Struct, str], shared: Mapping[str, str]) -> list[str]:
+def fields_list(
+    struct: Struct,
+    anchors: dict[Struct, str],
+    shared: Mapping[str, str],
+    options: Container[str] = (),
+) -> list[str]:
     """The fields of a class as a list; other classes are linked.
 
     A field without a text is explained by its name, by the record, among the shared ones, or by
-    the class it links to; neighbours of this kind and the same type share a line.
+    the class it links to; neighbours of this kind and the same type share a line. Fields that
+    repeat options of the command are listed first.
     """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
+    fields = [name for name in struct.__struct_fields__ if name not in _OTHER_THAN_OPTIONS]
+    repeated = [name for name in fields if name in options and not [*_structs_in([hints[name]])]]
     rows: list[tuple[list[str], str, str]] = []
     for name in struct.__struct_fields__:
+        if name in repeated:
+            continue
         kind = _type_name(hints[name], anchors)
         meaning = texts.get(name) or _description(hints[name])
         linked = list(_structs_in([hints[name]]))
@@ -97,16 +107,26 @@ def fields_list(struct: Struct, anchors: dict[Struct, str], shared: Mapping[str,
         else:
             rows.append(([name], kind, meaning))
     lines = []
+    if repeated:
+        kinds = [f"`{name}` {_type_name(hints[name], anchors)}" for name in repeated]
+        lines.append(f"- {', '.join(kinds)}: as the options")
     for names, kind, text in rows:
         listed = ", ".join(f"`{name}`" for name in names)
         shown = "" if kind == "integer" else f" {kind}"
-        lines.append(f"- {listed}{shown}" + (f": {cell(text)}" if text else ""))
+        text = _NOTHING.sub("", cell(text))
+        lines.append(f"- {listed}{shown}" + (f": {text}" if text else ""))
     return lines
 
 
 _FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
 # Words with which a text refers to the other fields of its class.
 _REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)
+# Fields that have the name of an option by chance.
+_OTHER_THAN_OPTIONS = ("format", "output", "schema", "examples")
+_NOTHING = re.compile(
+    r"; null (without (common |such )?(answers|questions)|if there (are|is) none"
+    r"|for fewer than two questions)(?=[.,]|$)"
+)
 _METRIC = re.compile(
     r"(The )?(`?evaluation_result_id`?( of the records)?|metric); null (if|for) .* (none|without one)."
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
@@ -28,11 +27,10 @@ from fastrec.corpus.rejects import RejectedLine
 from fastrec.judge.findings import ERRORS, PAIRS, WARNINGS
 from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
-from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import Stats
 from fastrec.trends import Trend
-from tests.docs.commands import commands_page
+from tests.docs.commands import commands_page, option_names
 from tests.docs.documents import (
     Struct,
     cell,
@@ -101,7 +99,8 @@ Documents with `--format json` in their title are written to standard output. `s
 array of strings, `{string}` an object with strings as values; `/` separates alternatives; a field \
 with `?` may be absent; one without a type is an integer. Fields of a record (`evaluation_name`, \
 `model_id`, `sample_id` …) mean what they mean in [the record](normal-form.md). A `metric` is the \
-`evaluation_result_id` of records, and null if they have none.
+`evaluation_result_id` of records, and null if they have none. A number that there is nothing to \
+compute from is null.
 
 ## Shared fields
 
@@ -159,7 +158,8 @@ def files_page() -> str:
         new = [struct for struct in structs_of(root) if struct not in anchors]
         anchors |= {struct: _struct_anchor(struct, anchors) for struct in new}
         lines += [f"## {title}", "", f"{description(root)} {where}".rstrip(), ""]
-        lines += [*fields_list(root, anchors, shared), ""]
+        options = option_names(title.split()[0])
+        lines += [*fields_list(root, anchors, shared, options), ""]
         for struct in new:
             lines += [f"### {struct.__name__}", "", description(struct), ""]
             lines += [*fields_list(struct, anchors, shared), ""]
@@ -207,48 +207,14 @@ def _codes(rows: Mapping[str, str]) -> str:
     return "\n".join(f"- `{code}`: {cell(meaning)}" for code, meaning in rows.items())
 
 
-def schema_fields() -> str:
-    """The list of known fields in the order of the normal form, from the schema file."""
-    return "\n".join(
-        f"- `{path}` {kind}{', required' * required}" for path, kind, required in _walk()
-    )
-
-
-def _walk(schema: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, str, bool]]:
-    schema = schema or DEFAULT_SCHEMA.document
-    for name, field in schema["properties"].items():
-        full = f"{path}{name}"
-        items = field.get("items", {})
-        yield full, _kind(field), name in schema.get("required", ())
-        below = items if "properties" in items else field
-        if "properties" in below:
-            yield from _walk(below, f"{full}[]." if below is items else f"{full}.")
-
-
-def _kind(field: dict[str, Any]) -> str:
-    if "oneOf" in field:
-        return " or ".join(map(_kind, field["oneOf"]))
-    if "enum" in field:
-        return " or ".join(f"`{value}`" for value in field["enum"])
-    kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-    kinds = [
-        f"array of {_kind(field['items'])}s" if kind == "array" and "items" in field else kind
-        for kind in kinds
-    ]
-    least = f", at least {field['minimum']}" if "minimum" in field else ""
-    return " or ".join(kinds) + least
-
-
 @cache
 def pages() -> dict[Path, str]:
     """Every page that is generated, whole or in part, with the text that it should have."""
-    normal_form = DOCS / "normal-form.md"
     contributing = ROOT / "CONTRIBUTING.md"
     return {
         DOCS / "commands.md": _GENERATED + commands_page(),
         DOCS / "codes.md": _GENERATED + codes_page(),
         DOCS / "files.md": _GENERATED + files_page(),
-        normal_form: put(normal_form.read_text(), "fields", schema_fields()),
         contributing: put(contributing.read_text(), "folders", folders_table()),
     }
 

@@ -17,7 +17,7 @@ from tests.docs.reference import DOCS, ROOT, pages
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
-GENERATED = [DOCS / name for name in ("commands.md", "codes.md", "files.md", "normal-form.md")]
+GENERATED = [DOCS / name for name in ("commands.md", "codes.md", "files.md")]
 COMMANDS = cli.list_commands(click.Context(cli))
 
 
