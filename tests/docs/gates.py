@@ -66,8 +66,9 @@ def normalize_gates() -> str:
             for new, lines in _INPUTS.items()
         }
     outcomes = _merge(_merge(outcomes, 2, list(_INPUTS)), 1, ["no", "yes"])
+    outcomes = _by_output(outcomes)
     usual, *others = _LIMITS
-    rows = [["OUT before", "`--overwrite`", "new corpus", usual, "but"], ["---"] * 5]
+    rows = [["OUT before", "new corpus", usual, "but"], ["---"] * 4]
     for case, (outcome, *further) in outcomes.items():
         rows.append([*case, outcome, but(outcome, dict(zip(others, further, strict=True)))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -85,6 +86,15 @@ def _merge(outcomes: Outcomes, position: int, values: list[str]) -> Outcomes:
         same = all(outcomes.get((*before, value, *after)) == cells for value in values)
         merged[*before, "any" if same else case[position], *after] = cells
     return merged
+
+
+def _by_output(outcomes: Outcomes) -> Outcomes:
+    """Name the old output with its option, in one cell, and merge outputs with the same outcome."""
+    outputs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (old, overwrite, new), cells in outcomes.items():
+        output = f"{old} and `--overwrite`" if overwrite == "yes" else old
+        outputs.setdefault((new, tuple(cells)), []).append(output)
+    return {("; ".join(names), new): list(cells) for (new, cells), names in outputs.items()}
 
 
 def _normalize(old: str, lines: list[str], *options: str) -> str:
