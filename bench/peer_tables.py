@@ -144,7 +144,7 @@ def full_tables(sheet: Sheet) -> str:
     """
     blocks = [_conditions(sheet)]
     explained: set[str] = set()
-    columns = ("time", "MB/s", "relative", "processor time", "memory")
+    columns = ("time", "MB/s", "processor time", "memory")
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
         for title in ("normalize", "validate"):
             if rows := _rows(sheet, name, title):
@@ -173,7 +173,6 @@ def _heading(sheet: Sheet, rows: Sequence[Row], title: str) -> str:
 
 def _table(rows: Sequence[Row], columns: Sequence[str], *, explain: bool = True) -> str:
     last_column = ["leaves out"] if explain else []
-    fastrec = rows[0].text_bytes / rows[0].measured.seconds
     lines = [
         f"| | {' | '.join([*columns, *last_column])} |",
         f"|---|{'--:|' * len(columns)}{'---|' * explain}",
@@ -186,11 +185,10 @@ def _table(rows: Sequence[Row], columns: Sequence[str], *, explain: bool = True)
             label += f" (every {row.trial.every}th shard)"
         cells = [f"fails: {measured.error}", *[""] * (len(columns) - 1)]
         if not measured.error:
-            speed = row.text_bytes / measured.seconds
+            megabytes = row.text_bytes / 1e6
             values = {
                 "time": f"{measured.seconds:.2f} s",
-                "MB/s": f"{speed / 1e6:,.0f}",
-                "relative": f"{speed / fastrec:.2f}",
+                "MB/s": f"{megabytes / measured.seconds:,.0f}",
                 "processor time": f"{measured.cpu_seconds:.1f} s",
                 "memory": f"{measured.peak_bytes / 1e6:,.0f} MB",
                 "output": f"{measured.output_bytes / 1e6:,.0f} MB",
