@@ -9,6 +9,7 @@ import textwrap
 import types
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -81,43 +82,44 @@ def fields_list(
 ) -> list[str]:
     """The fields of a class as a list; other classes are linked.
 
-    A field without a text is explained by its name, by the record, among the shared ones, or by
-    the class it links to; neighbours of this kind and the same type share a line. Fields that
-    repeat options of the command are listed first.
+    Fields that repeat options of the command come first, then those without a text, which are
+    explained by their name, by the record, among the shared ones, or by the class they link to.
     """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
-    fields = [name for name in struct.__struct_fields__ if name not in _OTHER_THAN_OPTIONS]
-    repeated = [name for name in fields if name in options and not [*_structs_in([hints[name]])]]
-    rows: list[tuple[list[str], str, str]] = []
+    as_options: list[str] = []
+    unexplained: list[str] = []
+    explained: list[str] = []
     for name in struct.__struct_fields__:
-        if name in repeated:
-            continue
         kind = _type_name(hints[name], anchors)
         meaning = texts.get(name) or _description(hints[name])
         linked = list(_structs_in([hints[name]]))
         assert meaning or linked or name in OF_A_RECORD, (
             f"{struct.__name__}.{name} is not documented: add a docstring below the field"
         )
-        explained = [shared.get(name), *(description(other) for other in linked)]
-        if meaning in explained or (name not in shared and _is_plain(name, meaning)):
-            meaning = ""
-        if not meaning and rows and rows[-1][1:] == (kind, ""):
-            rows[-1][0].append(name)
+        known = meaning == shared.get(name) or any(_is_like(meaning, one) for one in linked)
+        is_plain = name not in shared and _is_plain(name, meaning)
+        has_type = kind != "integer" and not (is_plain and name in (*OF_A_RECORD, "metric"))
+        field = f"`{name}` {kind}" if has_type else f"`{name}`"
+        if name in options and name not in _OTHER_THAN_OPTIONS and not linked:
+            as_options.append(field)
+        elif known or is_plain:
+            unexplained.append(field)
         else:
-            rows.append(([name], kind, meaning))
-    lines = []
-    if repeated:
-        kinds = [f"`{name}` {_type_name(hints[name], anchors)}" for name in repeated]
-        lines.append(f"- {', '.join(kinds)}: as the options")
-    for names, kind, text in rows:
-        listed = ", ".join(f"`{name}`" for name in names)
-        shown = "" if kind == "integer" else f" {kind}"
-        text = _NOTHING.sub("", cell(text))
-        lines.append(f"- {listed}{shown}" + (f": {text}" if text else ""))
-    return lines
+            explained.append(f"- {field}: {_NOTHING.sub('', cell(meaning))}")
+    lines = [f"- {', '.join(as_options)}: as the options"] if as_options else []
+    lines += [f"- {', '.join(unexplained)}"] if unexplained else []
+    return lines + explained
 
 
+def _is_like(meaning: str, struct: Struct) -> bool:
+    """Whether the text of a field says about the same as that of the class it links to."""
+    words = meaning.rstrip(".").split()
+    others = description(struct).rstrip(".").split()
+    return not words or SequenceMatcher(None, words, others).ratio() > _ALIKE
+
+
+_ALIKE = 0.7
 _FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
 # Words with which a text refers to the other fields of its class.
 _REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)

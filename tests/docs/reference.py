@@ -98,8 +98,8 @@ fastrec stats corpus --format json
 Documents with `--format json` in their title are written to standard output. `string[]` is an \
 array of strings, `{string}` an object with strings as values; `/` separates alternatives; a field \
 with `?` may be absent; one without a type is an integer. Fields of a record (`evaluation_name`, \
-`model_id`, `sample_id` …) mean what they mean in [the record](normal-form.md). A `metric` is the \
-`evaluation_result_id` of records, and null if they have none. A number that there is nothing to \
+`model_id`, `sample_id` …) have the type and meaning that they have in [the record](records.md); a \
+`metric` is its `evaluation_result_id`, or null. A number that there is nothing to \
 compute from is null.
 
 ## Shared fields
