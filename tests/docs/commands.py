@@ -35,16 +35,20 @@ _PAGES = {
     "show": "answers.md#one-question",
     "check-pairs": "import.md#checking-pairs",
 }
-# What exit codes mean in every command: they are explained once.
-_EVERYWHERE = {
-    ("0", "done"),
-    ("2", "the command line is wrong"),
-    ("2", "the command line is wrong, or a pattern matches nothing"),
-    ("3", "something could not be read"),
-    ("3", "a part could not be read"),
-    ("130", "interrupted; the next run reuses finished work"),
-    ("143", "terminated; the next run reuses finished work"),
+# What exit codes mean in every command: it is explained once.
+_GENERAL = {
+    "0": r"done|no .*|the corpus is OK|all .* are .*|ended .*",
+    "1": r"there are no records",
+    "2": r"(the command line is wrong|CORPUS is not a corpus|there is no corpus|a pattern matches nothing"
+    r"|no record matches the filters|a name matches nothing|,? or |, )+",
+    "3": r"(failed: )?[^,]* could not be (read|written)( or written)?|failed, nothing published",
+    "130": r"interrupted.*",
+    "143": r"terminated.*",
 }
+_EXIT_CODES = """\
+1 is also: there are no records. 2 is also: CORPUS is not a corpus, or a pattern, name or filter \
+matches nothing. Below, a command lists what else a code means.
+"""
 
 _HEAD = """\
 # Commands
@@ -102,7 +106,7 @@ def _program() -> Iterator[str]:
     yield from (*_options(options_by_heading(cli, context)["Options"], context), "")
     yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
     yield from ("### Exit codes", "", *_list(titled["Exit codes"]), "")
-    yield "A pattern that matches nothing is exit code 2. Below, a command lists what else a code means."
+    yield _EXIT_CODES.rstrip()
     yield from ("", "### Variables", "")
     yield "An option below says if an environment variable sets it. There are also:"
     variables = [row for row in titled["Environment"] if "same as" not in row]
@@ -140,7 +144,11 @@ def _about(name: str) -> Iterator[str]:
     also = [name for name in also if name not in ("`--help`", "`--verbose`")]
     if also:
         yield from (f"Also: {', '.join(also)}.", "")
-    codes = [row for row in _pairs(titled["Exit codes"]) if row not in _EVERYWHERE]
+    codes = [
+        (code, text)
+        for code, text in _pairs(titled["Exit codes"])
+        if not re.fullmatch(_GENERAL[code], text)
+    ]
     if codes:
         listed = [
             f"- {code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
