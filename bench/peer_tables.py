@@ -144,6 +144,7 @@ def full_tables(sheet: Sheet) -> str:
     """
     blocks = [_conditions(sheet)]
     explained: set[str] = set()
+    described = ""
     columns = ("time", "MB/s", "processor time", "memory")
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
         for title in ("normalize", "validate"):
@@ -151,7 +152,11 @@ def full_tables(sheet: Sheet) -> str:
                 shown_columns = (*columns, "output") if title == "normalize" else columns
                 table = _table(rows, shown_columns, explain=title not in explained)
                 explained.add(title)
-                blocks.append(f"{_heading(sheet, rows, title)}\n\n{table}")
+                heading = _heading(sheet, rows, title)
+                if described == name:
+                    heading = f"**{title}**: the same lines."
+                described = name
+                blocks.append(f"{heading}\n\n{table}")
     return "\n\n".join(blocks)
 
 
