@@ -39,8 +39,8 @@ _PAGES = {
 _GENERAL = {
     "0": r"done|no .*|the corpus is OK|all .* are .*|ended .*",
     "1": r"there are no records",
-    "2": r"(the command line is wrong|CORPUS is not a corpus|there is no corpus|a pattern matches nothing"
-    r"|no record matches the filters|a name matches nothing|,? or |, )+",
+    "2": r"(the command line is wrong|CORPUS is not a corpus|there is no corpus"
+    r"|a pattern matches nothing|no record matches the filters|a name matches nothing|,? or |, )+",
     "3": r"(failed: )?[^,]* could not be (read|written)( or written)?|failed, nothing published",
     "130": r"interrupted.*",
     "143": r"terminated.*",

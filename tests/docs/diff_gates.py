@@ -1,4 +1,4 @@
-"""The table of what `diff --fail-on` does, made by running every combination of nights and options."""
+"""The table of what `diff --fail-on` does, made by running every combination."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _answers(
 
 
 def _scores(scores: Mapping[str | None, Sequence[float]], run: str) -> Iterable[Any]:
-    """A record for each metric and question: those of model `m`, and of three models that do not change."""
+    """A record for each metric and question, of model `m` and of three that do not change."""
     for metric, of_m in scores.items():
         for model, values in (("m", of_m), *((other, [1.0, 0.0]) for other in ("n", "o", "p"))):
             for number, score in enumerate(values):

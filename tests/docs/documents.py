@@ -130,7 +130,8 @@ _NOTHING = re.compile(
     r"|for fewer than two questions)(?=[.,]|$)"
 )
 _METRIC = re.compile(
-    r"(The )?(`?evaluation_result_id`?( of the records)?|metric); null (if|for) .* (none|without one)."
+    r"(The )?(`?evaluation_result_id`?( of the records)?|metric)"
+    r"; null (if|for) .* (none|without one)."
 )
 
 

@@ -1,4 +1,4 @@
-"""Tables of what gates do, made by running every combination: `python -m tests.docs.gates` (or `make docs`).
+"""Tables of what gates do, made by running every combination: `python -m tests.docs.gates`.
 
 Each table is between two markers in docs/gates.md.
 """
@@ -47,7 +47,7 @@ _LIMITS: Final = {
 
 
 def normalize_gates() -> str:
-    """The table of `normalize`: what happens for each old output, input, `--overwrite` and `--max-rejects`."""
+    """The table of `normalize`: what happens for each old output, input and option."""
     with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as folder, contextlib.chdir(folder):
         for number, lines in enumerate(_OUTPUTS.values()):
             if lines is not None:
@@ -79,7 +79,7 @@ Outcomes = dict[tuple[str, ...], list[str]]
 
 
 def _merge(outcomes: Outcomes, position: int, values: list[str]) -> Outcomes:
-    """Merge cases that differ only at one position, if they have the same outcome for each of the values there."""
+    """Merge cases that differ only at one position, if each value there has the same outcome."""
     merged: Outcomes = {}
     for case, cells in outcomes.items():
         before, after = case[:position], case[position + 1 :]
