@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import click
 
@@ -12,31 +14,76 @@ from fastrec.cli import COMMANDS, cli
 from fastrec.cli.options import options_by_heading
 from tests.docs.documents import cell
 
-_TABLES = {
-    "Exit codes": ("exit code", "meaning"),
-    "Environment": ("variable", "meaning"),
-    "Formats": ("format", ""),
+# Examples that tests do not run.
+_NOT_RUN = {
+    "view": "it runs until it is stopped",
+    "calibration": "the records of the demo have no confidence",
 }
+# Pages that say all that the help of a command says after its first paragraph, and more.
+_PAGES = {
+    "import": "import.md",
+    "stats": "using-a-corpus.md#comparing-models",
+    "leaderboard": "leaderboard.md",
+    "questions": "answers.md#questions",
+    "compare": "answers.md#two-models",
+    "overlap": "hashes.md#why-do-two-models-share-no-question",
+    "costs": "answers.md#cost",
+    "calibration": "answers.md#two-graders",
+    "sql": "ask.md#sql",
+    "diff": "using-a-corpus.md#comparing-two-corpora",
+    "trend": "answers.md#several-nights",
+    "show": "answers.md#one-question",
+    "check-pairs": "import.md#checking-pairs",
+}
+# What exit codes mean in every command: it is explained once.
+_GENERAL = {
+    "0": r"done|no .*|the corpus is OK|all .* are .*|ended .*",
+    "1": r"there are no records",
+    "2": r"(the command line is wrong|CORPUS is not a corpus|there is no corpus"
+    r"|a pattern matches nothing|no record matches the filters|a name matches nothing|,? or |, )+",
+    "3": r"(failed: )?[^,]* could not be (read|written)( or written)?|failed, nothing published",
+    "130": r"interrupted.*",
+    "143": r"terminated.*",
+}
+_EXIT_CODES = """\
+1 is also: there are no records. 2 is also: CORPUS is not a corpus, or a pattern, name or filter \
+matches nothing. Below, a command lists what else a code means.
+"""
+
+_HEAD = """\
+# Commands
+
+What each command does, its own options, and examples. `fastrec COMMAND --help` says more in a
+terminal. [Filters](#filters), [shared options](#shared-options), [settings](#settings) and
+[exit codes](#exit-codes) are explained once.
+"""
+_SETTINGS = """\
+### Settings
+
+Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. A key is the name \
+of an option without the dashes; an option that may be repeated also takes a list. A key at the \
+top level applies to every command that has the option, a key in the table of a command to that \
+command. The command line takes precedence over the environment, and the environment over the \
+settings. `engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: \
+the directory of somebody else cannot choose them.
+"""
 
 
 def commands_page() -> str:
     """The page."""
-    lines = [
-        "# Commands",
-        "",
-        "The help of every command, with all options, settings and environment variables.",
-        "",
-    ]
+    lines = [_HEAD]
     for heading, names in COMMANDS.items():
-        lines += [f"{heading}:", ""]
-        lines += [
-            f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names
-        ]
-        lines.append("")
-    lines += ["## fastrec", "", *_about(cli, "fastrec"), *_settings(), *_filters()]
-    for name in cli.list_commands(click.Context(cli)):
-        lines += [f"## fastrec {name}", "", *_about(_command(name), f"fastrec {name}")]
+        links = ", ".join(f"[`{name}`](#fastrec-{name})" for name in names)
+        lines.append(f"- {heading}: {links}")
+    lines.append("")
+    lines += _program()
+    for name in _names():
+        lines += [f"## fastrec {name}", "", *_about(name)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _names() -> list[str]:
+    return cli.list_commands(click.Context(cli))
 
 
 def _command(name: str) -> click.Command:
@@ -45,45 +92,138 @@ def _command(name: str) -> click.Command:
     return command
 
 
-def _about(command: click.Command, name: str) -> Iterator[str]:
-    """The section of a command: usage, text, options, and the titled paragraphs of its help."""
+def _context(name: str) -> click.Context:
     # click caches the help option of a command, so it needs the settings of the program here.
-    context = click.Context(command, info_name=name, **cli.context_settings)
+    return click.Context(_command(name), info_name=f"fastrec {name}", **cli.context_settings)
+
+
+def _program() -> Iterator[str]:
+    """What holds for all commands: variables, exit codes, settings, filters, shared options."""
+    plain, titled = paragraphs(cli.help or "")
+    context = click.Context(cli, info_name="fastrec", **cli.context_settings)
+    usage = " ".join(cli.collect_usage_pieces(context))
+    yield from ("## fastrec", "", f"Usage: `fastrec {usage}`", "", *plain, "")
+    yield from (*_options(options_by_heading(cli, context)["Options"], context), "")
+    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
+    yield from ("### Exit codes", "", *_list(titled["Exit codes"]), "")
+    yield _EXIT_CODES.rstrip()
+    yield from ("", "### Variables", "")
+    yield "An option below says if an environment variable sets it. There are also:"
+    variables = [row for row in titled["Environment"] if "same as" not in row]
+    yield from ("", *_list(variables), "", _SETTINGS, "```toml")
+    yield from (*(row.strip() for row in titled["Settings"]), "```", "")
+    yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
+    cat = _context("cat")
+    yield from (*_options(options_by_heading(_command("cat"), cat)["Filters"], cat), "")
+    yield from ("### Shared options", "", *_shared(), _formats(), "")
+
+
+def _about(name: str) -> Iterator[str]:
+    """The section of a command: usage, text, its own options, exit codes, and examples."""
+    command = _command(name)
+    context = _context(name)
     plain, titled = paragraphs(command.help or "")
-    yield from (f"Usage: `{name} {' '.join(command.collect_usage_pieces(context))}`", "")
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield from (f"Usage: `fastrec {name} {usage}`", "")
+    if name in _PAGES:
+        plain = [f"{plain[0]} [More]({_PAGES[name]})."]
     for text in plain:
         yield from (_with_code(text), "")
-    for title, rows in titled.items():
-        if title in _TABLES and title != "Exit codes":
-            yield from (*_table(title, rows), "")
+    if "Formats" in titled:
+        yield from (*_list(titled["Formats"]), "")
+    also = []
     for heading, options in options_by_heading(command, context).items():
         if heading == "Filters":
-            yield from ("Filters: [those of all commands that read records](#filters).", "")
-        else:
-            yield from (f"{heading}:", "", *_options(options, context), "")
-    yield from (*_table("Exit codes", titled["Exit codes"]), "")
-    if name == "fastrec view":
-        yield "<!-- test: skip, it runs until it is stopped -->"
+            also.append("[filters](#filters)")
+            continue
+        own = [option for option in options if _line(option, context) not in _shared()]
+        own = [option for option in own if not {"--help", "--format"} & set(option.opts)]
+        if own:
+            yield from (f"{heading}:", "", *_options(own, context), "")
+        also += [_name(option, context) for option in options if option not in own]
+    also = [name for name in also if name not in ("`--help`", "`--verbose`")]
+    if also:
+        yield from (f"Also: {', '.join(also)}.", "")
+    codes = [
+        (code, text)
+        for code, text in _pairs(titled["Exit codes"])
+        if not re.fullmatch(_GENERAL[code], text)
+    ]
+    if codes:
+        listed = [
+            f"- {code}: {_with_code(text.removeprefix('the command line is wrong, or '))}"
+            for code, text in codes
+        ]
+        yield from ("Exit codes:", "", *listed, "")
+    if name in _NOT_RUN:
+        yield f"<!-- test: skip, {_NOT_RUN[name]} -->"
     yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
 
 
+@cache
+def _shared() -> list[str]:
+    """The lines of options that several commands have, besides filters and `--format`."""
+    lines: Counter[str] = Counter()
+    for name in _names():
+        context = _context(name)
+        for heading, options in options_by_heading(_command(name), context).items():
+            if heading != "Filters":
+                lines.update(_line(option, context) for option in options)
+    several = [line for line, commands in lines.items() if commands > 1]
+    return [line for line in several if "--help" not in line and "--format" not in line]
+
+
+def _formats() -> str:
+    """The line of `--format`: what each of its values is for."""
+    uses: dict[str, str] = {}
+    for name in _names():
+        for option in _command(name).params:
+            if "--format" in option.opts and isinstance(option, click.Option):
+                uses |= re.findall(r"(\w+) (for .*?)(?=, \w+ for |\.$)", option.help or "")
+    listed = ", ".join(f"`{name}` {use}" for name, use in uses.items())
+    return f"- `--format` (default: `text`): Output format: {listed}."
+
+
 def _options(options: list[click.Option], context: click.Context) -> list[str]:
-    listed = [option for option in options if "--help" not in option.opts]
-    rows = [_option(option, context) for option in listed]
-    return ["| option | default | meaning |", "|---|---|---|", *rows]
+    return [_line(option, context) for option in options if "--help" not in option.opts]
 
 
-def _filters() -> Iterator[str]:
-    """The filters, which are the same for all commands that have them."""
-    command = _command("cat")
-    context = click.Context(command, info_name="cat", **cli.context_settings)
-    options = options_by_heading(command, context)["Filters"]
-    yield from ("### Filters", "", "A record must match every kind of filter that is given.", "")
-    yield from (*_options(options, context), "")
+def _line(option: click.Option, context: click.Context) -> str:
+    """An option as an item of a list: its names, default and meaning."""
+    default = option.show_default if isinstance(option.show_default, str) else ""
+    if option.show_default is True:
+        default = f"`{option.default}`"
+    note = f" (default: {default})" if default else ""
+    if option.required:
+        note = " (required)"
+    variable = f" Variable: `{option.envvar}`." if option.envvar else ""
+    return f"- {_usage(option, context)}{note}: {_with_code((option.help or '') + variable)}"
+
+
+def _usage(option: click.Option, context: click.Context) -> str:
+    """The names of an option and what stands for its value."""
+    value = "" if option.is_flag or option.count else option.make_metavar(context)
+    return f"`{', '.join(option.opts)} {value.strip('[]')}".rstrip() + "`"
+
+
+def _name(option: click.Option, context: click.Context) -> str:
+    """The long name of a shared option; of `--format`, with its values."""
+    return _usage(option, context) if "--format" in option.opts else f"`{option.opts[-1]}`"
+
+
+def option_names(command: str) -> set[str]:
+    """The names of the options of a command as fields of a document; none if it is no command."""
+    if command not in _names():
+        return set()
+    options = [one for one in _command(command).params if isinstance(one, click.Option)]
+    return {option.opts[-1].removeprefix("--").replace("-", "_") for option in options}
 
 
 def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Split a help text into plain paragraphs and, by title, the rows of paragraphs that keep their line breaks."""
+    """Split a help text into plain paragraphs and titled ones.
+
+    Titled paragraphs keep their line breaks: their rows are listed by title.
+    """
     plain = []
     titled = {}
     for text in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
@@ -95,35 +235,24 @@ def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
     return plain, titled
 
 
-def _table(title: str, rows: list[str]) -> list[str]:
-    """A table from rows of a name, two or more spaces, and a text that may continue on the next line."""
-    joined: list[list[str]] = []
+def _pairs(rows: list[str]) -> list[tuple[str, str]]:
+    """Names and texts from rows of a name, two or more spaces, and a text.
+
+    The text may continue on the next line.
+    """
+    pairs: list[tuple[str, str]] = []
     for row in rows:
         if row.startswith(" " * 8):
-            joined[-1][1] += " " + row.strip()
+            name, text = pairs[-1]
+            pairs[-1] = (name, f"{text} {row.strip()}")
         else:
-            joined.append(re.split(r"\s{2,}", row.strip(), maxsplit=1))
-    head, meaning = _TABLES[title]
-    return [
-        f"| {head} | {meaning} |",
-        "|---|---|",
-        *(f"| `{name}` | {_with_code(cell(text))} |" for name, text in joined),
-    ]
+            name, text = re.split(r"\s{2,}", row.strip(), maxsplit=1)
+            pairs.append((name, text))
+    return pairs
 
 
-def _option(option: click.Option, context: click.Context) -> str:
-    names = ", ".join(f"`{name}`" for name in option.opts)
-    value = "" if option.is_flag or option.count else f" `{option.make_metavar(context)}`"
-    default = option.show_default if isinstance(option.show_default, str) else ""
-    if option.required:
-        default = "required"
-    elif option.show_default is True:
-        default = f"`{option.default}`"
-    meaning = cell(option.help or "") + (f" Variable: `{option.envvar}`." if option.envvar else "")
-    return (
-        f"| {names}{value.replace(chr(124), chr(92) + chr(124))} | {default} | "
-        f"{_with_code(meaning)} |"
-    )
+def _list(rows: list[str]) -> list[str]:
+    return [f"- `{name}`: {_with_code(cell(text))}" for name, text in _pairs(rows)]
 
 
 def _with_code(text: str) -> str:
@@ -134,40 +263,3 @@ def _with_code(text: str) -> str:
             r"(?<![\w-])(--?[a-z][a-z-]*|\S*\*\S*\w\*?|[a-z]+_[a-z_]+)", r"`\1`", pieces[at]
         )
     return "".join(pieces)
-
-
-def _settings() -> Iterator[str]:
-    """The keys of a settings file."""
-    yield from ("### Settings", "")
-    yield (
-        "Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. "
-        "A key is the name of an option without the dashes. An option that may be repeated also "
-        "takes a list. "
-        "A key at the top level applies to every command that has the option; a key in the table "
-        "of a command applies "
-        "to that command. "
-        "The command line takes precedence over the environment, and the environment over the "
-        "settings. "
-        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: "
-        "the directory of "
-        "somebody else cannot choose them."
-    )
-    example = paragraphs(cli.help or "")[1]["Settings"]
-    yield from (
-        "",
-        "```toml",
-        *(row.strip() for row in example),
-        "```",
-        "",
-        "| key | commands |",
-        "|---|---|",
-    )
-    names = cli.list_commands(click.Context(cli))
-    keys: dict[str, list[str]] = {}
-    for name in names:
-        for option in _command(name).params:
-            if isinstance(option, click.Option):
-                keys.setdefault(option.opts[-1].removeprefix("--"), []).append(name)
-    for key in sorted(keys):
-        yield f"| `{key}` | {'all' if len(keys[key]) == len(names) else ', '.join(keys[key])} |"
-    yield ""

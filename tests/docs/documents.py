@@ -1,12 +1,15 @@
-"""Tables of the fields of JSON documents, generated from msgspec Structs."""
+"""Lists of the fields of JSON documents, generated from msgspec Structs."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -19,7 +22,7 @@ _NAMES = {
     int: "integer",
     float: "number",
     str: "string",
-    bool: "true or false",
+    bool: "boolean",
     object: "any",
     type(None): "null",
 }
@@ -58,20 +61,87 @@ def json_schema(root: Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
-def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
-    """The table of the fields of a class, as lines; other classes are linked."""
+def shared_fields(structs: Iterable[Struct]) -> dict[str, str]:
+    """The fields that several classes have with the same meaning."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for struct in structs:
+        counts.update(_docstrings(struct).items())
+    shared: dict[str, str] = {}
+    for (name, meaning), count in counts.most_common():
+        by_itself = not (_is_plain(name, meaning) or _REFERS.search(meaning))
+        if count > 1 and by_itself and name not in OF_A_RECORD:
+            shared.setdefault(name, meaning)
+    return dict(sorted(shared.items()))
+
+
+def fields_list(
+    struct: Struct,
+    anchors: dict[Struct, str],
+    shared: Mapping[str, str],
+    options: Container[str] = (),
+) -> list[str]:
+    """The fields of a class as a list; other classes are linked.
+
+    Fields that repeat options of the command come first, then those without a text, which are
+    explained by their name, by the record, among the shared ones, or by the class they link to.
+    """
     hints = get_type_hints(struct, include_extras=True)
     texts = _docstrings(struct)
-    lines = ["| field | type | meaning |", "|---|---|---|"]
+    as_options: list[str] = []
+    unexplained: list[str] = []
+    explained: list[str] = []
     for name in struct.__struct_fields__:
-        meaning = texts.get(name) or _description(hints[name]) or _class_description(hints[name])
-        if not meaning and name in OF_A_RECORD:
-            meaning = "As in the record."
-        assert meaning, (
+        kind = _type_name(hints[name], anchors)
+        meaning = texts.get(name) or _description(hints[name])
+        linked = list(_structs_in([hints[name]]))
+        assert meaning or linked or name in OF_A_RECORD, (
             f"{struct.__name__}.{name} is not documented: add a docstring below the field"
         )
-        lines.append(f"| `{name}` | {_type_name(hints[name], anchors)} | {cell(meaning)} |")
-    return lines
+        known = meaning == shared.get(name) or any(_is_like(meaning, one) for one in linked)
+        is_plain = name not in shared and _is_plain(name, meaning)
+        has_type = kind != "integer" and not (is_plain and name in (*OF_A_RECORD, "metric"))
+        field = f"`{name}` {kind}" if has_type else f"`{name}`"
+        if name in options and name not in _OTHER_THAN_OPTIONS and not linked:
+            as_options.append(field)
+        elif known or is_plain:
+            unexplained.append(field)
+        else:
+            explained.append(f"- {field}: {_NOTHING.sub('', cell(meaning))}")
+    lines = [f"- {', '.join(as_options)}: as the options"] if as_options else []
+    lines += [f"- {', '.join(unexplained)}"] if unexplained else []
+    return lines + explained
+
+
+def _is_like(meaning: str, struct: Struct) -> bool:
+    """Whether the text of a field says about the same as that of the class it links to."""
+    words = meaning.rstrip(".").split()
+    others = description(struct).rstrip(".").split()
+    return not words or SequenceMatcher(None, words, others).ratio() > _ALIKE
+
+
+_ALIKE = 0.7
+_FILLING = {"the", "a", "its", "their", "these", "of", "this", "all", "in", "record", "as", "one"}
+# Words with which a text refers to the other fields of its class.
+_REFERS = re.compile(r"\b(its|their|these|them|those|one|the same|how many)\b", re.IGNORECASE)
+# Fields that have the name of an option by chance.
+_OTHER_THAN_OPTIONS = ("format", "output", "schema", "examples")
+_NOTHING = re.compile(
+    r"; null (without (common |such )?(answers|questions)|if there (are|is) none"
+    r"|for fewer than two questions)(?=[.,]|$)"
+)
+_METRIC = re.compile(
+    r"(The )?(`?evaluation_result_id`?( of the records)?|metric)"
+    r"; null (if|for) .* (none|without one)."
+)
+
+
+def _is_plain(name: str, meaning: str) -> bool:
+    """Whether a text says no more of a field than its name does, or the record."""
+    if name == "metric" and _METRIC.fullmatch(meaning):
+        return True
+    words = {word.removesuffix("s") for word in re.findall(r"\w+", meaning.lower())}
+    said = {word.removesuffix("s") for word in [*name.split("_"), *_FILLING]}
+    return words <= said
 
 
 def cell(text: str) -> str:
@@ -106,26 +176,23 @@ def _description(hint: Any) -> str:
     )
 
 
-def _class_description(hint: Any) -> str:
-    return description(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
-
-
 def _type_name(hint: Any, anchors: dict[Struct, str]) -> str:
-    """A type in the words of JSON."""
+    """A type in the words of JSON: `string[]` is an array, `{string}` an object of strings."""
     origin = get_origin(hint)
     parts = get_args(hint)
     if origin is Annotated:
         return _type_name(parts[0], anchors)
     if origin in (Union, types.UnionType):
-        optional = "; may be absent" if msgspec.UnsetType in parts else ""
+        optional = "?" if msgspec.UnsetType in parts else ""
         kinds = [_type_name(part, anchors) for part in parts if part is not msgspec.UnsetType]
-        return " or ".join(dict.fromkeys(kinds)) + optional
+        return "/".join(dict.fromkeys(kinds)) + optional
     if origin is Literal:
-        return " or ".join(f'`"{part}"`' for part in parts)
+        return "/".join(f"`{part}`" for part in parts)
     if origin in (list, tuple):
-        return f"array of {_type_name(parts[0], anchors)}"
+        item = _type_name(parts[0], anchors)
+        return f"({item})[]" if "/" in item else f"{item}[]"
     if origin is dict:
-        return f"object of {_type_name(parts[1], anchors)}"
+        return f"{{{_type_name(parts[1], anchors)}}}"
     if hint in anchors:
         return f"[{hint.__name__}](#{anchors[hint]})"
     return _NAMES[hint]

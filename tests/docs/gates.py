@@ -1,4 +1,4 @@
-"""Tables of what gates do, made by running every combination: `python -m tests.docs.gates` (or `make docs`).
+"""Tables of what gates do, made by running every combination: `python -m tests.docs.gates`.
 
 Each table is between two markers in docs/gates.md.
 """
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from fastrec.cli import cli
 from fastrec.errors import FastrecError
-from tests.docs.diff_gates import diff_gates
+from tests.docs.diff_gates import but, diff_gates
 from tests.docs.reference import DOCS, put
 from tests.samples import sample
 
@@ -47,7 +47,7 @@ _LIMITS: Final = {
 
 
 def normalize_gates() -> str:
-    """The table of `normalize`: what happens for each old output, input, `--overwrite` and `--max-rejects`."""
+    """The table of `normalize`: what happens for each old output, input and option."""
     with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as folder, contextlib.chdir(folder):
         for number, lines in enumerate(_OUTPUTS.values()):
             if lines is not None:
@@ -66,8 +66,11 @@ def normalize_gates() -> str:
             for new, lines in _INPUTS.items()
         }
     outcomes = _merge(_merge(outcomes, 2, list(_INPUTS)), 1, ["no", "yes"])
-    rows = [["OUT before", "`--overwrite`", "new corpus", *_LIMITS], ["---"] * (3 + len(_LIMITS))]
-    rows += [[*case, *cells] for case, cells in outcomes.items()]
+    outcomes = _by_output(outcomes)
+    usual, *others = _LIMITS
+    rows = [["OUT before", "new corpus", usual, "but"], ["---"] * 4]
+    for case, (outcome, *further) in outcomes.items():
+        rows.append([*case, outcome, but(outcome, dict(zip(others, further, strict=True)))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -76,13 +79,22 @@ Outcomes = dict[tuple[str, ...], list[str]]
 
 
 def _merge(outcomes: Outcomes, position: int, values: list[str]) -> Outcomes:
-    """Merge cases that differ only at one position, if they have the same outcome for each of the values there."""
+    """Merge cases that differ only at one position, if each value there has the same outcome."""
     merged: Outcomes = {}
     for case, cells in outcomes.items():
         before, after = case[:position], case[position + 1 :]
         same = all(outcomes.get((*before, value, *after)) == cells for value in values)
         merged[*before, "any" if same else case[position], *after] = cells
     return merged
+
+
+def _by_output(outcomes: Outcomes) -> Outcomes:
+    """Name the old output with its option, in one cell, and merge outputs with the same outcome."""
+    outputs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (old, overwrite, new), cells in outcomes.items():
+        output = f"{old} and `--overwrite`" if overwrite == "yes" else old
+        outputs.setdefault((new, tuple(cells)), []).append(output)
+    return {("; ".join(names), new): list(cells) for (new, cells), names in outputs.items()}
 
 
 def _normalize(old: str, lines: list[str], *options: str) -> str:

@@ -1,4 +1,4 @@
-"""Make the pictures of README.md from real runs: `python -m tests.docs.pictures` (or `make pictures`).
+"""Make the pictures of README.md from real runs: `make pictures`.
 
 1. `run.svg`: a terminal after the commands below.
 2. `report.png`: the HTML report of that corpus, in the installed Chromium.
@@ -90,7 +90,7 @@ def report_picture(page: Path) -> None:
 
 
 def view_pictures(corpus: Path) -> None:
-    """Take pictures of the pages of `view`: the questions, the most disputed one, and a transcript."""
+    """Take pictures of `view`: the questions, the most disputed one, and a transcript."""
     from tests.commands.viewing import serving  # noqa: PLC0415
 
     with serving(corpus) as opened, window() as shown:

@@ -291,6 +291,10 @@ def _record(_: Scene, block: Block) -> None:
     assert (verdict.errors, verdict.warnings, verdict.version) == ((), (), "0.3.0")
 
 
+def _diagram(_: Scene, __: Block) -> None:
+    """A diagram in characters: nothing to run."""
+
+
 RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "sh": _shell,
     "bash": _script,
@@ -301,5 +305,6 @@ RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "crontab": _crontab,
     "diff": _examples,
     "json": _record,
+    "text": _diagram,
 }
 """How to run blocks, by language. A block in any other language is an error."""

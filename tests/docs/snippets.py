@@ -14,6 +14,7 @@ in `diff` blocks.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def sections() -> dict[str, list[Block]]:
 
 
 def commands_of(text: str) -> list[Command]:
-    """The commands of a `console` block: `$ ` starts one, `> ` continues it, everything else is output."""
+    """The commands of a `console` block: `$ ` starts one, `> ` continues it, the rest is output."""
     found: list[Command] = []
     for line in text.splitlines(keepends=True):
         if line.startswith("$ "):
@@ -104,7 +105,7 @@ def is_alike(printed: str, found: str) -> bool:
 
 
 def updated_output(printed: str, found: str) -> str:
-    """The output to put into a page: `…` stays, and so do lines that differ in times and sizes only."""
+    """The output to put into a page: `…` stays, and lines that differ in times and sizes only."""
     if is_alike(printed, found):
         return printed
     lines = found.splitlines(keepends=True)
@@ -118,11 +119,18 @@ def updated_output(printed: str, found: str) -> str:
 
 
 def main() -> None:
-    """Update the output of commands and the examples of the normal form in all pages."""
+    """Update the output of commands and the examples of the normal form in all pages.
+
+    Only sections that show any are run: cells of a notebook, for one, do not work by themselves.
+    """
     from tests.docs.examples import updated_examples  # noqa: PLC0415 - these import this module
     from tests.docs.running import Scene, printed_by  # noqa: PLC0415
 
+    state = tempfile.TemporaryDirectory()
+    os.environ["FASTREC_STATE"] = state.name  # as in tests: commands know the corpora of the pages
     for blocks in sections().values():
+        if not {"console", "diff"} & {block.language for block in blocks}:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             scene = Scene(Path(folder))
             for block in blocks:

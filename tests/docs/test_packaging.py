@@ -62,7 +62,7 @@ def test_ci_runs_every_system_that_the_package_claims() -> None:
 
 
 def test_ci_runs_the_commands_of_the_makefile() -> None:
-    """Lint, types, tests, tests of the benchmarks and the wheel run through the targets that developers use."""
+    """Lint, types, all tests and the wheel run through the targets that developers use."""
     targets = {f"make {name} PYTHON=python" for name in ("lint", "test", "bench-test", "dist")}
     assert targets <= commands_of(JOBS)
 
@@ -81,7 +81,7 @@ def test_all_examples_run_every_week() -> None:
 
 
 def test_nothing_is_installed_from_the_index_under_our_name() -> None:
-    """The package of this name on the index is somebody else's, so no page and no message installs it from there."""
+    """The package of this name on the index is another, so nothing installs it from there."""
     wrong = re.compile(rf"pip3? install[^`\n]*\b{PROJECT['name']}\b|\b{PROJECT['name']}\[[a-z]")
     assert wrong.search(f"pip install {PROJECT['name']}")
     assert wrong.search(f"needs {PROJECT['name']}[s3]")

@@ -17,7 +17,7 @@ from tests.docs.reference import DOCS, ROOT, pages
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
-GENERATED = [DOCS / name for name in ("commands.md", "codes.md", "files.md", "normal-form.md")]
+GENERATED = [DOCS / name for name in ("commands.md", "codes.md", "files.md")]
 COMMANDS = cli.list_commands(click.Context(cli))
 
 
@@ -56,7 +56,7 @@ def test_the_files_that_contributing_names_exist() -> None:
 
 
 def test_the_readme_shows_every_command_and_pages_name_only_existing_ones() -> None:
-    """The README has an example of each command, and no page names a command that does not exist."""
+    """The README has an example of each command, and pages name only existing commands."""
     pattern = r"^(?:\$ )?fastrec ([a-z][a-z-]*)|`fastrec ([a-z][a-z-]*)"
     found = {
         path: {a or b for a, b in re.findall(pattern, path.read_text(), re.MULTILINE)}
@@ -99,7 +99,11 @@ def headings(document: Path) -> set[str]:
     """The anchors of a page, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    return {
+        f"{name}-{n}" if (n := anchors[:at].count(name)) else name
+        for at, name in enumerate(anchors)
+    }
 
 
 def test_make_targets_in_pages_exist() -> None:
@@ -113,7 +117,7 @@ def test_make_targets_in_pages_exist() -> None:
 
 
 def test_pictures_are_small_and_self_contained() -> None:
-    """The README or another page shows every picture with an alternative text, and pictures load nothing."""
+    """A page shows every picture with an alternative text, and pictures load nothing."""
     found = [
         (page, *one)
         for page in DOCUMENTS
@@ -160,7 +164,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_documents_are_described_on_one_line() -> None:
-    """Python 3.13 strips the indentation of docstrings, which are part of the JSON Schema of the summary."""
+    """Python 3.13 strips the indentation of docstrings, which the JSON Schema contains."""
     classes = [one for one in vars(summary_document).values() if isinstance(one, type)]
     classes = [one for one in classes if issubclass(one, Struct)]
     assert len(classes) > 10
