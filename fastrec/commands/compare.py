@@ -240,7 +240,8 @@ def compare(
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError(
-                "name two models, or two different metrics with --metric-pair; --model chooses models"
+                "name two models, or two different metrics with --metric-pair; --model chooses "
+                "models"
             )
         if groups or cluster:
             raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
