@@ -59,6 +59,8 @@ format: $(VENV)/dev.stamp ## Let ruff fix style.
 docs: $(VENV)/dev.stamp  ## Generate reference pages and tables from the code, and update the output of commands in all pages.
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.docs.gates
+	$(BIN)/python -m tests.docs.simulations
+	$(BIN)/python -m tests.docs.corrected
 	$(BIN)/python -m tests.docs.snippets
 
 pictures: $(VENV)/dev.stamp  ## Update the pictures in docs/assets (needs `script` and Chromium).

@@ -15,8 +15,8 @@ With `--nights`, the first run is incremental, too. Nothing has changed in the s
 third one, one small shard has changed, which has records of one question in 400.
 
 With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of
-`normalize --format json` on this machine, says for as much text. A phase lasts as long as its tasks in
-turns of as many as there are cores, or as long as the driver needs to make them and for their
+`normalize --format json` on this machine, says for as much text. A phase lasts as long as its tasks
+in turns of as many as there are cores, or as long as the driver needs to make them and for their
 results. The driver's seconds are measured, its start is that of `result.json`.
 """
 

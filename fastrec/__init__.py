@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.compare import Comparison, compare
+    from fastrec.commands.corrected import Corrections, corrected
     from fastrec.commands.costs import Costs, costs
     from fastrec.commands.diff import diff
     from fastrec.commands.diff.document import Difference
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
     from fastrec.commands.generate import generate
     from fastrec.commands.import_logs import import_logs
     from fastrec.commands.import_logs.document import Import
+    from fastrec.commands.items import Items, items
     from fastrec.commands.leaderboard import leaderboard
     from fastrec.commands.overlap import Overlap, overlap
     from fastrec.commands.questions import Questions, questions
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
+    from fastrec.commands.score import Scored, score
     from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
     from fastrec.commands.trend import trend
@@ -71,15 +74,16 @@ if TYPE_CHECKING:
     from fastrec.trends import Trend
 
 __all__ = [
-    "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Costs",
-    "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
+    "Calibrations", "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Corrections",
+    "Costs", "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
+    "Items",
     "Leaderboard", "Overlap", "PairCheck", "Questions", "Record", "RefusedError", "Rejects",
-    "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
+    "SchemaVersion", "Scored", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError",
     "Validation", "Verdict", "Verification", "Writer", "__version__", "batches", "calibration",
-    "cat", "check_pairs", "clean", "compare", "connect", "costs", "decode", "diff", "encode",
-    "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "overlap",
-    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show",
-    "stats", "table", "trend", "validate", "verify", "view",
+    "cat", "check_pairs", "clean", "compare", "connect", "corrected", "costs", "decode", "diff",
+    "encode", "export", "generate", "import_logs", "items", "judge", "leaderboard", "normalize",
+    "overlap", "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions",
+    "score", "show", "stats", "table", "trend", "validate", "verify", "view",
 ]  # fmt: skip
 # `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin
 # function.
@@ -106,14 +110,17 @@ _HOMES = {
         "fastrec.commands.check_pairs": ("PairCheck",),
         "fastrec.commands.clean": ("Cleaned",),
         "fastrec.commands.compare": ("Comparison",),
+        "fastrec.commands.corrected": ("Corrections",),
         "fastrec.commands.costs": ("Costs",),
         "fastrec.commands.diff.document": ("Difference",),
         "fastrec.commands.export": ("Exported",),
         "fastrec.commands.export.tables": ("batches", "connect", "table"),
         "fastrec.commands.import_logs.document": ("Import",),
+        "fastrec.commands.items": ("Items",),
         "fastrec.commands.overlap": ("Overlap",),
         "fastrec.commands.questions": ("Questions",),
         "fastrec.commands.rejects": ("Rejects",),
+        "fastrec.commands.score": ("Scored",),
         "fastrec.commands.show": ("Shown",),
         "fastrec.commands.validate": ("Validation",),
         "fastrec.commands.verify": ("Verification",),

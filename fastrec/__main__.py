@@ -1,4 +1,4 @@
-"""`python -m fastrec`, and the program `fastrec`: the first thing is that Ctrl-C ends it without a traceback."""
+"""`python -m fastrec`, and the program `fastrec`. Ctrl-C ends it without a traceback at once."""
 
 from __future__ import annotations
 

@@ -17,13 +17,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
+from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Unpack
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, listed
-from fastrec.parameters import NAME_FILTERS, OUTCOMES
+from fastrec.errors import NoMatchError, UsageError, listed, shown
+from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
 from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - public here
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
 from fastrec.where import parse_condition
@@ -167,16 +168,38 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
     """
     values: dict[str, Any] = dict(given)
     for name, value in given.items():
-        if name not in Filters.__struct_fields__:
+        if name not in FILTERS:
             raise TypeError(f"make_filters() got an unexpected keyword argument {name!r}")
         if name not in OUTCOMES:
             values[name] = _patterns(name, value)
+    if files := values.pop("questions", ()):
+        patterns = values.get("hash", ())
+        values["hash"] = tuple(name for name in _read_hashes(files) if matches_any(name, patterns))
+        if not values["hash"]:
+            raise UsageError("no question of the file matches --hash")
     for condition in values.get("where", ()):
         parse_condition(condition)
     return Filters(**values)
 
 
+def _read_hashes(files: Iterable[str]) -> list[str]:
+    """The hashes in files, one on each line; lines that begin with # are comments."""
+    hashes: dict[str, None] = {}
+    for file in files:
+        try:
+            lines = Path(file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"the questions {shown(file)} cannot be read: {exc}") from exc
+        hashes |= dict.fromkeys(line.strip() for line in lines if not line.startswith("#"))
+    hashes.pop("", None)
+    if not hashes:
+        raise UsageError(f"there is no question in {listed([shown(file) for file in files])}")
+    return list(hashes)
+
+
 def _patterns(name: str, value: Any) -> tuple[str, ...]:
+    if name == "questions":
+        value = [os.fspath(path) for path in _listed(value)]
     if name == "sample_id":
         value = [str(number) if type(number) is int else number for number in _listed(value)]
     patterns = as_tuple(name, value)
@@ -237,6 +260,14 @@ def matches_any(name: str, patterns: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    themselves = [f"{re.escape(pattern)}\\Z" for pattern in patterns if "[" in pattern]
-    return re.compile("|".join([*map(translate, patterns), *themselves])).match
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """A function whose result is None for names that match none of the patterns."""
+    exact = dict.fromkeys(patterns, True)  # a name with brackets matches itself
+    special = [pattern for pattern in patterns if _SPECIAL.search(pattern)]
+    if not special:
+        return exact.get
+    match = re.compile("|".join(map(translate, special))).match
+    return lambda name: exact.get(name) or match(name)
+
+
+_SPECIAL: Final = re.compile(r"[*?\[]")

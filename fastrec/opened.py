@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from fastrec.commands.calibration import calibration as _calibration
     from fastrec.commands.cat import cat as _cat
     from fastrec.commands.compare import compare as _compare
+    from fastrec.commands.corrected import corrected as _corrected
     from fastrec.commands.costs import costs as _costs
     from fastrec.commands.diff import diff as _diff
     from fastrec.commands.export import export as _export
     from fastrec.commands.export.tables import batches as _batches
     from fastrec.commands.export.tables import connect as _connect
     from fastrec.commands.export.tables import table as _table
+    from fastrec.commands.items import items as _items
     from fastrec.commands.leaderboard import leaderboard as _leaderboard
     from fastrec.commands.overlap import overlap as _overlap
     from fastrec.commands.questions import questions as _questions
     from fastrec.commands.rejects import rejects as _rejects
     from fastrec.commands.report import report as _report
+    from fastrec.commands.score import score as _score
     from fastrec.commands.show import show as _show
     from fastrec.commands.stats import stats as _stats
     from fastrec.commands.trend import trend as _trend
@@ -56,15 +59,18 @@ class Corpus(CorpusReader):
         cat = _cat
         compare = _compare
         connect = _connect
+        corrected = _corrected
         costs = _costs
         diff = _diff
         export = _export
+        items = _items
         leaderboard = _leaderboard
         overlap = _overlap
         questions = _questions
         read = _read
         rejects = _rejects
         report = _report
+        score = _score
         show = _show
         stats = _stats
         table = _table
@@ -163,8 +169,10 @@ class Corpus(CorpusReader):
 
 
 METHODS: Final = (
-    "batches", "calibration", "cat", "compare", "connect", "costs", "diff", "export", "leaderboard", "overlap",
-    "questions", "read", "rejects", "report", "show", "stats", "table", "trend", "verify", "view",
+    "batches", "calibration", "cat", "compare", "connect", "corrected", "costs", "diff", "export",
+    "items", "leaderboard", "overlap", "questions", "read", "rejects", "report", "score", "show",
+    "stats",
+    "table", "trend", "verify", "view",
 )  # fmt: skip
 """The functions of the package that are methods."""
 

@@ -52,6 +52,14 @@ class FilterArguments(TypedDict, total=False):
     hash: Annotated[
         Strings, Filter("Only records whose sample_hash matches: all answers to a question.")
     ]
+    questions: Annotated[
+        Strings,
+        Filter(
+            "Only questions whose sample_hash is a line of this file, such as `fastrec items "
+            "--subset` writes.",
+            metavar="FILE",
+        ),
+    ]
     exclude_evaluation: Annotated[
         Strings, Filter("Leave out records whose evaluation_name matches.", "evaluations")
     ]

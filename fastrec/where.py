@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate
@@ -169,10 +170,19 @@ def _count_turns(record: Mapping[str, Any]) -> int:
     return 1 if turns is None else len(turns)
 
 
+OUTCOMES: Final = ("wrong", "right", "error", "error")
+"""What became of an answer, by correct + 2 · error."""
+
+
+def _outcome(record: Mapping[str, Any]) -> str:
+    return OUTCOMES[bool(record["evaluation"]["is_correct"]) + 2 * bool(record.get("error"))]
+
+
 _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {
     ("output", "raw"): said,
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
+    ("outcome",): lambda record: [_outcome(record)],
     ("turns",): lambda record: [_count_turns(record)],
     ("tool_calls",): lambda record: [
         sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())
@@ -310,6 +320,24 @@ def parse_group(text: str) -> GroupBy:
     if found[2] and bins < 2:
         raise UsageError(f"{text!r}: at least 2 bins are needed")
     return GroupBy(parse_path(found[1]), bins)
+
+
+def group_values(values: Iterable[Any]) -> list[Any]:
+    """The values that a record counts under; None if it lacks the field.
+
+    A list in JSON stands for its items: values of metadata are texts since version 0.3.0.
+
+    >>> group_values(['["algebra", "tables"]']), group_values(["[sic]"]), group_values([])
+    (['algebra', 'tables'], ['[sic]'], [None])
+    """
+    found: list[Any] = []
+    for value in values:
+        items = value
+        if isinstance(value, str) and value.startswith("["):
+            with suppress(msgspec.DecodeError):
+                items = msgspec.json.decode(value)
+        found += _walk(items, (), 0)
+    return found or [None]
 
 
 def grouped_name(name: str, codes: Iterable[str]) -> str:

@@ -79,6 +79,10 @@ MADE: dict[str, tuple[Callable[[Path, Path], Any], list[str]]] = {
         lambda corpus, _: fastrec.calibration(corpus, confidence="evaluation.score"),
         ["evaluation_name", "metric", "model_id", "ece", "brier"],
     ),
+    "Corrections": (
+        lambda corpus, folder: fastrec.corrected(corpus, labels=empty_in(folder)),
+        ["evaluation_name", "metric", "model_id", "raw", "corrected", "to_halve"],
+    ),
     "Costs": (
         lambda corpus, folder: fastrec.costs(corpus, prices=prices_in(folder)),
         ["evaluation_name", "model_id", "cost", "cost_per_right"],
@@ -135,6 +139,11 @@ MADE: dict[str, tuple[Callable[[Path, Path], Any], list[str]]] = {
     ),
     "Verification": (damaged, ["file", "line", "kind", "message"]),
 }
+
+
+def empty_in(folder: Path) -> Path:
+    (folder / "labels.jsonl").write_text("")
+    return folder / "labels.jsonl"
 
 
 def bad_pairs(folder: Path) -> fastrec.PairCheck:

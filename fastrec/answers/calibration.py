@@ -1,6 +1,7 @@
 """The confidence of answers, and whether they are right.
 
 The confidence is in a field of a record, or it is the score that another metric gives the answer.
+FIELD:100 is one from 0 to 100. The scale is not guessed: a single number above 1 may be a mistake.
 """
 
 from __future__ import annotations
@@ -23,19 +24,27 @@ def find_calibration(
     index: QuestionTable, field: str, queries: Sequence[Query]
 ) -> list[Calibration]:
     """Compare the confidence of answers with how often they are right, by metric and model."""
-    is_metric = any(scope.metric == field for scope in index.scopes)
-    answers_of = _by_metric if is_metric else _by_field
+    metrics = {scope.metric for scope in index.scopes}
+    name, colon, digits = field.rpartition(":")
+    is_scaled = bool(colon and digits.isdecimal() and int(digits)) and field not in metrics
+    scale = int(digits) if is_scaled else 1
+    name = name if is_scaled else field
+    answers_of = _by_metric if name in metrics else _by_field
     found: list[Calibration] = []
     for query in sorted(queries, key=lambda query: (query.evaluation_name, query.metric or "")):
         by_model: dict[str, list[_Answer]] = {}
-        for model, answer in answers_of(index, field, query):
-            by_model.setdefault(model, []).append(answer)
+        for model, (confidence, is_right) in answers_of(index, name, query):
+            share = None if confidence is None else confidence / scale
+            by_model.setdefault(model, []).append((share, is_right))
         found += [
             calibrate((query.evaluation_name, query.metric, model), by_model[model])
             for model in sorted(by_model)
         ]
     if not any(one.answers for one in found):
-        raise NoMatchError(f"no answer has the field or metric {field!r} with a number from 0 to 1")
+        raise NoMatchError(
+            f"no answer has the field or metric {name!r} with a number from 0 to {scale}; write "
+            "FIELD:100 for one from 0 to 100"
+        )
     return found
 
 

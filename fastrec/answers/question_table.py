@@ -26,6 +26,7 @@ from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.finding import find_questions, shortest_prefixes
+from fastrec.answers.items import EvaluationItems, analyse_items
 from fastrec.answers.reading import (
     IN_ANSWER,
     IN_INPUT,
@@ -56,6 +57,10 @@ _MOST_VALUES: Final = 100
 _KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
+
+
+ITEM_FLAGS: Final = {"suspected-key": "suspected_key", "near-duplicate": "near_duplicate"}
+"""Kinds of questions that are flags of items."""
 
 
 class _Kept(OrderedDict[_Key, _Item]):
@@ -144,6 +149,10 @@ class QuestionTable:
         for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
             for name in names:
                 chosen &= _has_only(table, name, flag)
+        if query.missing:
+            samples = table.records.sample_id[table.place]
+            known = samples[table.are_models([query.missing])[table.model]]
+            chosen &= is_there(table.question[~np.isin(samples, known)], table.questions)
         if query.least_score is not None:
             chosen &= facts.score >= query.least_score
         if query.most_score is not None:
@@ -164,6 +173,8 @@ class QuestionTable:
         """Whether each question is of the kind that a query asks for, by all answers to it."""
         if query.which == "metrics-differ":
             is_kind = self._metrics_differ(query)
+        elif query.which in ITEM_FLAGS:
+            is_kind = self._has_flag(query, ITEM_FLAGS[query.which])
         else:
             answers = facts.kinds & ANSWERS
             is_kind = {
@@ -176,6 +187,18 @@ class QuestionTable:
         if query.outcomes:
             is_kind = is_kind & (facts.kinds & sum(_KINDS[name] for name in {*query.outcomes}) > 0)
         return is_kind
+
+    def items(self, query: Query, *, subset: int | None = None, seed: int = 0) -> EvaluationItems:
+        """What scores say about the questions of the scope of a query, by the models that count."""
+        scope = self.scopes[self._number(query)]
+        table = self.table(query)
+        return analyse_items(self.selection, table, scope, query.models, subset=subset, seed=seed)
+
+    def _has_flag(self, query: Query, flag: str) -> Array:
+        flagged = {item.sample_hash for item in self.items(query).questions if flag in item.flags}
+        table = self.table(query)
+        hashes = map(table.hash_of, range(table.questions))
+        return np.array([name in flagged for name in hashes], dtype=np.bool_)
 
     def _order(self, query: Query, facts: Facts) -> Array:
         """The questions of a scope in the order of a query; those without a value come last."""

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import UNSET
+from stringzilla import find
 
 from fastrec.answers.codes import Array
 from fastrec.answers.selection import Selection
@@ -27,9 +28,6 @@ from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import (
     VERIFY_HINT,
     PartFile,
-    decode_sample_id,
-    lines_with,
-    read_head,
     run_in_order,
     skim_lines,
     with_progress,
@@ -40,6 +38,7 @@ from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.view import view, view_decoder
+from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import filled
 from fastrec.where import said, text_of
 
@@ -85,15 +84,11 @@ def read_answers(
     answers: list[Answer] = []
     try:
         for line in selection.lines(numbers):
-            head = read_head(line)
-            if head.sample_hash != sample_hash:
+            record = _record(line, decode, schema)
+            if record.sample_hash != sample_hash:
                 reason = f"has other records than its columns say; {VERIFY_HINT}"
                 raise CorpusError(selection.part_of(int(numbers[len(answers)])).path, reason)
-            answers.append(
-                _answer(
-                    line, head.metric(), head.decoded_sample_id(), _record(line, decode, schema)
-                )
-            )
+            answers.append(_answer(line, record))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         path = selection.part_of(int(numbers[len(answers)])).path
         raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
@@ -145,7 +140,7 @@ def read_excerpts(selection: Selection, numbers: Array) -> Iterator[Excerpt]:
             if is_short(value)
         }
         excerpt = " ".join(asked.input.raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
-        yield Excerpt(decode_sample_id(asked.sample_id), excerpt, short)
+        yield Excerpt(decoded(asked.sample_id), excerpt, short)
 
 
 def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
@@ -159,18 +154,18 @@ def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
         return build(schema.record, value)
 
 
-def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) -> Answer:
+def _answer(line: bytes, record: Any) -> Answer:
     outcome: Outcome = (
         "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
     )
+    metric = getattr(record, METRIC, UNSET)  # earlier versions have no such field
     latency = record.performance.latency_ms if record.performance else None
     return filled(
         Answer,
         record,
         record.evaluation,
         record.token_usage,
-        metric=metric,
-        sample_id=sample_id,
+        metric=None if metric is UNSET else metric,
         outcome=outcome,
         error=record.error or "",
         latency_ms=None if latency is UNSET else latency,
@@ -233,6 +228,18 @@ def _search_part(task: _Task) -> tuple[bytes, bytes]:
     return positions.tobytes(), bytes(places)
 
 
+def _lines_with(text: bytes, needles: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield where lines that contain one of some needles begin and end, newline included."""
+    found = [find(text, needle) for needle in needles]
+    while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
+        first = text.rfind(b"\n", 0, nearest) + 1
+        beyond = text.find(b"\n", nearest) + 1
+        yield first, beyond
+        for number, offset in enumerate(found):
+            if 0 <= offset < beyond:
+                found[number] = find(text, needles[number], beyond)
+
+
 def _hits(task: _Task) -> Iterator[tuple[int, int]]:
     phrase = task.phrase
     spelled, folded = needles(phrase)
@@ -241,9 +248,7 @@ def _hits(task: _Task) -> Iterator[tuple[int, int]]:
         text = bytes(memoryview(data)[:end])
         wanted = [spelled] if text.isascii() else [spelled, *folded]
         counted = position = 0
-        for first, beyond in lines_with(
-            text.lower(), wanted, end
-        ):  # ASCII letters become lower case
+        for first, beyond in _lines_with(text.lower(), wanted):  # of ASCII letters only
             position += text.count(b"\n", counted, first)
             counted = first
             record = decoded(text[first:beyond])

@@ -58,9 +58,9 @@ class Records:
         numbers = [nothing]
         of_scope = [nothing]
         for part in self._parts() if parts is None else parts:
-            codes = selection.scope_codes(part)
+            positions, codes = selection.members(part)
             chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))
-            numbers.append(chosen + selection.starts[part])
+            numbers.append(positions[chosen] + selection.starts[part])
             of_scope.append(codes[chosen])
         self.scope = np.concatenate(of_scope)
         order = np.argsort(self.scope, kind="stable")

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +26,10 @@ from fastrec.answers.codes import Array, Values, distinct_of
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import METADATA, PartColumns
-from fastrec.corpus.reader import open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
+from fastrec.corpus.reader import lines_of, open_corpus
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
-from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
+from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -40,6 +39,7 @@ from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import names_of
 from fastrec.where import (
     GroupBy,
+    group_values,
     grouped_name,
     number_of,
     parse_group,
@@ -56,7 +56,7 @@ class Field(NamedTuple):
     """The values of a field in some records."""
 
     codes: Array  # of each record
-    values: list[Any]  # by code: the first one; None if the record lacks the field
+    values: list[list[Any]]  # by code: what a record counts under (`group_values`)
 
 
 Groups = tuple[GroupBy, ...]
@@ -84,6 +84,8 @@ class Selection:
         self._codes: list[
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
+        self._positions: list[Array] = []
+        """By part, the record of each scope code, if a record may have several groups."""
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -92,6 +94,11 @@ class Selection:
     def scope_codes(self, part: int) -> Array:
         """The position in `scopes` of each record of a part, or -1 if it does not count."""
         return self._codes[part] if self._codes else self._all_codes(part)
+
+    def members(self, part: int) -> tuple[Array, Array]:
+        """Positions of records of a part, in ascending order, each with its scope or -1."""
+        codes = self.scope_codes(part)
+        return self._positions[part] if self._positions else np.arange(len(codes)), codes
 
     def _all_codes(self, part: int) -> Array:
         columns = self.columns(part)
@@ -165,16 +172,22 @@ class Selection:
         codes: list[Array] = []
         models: set[tuple[int, str]] = set()  # of each scope
         for part, fields in self._fields(groups, jobs, progress):
-            of_part = self.scope_codes(part).copy()
-            chosen = np.flatnonzero(of_part >= 0)
-            first, place = distinct_of(of_part[chosen], *(field.codes[chosen] for field in fields))
-            columns = [of_part[chosen[first]].tolist()]
+            positions = np.flatnonzero(self.scope_codes(part) >= 0)
+            columns = [self.scope_codes(part)[positions]]
+            labels: list[Sequence[Any]] = [range(len(self.scopes))]
             for group, field in zip(groups, fields, strict=True):
-                labels = list(map(group.code_of, field.values))
-                columns.append([labels[code] for code in field.codes[chosen[first]].tolist()])
-            of_part[chosen] = scopes.add(list(zip(*columns, strict=True)))[place]
-            codes.append(of_part)
-            models |= self._models_of(part, of_part)
+                rows, column, names_of_column = _spread_groups(group, field, positions)
+                positions = positions[rows]
+                columns = [*(earlier[rows] for earlier in columns), column]
+                labels.append(names_of_column)
+            first, place = distinct_of(*columns)
+            keys = [
+                [names[code] for code in column[first].tolist()]
+                for names, column in zip(labels, columns, strict=True)
+            ]
+            codes.append(scopes.add(list(zip(*keys, strict=True)))[place])
+            made._positions.append(positions)
+            models |= self._models_of(part, positions, codes[-1])
             _check_groups(groups, len(models))
         names = [
             (grouped_name(self.scopes[number][0], key), self.scopes[number][1])
@@ -196,7 +209,7 @@ class Selection:
         values = Values()
         values.add([""])  # of records without the field
         by_part = [
-            values.add(list(map(group.code_of, own.values)))[own.codes]
+            values.add([group.code_of(found[0]) for found in own.values])[own.codes]
             for _, (own,) in self._fields((group,), jobs, progress)
         ]
         codes = np.concatenate(by_part)
@@ -223,8 +236,8 @@ class Selection:
             records = np.bincount(
                 field.codes[self.scope_codes(part) >= 0], minlength=len(field.values)
             )
-            for found, count in zip(field.values, records.tolist(), strict=True):
-                number = number_of(found) if count else None
+            for values, count in zip(field.values, records.tolist(), strict=True):
+                number = number_of(values[0]) if count else None
                 if number is not None:
                     counts[number] += count
         return counts
@@ -254,7 +267,7 @@ class Selection:
     def lines(self, numbers: Array) -> Iterator[bytes]:
         """Read the lines of some records, given their numbers in ascending order."""
         for part, positions in self.by_part(numbers):
-            yield from lines_of(self.parts[part], self.columns(part), positions)
+            yield from lines_of(self.parts[part], self.columns(part), positions.tolist())
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given by number."""
@@ -336,7 +349,7 @@ class Selection:
                 _, found = next(read)
                 texts = iter([_spread(masks[part], *field) for field in found.fields])
                 fields = [next(texts) if field is None else field for field in fields]
-            nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [None])
+            nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [[None]])
             yield part, [field or nothing for field in fields]
 
     def _field(self, part: int, group: GroupBy) -> Field | None:
@@ -347,7 +360,7 @@ class Selection:
         found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
         if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
             return None
-        values = [next(iter(values_at(group.path, one[0])), None) for one in found[1]]
+        values = [group_values(values_at(group.path, one[0])) for one in found[1]]
         return Field(np.array(found[0], dtype=np.int64), values)
 
     @property
@@ -385,11 +398,10 @@ class Selection:
         ):
             yield task.number, result
 
-    def _models_of(self, part: int, codes: Array) -> set[tuple[int, str]]:
+    def _models_of(self, part: int, positions: Array, codes: Array) -> set[tuple[int, str]]:
         columns = self.columns(part)
-        chosen = np.flatnonzero(codes >= 0)
-        of_models = columns.numbers("model")
-        first = chosen[distinct_of(codes[chosen], of_models[chosen]).first]
+        of_models = columns.numbers("model")[positions]
+        first = distinct_of(codes, of_models).first
         names = columns.values("model")
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(codes[first].tolist(), models, strict=True))
@@ -401,10 +413,7 @@ class Selection:
             "metrics": sorted(filter(None, known.metrics)),
             "models": sorted(known.models),
         }
-        near = similar(filters.evaluation, names["evaluations"])
-        near += similar(filters.metric, names["metrics"])
-        near += similar(filters.model, names["models"])
-        return nothing_matches(filters, names, near)
+        return nothing_matches(filters, names)
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
@@ -504,24 +513,12 @@ def _dictionary(columns: PartColumns, name: str) -> Sequence[Any]:
     return list(map(bytes, spelled))
 
 
-def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
-    sizes = columns.numbers("bytes").astype(np.int64)
-    starts = np.cumsum(sizes) - sizes
-    fingerprints = columns.numbers("fingerprint")
-    places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
-    with closing(lines_at(part, zip(*places, strict=True))) as lines:
-        for line in lines:
-            yield line[:-1]
-
-
 class _Read(msgspec.Struct, array_like=True):
     """What was read of the chosen records of a part."""
 
     matches: bytes  # whether each of them matches
     fields: list[tuple[bytes, list[bytes]]]
-    """For each field: the code of each record, and the first value that it has, spelled; `null`
-    without one."""
+    """For each field: the code of each record, and its values, spelled as a list."""
 
 
 class _ReadTask(msgspec.Struct, frozen=True):
@@ -545,13 +542,13 @@ def _read_fields(task: _ReadTask) -> _Read:
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
-        for line in lines_of(part, columns, np.flatnonzero(bits)):
+        for line in lines_of(part, columns, np.flatnonzero(bits).tolist()):
             record = decoded(line)
             matches.append(
                 filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record)
             )
             for path, (codes, values) in zip(task.paths, coded, strict=True):
-                spelled = next((spell(value) for value in values_of(record, path)), b"null")
+                spelled = spell(list(values_of(record, path)))
                 codes.append(values.setdefault(spelled, len(values)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
@@ -562,10 +559,30 @@ def _read_fields(task: _ReadTask) -> _Read:
 
 def _spread(mask: Array, codes: bytes, spelled: list[bytes]) -> Field:
     """Give the codes of chosen records to all records."""
-    values = [parse(value)[0] for value in spelled]
+    values = [group_values(parse(value)[0]) for value in spelled]
     whole = np.full(len(mask), len(values), dtype=np.int64)
     whole[mask] = np.frombuffer(codes, dtype=np.int64)
-    return Field(whole, [*values, None])
+    return Field(whole, [*values, [None]])
+
+
+def _spread_groups(
+    group: GroupBy, field: Field, positions: Array
+) -> tuple[Array, Array, list[str]]:
+    """Repeat records for each value of a field.
+
+    Return which of the records each row is, the number of its group, and the groups.
+    """
+    labels = [
+        sorted(set(map(group.code_of, values[:1] if group.bins else values)))
+        for values in field.values
+    ]
+    sizes = np.array([len(some) for some in labels])
+    codes = field.codes[positions]
+    rows = np.repeat(np.arange(len(positions)), sizes[codes])
+    ends = np.cumsum(sizes[codes])
+    ordinal = np.arange(len(rows)) - (ends - sizes[codes])[rows]
+    starts = np.cumsum(sizes) - sizes
+    return rows, starts[codes][rows] + ordinal, [label for some in labels for label in some]
 
 
 def _mask(positions: Sequence[int], records: int) -> Array:

@@ -35,9 +35,18 @@ OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
     "errors": "error",
 }
 """The outcome of a record by the name of its filter."""
-Which = Literal["all", "all-wrong", "all-right", "disagreement", "metrics-differ", "errors"]
+Which = Literal[
+    "all",
+    "all-wrong",
+    "all-right",
+    "disagreement",
+    "metrics-differ",
+    "errors",
+    "suspected-key",
+    "near-duplicate",
+]
 """Questions that all models with an answer get wrong, or right; questions on which they differ; on
-which another metric of the same models gives another verdict; with an error."""
+which another metric of the same models gives another verdict; with an error; with a flag."""
 Sort = Literal[
     "order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"
 ]
@@ -76,6 +85,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     which: Which = "all"
     right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
     wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
+    missing: str = ""  # a model that must have no record with the `sample_id` of the question
     outcomes: tuple[OutcomeFilter, ...] = ()
     """Questions that have a record with one of these outcomes, of a model that counts."""
     least_score: float | None = None  # the least mean score of the models that count
@@ -126,6 +136,8 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """Whether the text of `--text` is in the input or a reference; null without such a text."""
     in_answers: int | None = None
     """How many answers of the chosen models have it; null without such a text."""
+    flags: list[str] | None = None
+    """Its flags, as in `items`; null without --flag."""
 
 
 class QuestionRow(Question, kw_only=True, gc=False):

@@ -155,14 +155,14 @@ _TURN_KEYS: Final = frozenset(
 _CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
 
 
-def decoded(line: bytes) -> Any:
+def decoded(line: bytes | msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(line)
     except (
         msgspec.DecodeError,
         RecursionError,
     ):  # an integer with too many digits for msgspec, or many levels
-        return parse(line)[0]
+        return parse(bytes(line))[0]
 
 
 def transcript_of(record: Any) -> Transcript:

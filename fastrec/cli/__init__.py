@@ -24,15 +24,22 @@ from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, sa
 from fastrec.errors import NO_MEMORY, FastrecError, is_out_of_memory, shown
 
 COMMANDS: Final = {
-    "Make": {"normalize": "normalize", "import": "normalize", "generate": "tools"},
+    "Make": {
+        "normalize": "normalize",
+        "import": "normalize",
+        "score": "items",
+        "generate": "tools",
+    },
     "Ask": {
         "stats": "stats",
         "leaderboard": "overviews",
         "questions": "overviews",
         "compare": "answers",
+        "items": "items",
         "overlap": "overlap",
         "costs": "overlap",
         "calibration": "overlap",
+        "corrected": "overlap",
         "sql": "forms",
     },
     "Over time": {"diff": "diff", "trend": "overviews"},

@@ -26,7 +26,16 @@ from fastrec.cli.console import (
     terminal_width,
     wrap,
 )
-from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
+from fastrec.cli.options import (
+    Count,
+    Number,
+    command,
+    complete_names,
+    flag,
+    format_option,
+    option,
+    shared,
+)
 from fastrec.cli.progress import run_reading
 from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
@@ -76,9 +85,8 @@ _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
     """Print the records of CORPUS that match every filter, in its order, byte for byte.
 
-    The manifest tells which parts can contain a match. A filter on the first sort fields (the
-    evaluation, then the hash) reads only a few parts; other filters read all of them. On a
-    terminal, characters that could control it are printed as JSON escapes.
+    Only parts that have a matching record are read. On a terminal, characters that could control
+    it are printed as JSON escapes.
 
     \b
     Examples:
@@ -401,6 +409,11 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
     "--metric-pair M1 M2",
     "Compare two metrics (graders) on the same answers, instead of two models.",
 )
+@option(
+    "--detect POINTS",
+    "Also say how likely these questions show a difference of so many points.",
+    type=Number(0, 100, min_open=True),
+)
 @shared("filters", "group_by", "cluster", "lower_is_better")
 @option(
     "--examples N",
@@ -425,7 +438,8 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     as single answers do, else of the paired t-test over questions. The adjusted p allows for the
     number of rows (Benjamini and Hochberg). A line per row says which difference these questions
     would show in 80 % of all cases (power), if the two models differ on as many questions as
-    observed, and how many questions it would take for the observed one.
+    observed, and how many questions it would take for the observed one. --detect 2 says how likely
+    these questions show a difference of 2 points, and how many would in 80 % of all cases.
 
     The examples are the most distinguishing questions: one of the two is right and the other wrong,
     and the other models mostly agree with each other. Questions that A wins and questions that B
@@ -443,6 +457,7 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     Examples:
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
+      fastrec compare corpus org/model other/model --detect 2
       fastrec compare corpus org/model other/model --group-by metadata.subject
       fastrec compare corpus org/model other/model --format json | jq .evaluations
     """
@@ -574,6 +589,10 @@ def _print_remarks(result: Comparison) -> None:
         observed = _percentage_points(scope.difference)
         power = power_text([(detectable, observed, scope.questions_needed)])
         say("  {title}: {power}", title=_title(scope), power=power)
+        if scope.chance is not None:
+            text = "    the chance to find a difference of {detect:g} points is {chance:.0%}"
+            text += "[?; for 80% it takes {detect_needed:question}]"
+            say(text, scope, detect=result.detect)
     only_a = sum(scope.only_a for scope in totals)
     only_b = sum(scope.only_b for scope in totals)
     if only_a or only_b:

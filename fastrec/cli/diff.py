@@ -195,7 +195,23 @@ def _other_sections(result: Difference) -> Iterator[Section]:
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
         yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
     scope_titles = _titles(result)
+    losing = [model for model in result.models if model.losses]
+    if losing:
+        causes: dict[str, Spelling] = {
+            "model": "{model_id}",
+            "evaluation": lambda model: scope_titles[model.evaluation_name, model.metric],
+            "causes": lambda model: ", ".join(
+                f"{number:,} {cause.replace('_', ' ')}" for cause, number in model.losses.items()
+            ),
+        }
+        table = table_of(losing[:_MOST_MODELS], causes, causes)
+        notes = more_rows(len(losing) - _MOST_MODELS, "model", "--format json")
+        yield Section("right answers that are wrong now", "by cause", table, notes)
     for model in result.models:
+        if model.lost:
+            lost: dict[str, Spelling] = {"sample_id": "{sample_id}", "cause": "{cause}"}
+            about = scope_titles[model.evaluation_name, model.metric]
+            yield Section(f"lost: {model.model_id}", about, table_of(model.lost, lost, lost))
         mean = "{{{}:.4g}}" if model.measure == "score" else "{{{}:.0%}}"
         flips = {"sample_id": "{sample_id}", "old": mean.format("old"), "new": mean.format("new")}
         title = f"worse or better: {model.model_id}"
@@ -377,6 +393,9 @@ def diff(
     of the paired t-test over questions. Below each table: which change these questions would show
     in 80 % of all cases (power), if as many answers change as observed, and how many questions the
     observed ones would need.
+
+    Right answers that are wrong now are counted by cause: an error, no extracted value or another
+    one, an output that was cut short, the same output with another verdict, or another output.
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that
     could hardly be compared is a failure, too.

@@ -385,7 +385,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
 )
 @shared("overwrite", "accuracy", "errors_as_wrong", "repeats_as", "confidence", "prices")
 @option(
-    "--questions N",
+    "--examples N",
     "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
     type=Count(min=0),
     default=20,

@@ -360,7 +360,7 @@ _SHARED: Final[dict[str, _Decorator]] = {
         "--repeats-as HOW",
         "What several answers of a model to a question become: mean, pass@K (one of K is right), "
         "pass^K (all of K are), majority (of the extracted answers, or else of the outputs; a tie "
-        "is wrong), or first.", default="mean",
+        "is wrong), or first. In stats also several K: pass^1..4.", default="mean",
     ),
     "lower_is_better": option(
         "--lower-is-better PATTERN...",
@@ -392,7 +392,7 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "confidence": option(
         "--confidence FIELD",
         "Compare the confidence of answers with how often they are right: a field such as "
-        "metadata.confidence, or a metric.",
+        "metadata.confidence, or a metric; FIELD:100 if it is from 0 to 100.",
     ),
     "group_by": option(
         "--group-by FIELD...",

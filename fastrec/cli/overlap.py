@@ -1,19 +1,22 @@
-"""`fastrec overlap`, `fastrec costs` and `fastrec calibration`."""
+"""`fastrec overlap`, `fastrec costs`, `fastrec calibration` and `fastrec corrected`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import explain_damage, print_found
+from fastrec.cli.console import explain_damage, print_found, print_notice
 from fastrec.cli.options import (
     choice_option,
     command,
+    flag,
     format_option,
+    option,
+    output_option,
     prepare_reading,
     shared,
     together,
@@ -21,17 +24,20 @@ from fastrec.cli.options import (
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import (
     Section,
+    Spelling,
     Table,
     columns,
     csv_table,
     markdown_sections,
     more_rows,
     print_sections,
+    table_of,
 )
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.calibration import Calibrations
+    from fastrec.commands.corrected import CorrectedModel, Corrections
     from fastrec.commands.costs import Costs
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
@@ -50,6 +56,8 @@ _CSV: Final = {
     "hashes": "evaluation_name model_id recipe lines",
     "costs": "evaluation_name model_id answers unknown right priced cost cost_per_right",
     "calibration": "evaluation_name metric model_id answers left_out confidence accuracy ece brier",
+    "corrected": "evaluation_name metric model_id graded questions labels raw corrected low high"
+    " to_halve",
 }  # the columns of each table, which has them even if it has no rows
 _LEGENDS: Final = {
     "models": [
@@ -68,6 +76,10 @@ _LEGENDS: Final = {
             "wrong: by no recipe"
         )
     ],
+    "corrected": [
+        "corrected: the grader's score of all answers, plus label minus grader on labelled ones",
+        "to halve: labels in all that halve the interval; – if the questions are too few",
+    ],
 }
 _output = together(
     format_option("text", "json", "csv", "markdown"), shared("raw_cells", "jobs", "no_progress")
@@ -85,7 +97,7 @@ def _run(run: Any, corpus: str, jobs: int, no_progress: bool, **options: Any) ->
 
 
 def _print(
-    found: Overlap | Costs | Calibrations,
+    found: Overlap | Costs | Calibrations | Corrections,
     name: str,
     sections: Sequence[Section],
     output_format: str,
@@ -93,7 +105,7 @@ def _print(
     raw_cells: bool,
 ) -> None:
     names = _CSV[name].split()
-    legends = [_LEGENDS.get(name, [])]
+    legends = [_LEGENDS.get(name, [])] if sections else []
     print_found(
         found,
         output_format,
@@ -321,17 +333,28 @@ def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any
     \b
     Examples:
       fastrec calibration corpus --confidence metadata.confidence
+      fastrec calibration corpus --confidence metadata.percent:100
       fastrec calibration corpus --confidence stated_probability --metric acc
     """
     from fastrec.commands.calibration import calibration as run
 
     found = _run(run, corpus, **options)
-    by_scope = groupby(found.models, key=lambda model: (model.evaluation_name, model.metric))
-    sections = [
-        _calibration_section(name if metric is None else f"{name} · {metric}", list(models))
-        for (name, metric), models in by_scope
+    _print(
+        found,
+        "calibration",
+        _by_scope(found.models, _calibration_section),
+        output_format,
+        raw_cells=raw_cells,
+    )
+
+
+def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section]) -> list[Section]:
+    """Make a section for each evaluation and metric."""
+    scopes = groupby(models, key=lambda model: (model.evaluation_name, model.metric))
+    return [
+        section(name if metric is None else f"{name} · {metric}", list(some))
+        for (name, metric), some in scopes
     ]
-    _print(found, "calibration", sections, output_format, raw_cells=raw_cells)
 
 
 _CALIBRATION: Final = (
@@ -358,9 +381,75 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
         "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
     ]
     if any(model.left_out for model in models):
-        notes.append("left out: answers without a confidence from 0 to 1")
+        notes.append("left out: answers without a confidence on this scale")
     return Section(title, counted(len(models), "model"), Table(columns(_CALIBRATION), rows), notes)
 
 
 def _or_empty(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, pattern)
+
+
+@command("Correct the scores of a grader by the labels of people.",
+         usage="the command line is wrong, a pattern matches nothing, or FILE exists",
+         failure="something could not be read")  # fmt: skip
+@shared("corpus")
+@option("--labels FILE", "The labels, as `fastrec normalize --labels` reads them.")
+@flag(
+    "--pooled",
+    "Correct each model by the labels of all models, for models with few labels of their own.",
+)
+@option("--propose N", "Write N answers without a label into FILE, to be labelled by people.")
+@output_option("FILE", "The file for --propose, which must not exist.", required=False)
+@option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
+@shared("filters", "metrics")
+@_output
+def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+    """Estimate the scores that people would give, from all graded answers and a few labels.
+
+    The estimate is the grader's mean over all questions, plus the mean of label minus grader over
+    the labelled ones (prediction-powered inference). It is right however wrong the grader is, as
+    long as the labelled answers are a random sample. A button in `fastrec view` that somebody
+    presses where an answer looks wrong makes no random sample; --propose does.
+
+    --propose writes a line for each answer of a sample, with the texts but without the verdict.
+    Each model has its share of it, and so have its right and its wrong answers. Replace `null` in
+    `is_correct` by true or false, and give the file as --labels. Lines that are not filled in are
+    skipped.
+
+    \b
+    Examples:
+      fastrec corrected corpus --propose 50 -o labels.jsonl
+      fastrec corrected corpus --labels labels.jsonl
+      fastrec corrected corpus --labels labels.jsonl --pooled --format csv
+      fastrec corrected corpus --labels labels.jsonl --propose 50 -o more.jsonl
+    """
+    from fastrec.commands.corrected import corrected as run
+
+    found = _run(run, corpus, **options)
+    _print(
+        found,
+        "corrected",
+        _by_scope(found.models, _corrected_section),
+        output_format,
+        raw_cells=raw_cells,
+    )
+    if options["labels"]:
+        counts = f"{counted(found.labels, 'label')}, {found.unused:,} of other answers"
+        print_notice(f"{counts}; {counted(found.unfilled, 'line')} without a verdict")
+    if options["propose"]:
+        print_notice(f"{counted(found.proposed, 'answer')} to label in {options['output']}")
+
+
+def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
+    pattern = ".4g" if models[0].graded else ".1%"
+    spellings: dict[str, Spelling] = {
+        "model": "{model_id}",
+        "questions": "{questions:,}",
+        "labels": "{labels:,}",
+        "raw": f"{{raw:{pattern}}}",
+        "corrected": f"{{corrected:{pattern}}}",
+        "95% interval": f"{{low:{pattern}}} to {{high:{pattern}}}",
+        "to halve": "{to_halve:,}",
+    }
+    ranked = sorted(models, key=lambda model: -(model.corrected or 0))
+    return Section(title, counted(len(models), "model"), table_of(ranked, spellings))

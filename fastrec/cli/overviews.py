@@ -72,6 +72,7 @@ _SORTS: Final = [
 ]  # fmt: skip
 _OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
 """Columns of questions that a narrow terminal hides."""
+_LEFT: Final = ("sample", "found in", "flags", "text")
 _LEAST_EXCERPT: Final = 30
 _complete_models: Final = complete_names("models")
 _EXCERPT: Final = 80  # characters, where lines may have any length
@@ -384,6 +385,11 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     shell_complete=_complete_models,
 )
 @option(
+    "--missing MODEL",
+    "Print the sample_ids that this model has no record of, but others have, one per line.",
+    shell_complete=_complete_models,
+)
+@option(
     "--text TEXT",
     "Only questions with this text in the input or a reference, or in an answer: something that a "
     "model said. Case does not matter.",
@@ -391,6 +397,11 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     show_default=False,
 )
 @option("--in in_ both|input|answers", "Where to look for --text.")
+@option(
+    "--flag NAME...",
+    "Only questions with this flag of `fastrec items`: suspected_key, all_wrong, all_right or "
+    "near_duplicate. May be repeated.",
+)
 @option("--limit N", "List at most N questions of each evaluation and metric.", default=20)
 @shared("metrics", "lower_is_better")
 @format_option("text", "json", "csv")
@@ -406,6 +417,9 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     Disagreement is 0 if all models agree, and 1 if half of them are right. `fastrec show` shows a
     question with its answers.
 
+    --missing is for resuming a run. With --metric, a record of another metric does not count. The
+    other formats say which evaluation a sample_id is of.
+
     \b
     Examples:
       fastrec questions corpus --evaluation GSM8K --wrong-by all
@@ -413,6 +427,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
       fastrec questions corpus --split org/model other/model
       fastrec questions corpus --text "I'm sorry" --in answers
       fastrec questions corpus --model 'org/*' --errors --sort errors
+      fastrec questions corpus --evaluation GSM8K --missing org/model > ids.txt
       fastrec questions corpus --limit 1000000 --format csv > questions.csv
     """
     from fastrec.commands.questions import questions as run
@@ -421,7 +436,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     print_found(
         result,
         output_format,
-        text=lambda: _print_questions(result),
+        text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
         csv=lambda: _print_questions_csv(result, raw_cells=raw_cells),
     )
 
@@ -436,6 +451,14 @@ def _print_questions_csv(result: Questions, *, raw_cells: bool) -> None:
     text = csv_table(names, rows, raw_cells=raw_cells, spell=safe if sys.stdout.isatty() else str)
     # Of text, click would remove escape sequences, which are part of the values.
     click.echo(text.encode(), nl=False)
+
+
+def _print_ids(result: Questions) -> None:
+    """Print each sample_id once: it may be missing in several metrics."""
+    ids: dict[str, None] = {}
+    for table in result.evaluations:
+        ids |= dict.fromkeys(safe(str(question.sample_id)) for question in table.questions)
+    click.echo("".join(f"{sample_id}\n" for sample_id in ids), nl=False)
 
 
 def _print_questions(result: Questions) -> None:
@@ -466,6 +489,7 @@ _QUESTION: Final[dict[str, Spelling]] = {
     "input": "{input_chars:,}",
     "output": "{output_chars:,.0f}",
     "found in": lambda question: found_in(question.in_input, question.in_answers or 0),
+    "flags": lambda question: ", ".join(question.flags or ()),
 }
 
 
@@ -473,6 +497,8 @@ def _question_table(table: EvaluationQuestions) -> Table:
     left_out = {"right" if table.graded else "score"}
     if table.questions[0].in_input is None:
         left_out.add("found in")
+    if table.questions[0].flags is None:
+        left_out.add("flags")
     spellings = {name: cell for name, cell in _QUESTION.items() if name not in left_out}
     rows = table_of(table.questions, spellings).rows
     width = terminal_width()
@@ -484,6 +510,6 @@ def _question_table(table: EvaluationQuestions) -> Table:
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
     return Table(
-        columns([*spellings, "text"], left=("sample", "found in", "text"), hidden=_OPTIONAL),
+        columns([*spellings, "text"], left=_LEFT, hidden=_OPTIONAL),
         [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)],
     )

@@ -149,6 +149,8 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
 def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
     spellings: dict[str, Callable[[ModelStats], str]] = {}
     for name, spell in _COLUMNS.items():
+        if name == "accuracy":
+            spellings |= {how: _of_series(how) for how in models[0].series}
         if accuracy or name not in _NOT_GRADED:
             spellings[name] = spell
         if name == "score" and not accuracy:
@@ -169,6 +171,10 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
     )
 
 
+def _of_series(how: str) -> Callable[[ModelStats], str]:
+    return lambda model: _or_empty("{:.1%}", model.series[how])
+
+
 def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of all models of all evaluations and metrics, with numbers in full precision.
 
@@ -176,12 +182,15 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     """
     values_of = attrgetter(*_CSV_FIELDS.values())
     ranks_of = attrgetter(*_CSV_RANKS)
-    rows = [
-        [one.evaluation_name, rank, *values_of(model), one.metric, one.graded, *ranks_of(model)]
-        for one in found.evaluations
-        for rank, model in enumerate(one.by_model, 1)
-    ]
-    return ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS], rows
+    rows = []
+    series: dict[str, None] = {}
+    for one in found.evaluations:
+        for rank, model in enumerate(one.by_model, 1):
+            row = [one.evaluation_name, rank, *values_of(model), one.metric, one.graded]
+            rows.append([*row, *ranks_of(model), *model.series.values()])
+            series |= dict.fromkeys(model.series)
+    names = ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS, *series]
+    return names, rows
 
 
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]

@@ -39,7 +39,7 @@ def calibration(
     Args:
         corpus: A directory or URL that `normalize` published.
         confidence: A field of records with the confidence, such as `metadata.confidence`, or a
-            metric whose scores are confidences; from 0 to 1.
+            metric whose scores are confidences; from 0 to 1, or with `:100` after it from 0 to 100.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.

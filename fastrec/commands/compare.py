@@ -88,6 +88,11 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     cases, if the models differ on as many questions as observed; null if it finds none."""
     questions_needed: int | None
     """How many questions it takes to find the observed difference so; null if there is none."""
+    chance: float | None
+    """With --detect: the chance to find so large a difference with p < 0.05, if the models differ
+    on as many questions as observed, or as many as it needs."""
+    detect_needed: int | None
+    """With --detect: how many questions give a chance of 80 %."""
     examples: list[Example]
     """The most distinguishing questions; groups have none."""
     group: dict[str, str | None] | None = None
@@ -171,6 +176,8 @@ class Comparison(Tabular):
     cluster: str | None = None
     """`--cluster`: tests are over clusters of questions with the same value of this field; null if
     they are over questions."""
+    detect: float | None = None
+    """`--detect`: a difference in points."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, metric and group, or each evaluation with both metrics."""
@@ -189,6 +196,7 @@ def compare(
     *,
     metric_pair: Strings = (),
     repeats_as: str = "mean",
+    detect: float | None = None,
     examples: int = 2,
     group_by: Strings = (),
     cluster: str | None = None,
@@ -207,6 +215,7 @@ def compare(
         metric_pair: Instead of two models, two metrics that judge the same answers.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
             `pass^K`, `majority` or `first`.
+        detect: A difference in points: return the chance to find it with these questions.
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are
             adjusted together.
@@ -240,8 +249,7 @@ def compare(
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError(
-                "name two models, or two different metrics with --metric-pair; --model chooses "
-                "models"
+                "name two models, or two metrics with --metric-pair; --model chooses models"
             )
         if groups or cluster:
             raise UsageError("--group-by and --cluster cannot be combined with --metric-pair")
@@ -259,12 +267,12 @@ def compare(
     check_questions(index, scopes, chosen)
     others = other_metrics(index, scopes, chosen)
     compared, uncompared = _compare_scopes(
-        index, scopes, (first, second), repeats=repeats, examples=examples
+        index, scopes, (first, second), repeats=repeats, detect=detect, examples=examples
     )
     if groups:
         by_group, group_scopes = opened(chosen, groups)
         parts, _ = _compare_scopes(
-            by_group, group_scopes, (first, second), repeats=repeats, examples=0
+            by_group, group_scopes, (first, second), repeats=repeats, detect=detect, examples=0
         )
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
@@ -274,7 +282,9 @@ def compare(
         evaluation.p_adjusted = adjusted
     for text in index.selection.notes:
         note(text)
-    return Comparison(first, second, str(repeats), compared, uncompared, others, cluster=cluster)
+    return Comparison(
+        first, second, str(repeats), compared, uncompared, others, cluster=cluster, detect=detect
+    )
 
 
 def _compare_scopes(
@@ -283,6 +293,7 @@ def _compare_scopes(
     pair: tuple[str, str],
     *,
     repeats: RepeatsAs,
+    detect: float | None,
     examples: int,
 ) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
     compared = []
@@ -294,7 +305,9 @@ def _compare_scopes(
             if query.models:
                 query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
             compared.append(
-                _compare_scope(index, scope, query, pair, repeats=repeats, examples=examples)
+                _compare_scope(
+                    index, scope, query, pair, repeats=repeats, detect=detect, examples=examples
+                )
             )
     return compared, uncompared
 
@@ -306,6 +319,7 @@ def _compare_scope(
     pair: tuple[str, str],
     *,
     repeats: RepeatsAs,
+    detect: float | None,
     examples: int,
 ) -> ComparedEvaluation:
     means = value_rows(index, query, pair)
@@ -313,7 +327,8 @@ def _compare_scope(
     graded = scope.graded and not repeats.by_verdict
     series = ((b, a) for a, b in values.values())
     clusters = index.table(query).clusters_of(values)
-    (found,) = compare_series([series], graded=graded, clusters=clusters)
+    difference = None if detect is None else detect / 100
+    (found,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
     return filled(

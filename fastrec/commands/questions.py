@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Unpack
 
 import msgspec
 
 from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
+from fastrec.answers.items import FLAGS
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import PLACES, SORTS, Place, Query, Question, Scope, Sort, Which
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Tabular, flat
 from fastrec.parameters import CORES
@@ -59,8 +61,10 @@ def questions(
     wrong_by: Strings = (),
     right_by: Strings = (),
     split: Sequence[str] | None = None,
+    missing: str | None = None,
     text: str = "",
     in_: Place = "both",
+    flag: Strings = (),
     limit: int = 20,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
@@ -78,9 +82,12 @@ def questions(
         right_by: Only questions that these models get right.
         split: Two models: only questions that the first one gets right and the second one gets
             wrong.
+        missing: A model: all questions whose `sample_id` it has no record of, whatever `limit` is.
         text: Only questions with this text in the input or a reference, or in something that a
             model said; case does not matter.
         in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
+        flag: Only questions with one of these flags of `items`: `suspected_key`, `all_wrong`,
+            `all_right`, `near_duplicate`.
         limit: The largest number of questions in a table.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
@@ -107,6 +114,9 @@ def questions(
             "no question is both right and wrong by all models: choose one of --right-by and "
             "--wrong-by"
         )
+    flags = as_tuple("flag", flag)
+    for name in flags:
+        check_choice("flag", name, FLAGS)
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
     index, scopes = open_scopes(
@@ -128,7 +138,9 @@ def questions(
     if text:
         names = {scope.evaluation_name for scope, _ in scopes}
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
+    lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
+    flagged = _flagged(index, scopes, flags)
     for scope, query in scopes:
         models_right = _models_of(scope, of_right)
         models_wrong = _models_of(scope, of_wrong)
@@ -141,9 +153,40 @@ def questions(
                 sort=sort,
                 right=models_right,
                 wrong=models_wrong,
+                missing=lacking,
             )
+            if flags:
+                query = msgspec.structs.replace(query, hashes=_hashes(query, flagged[scope]))
             found.append((scope, query))
-    return Questions(_tables(index, found, limit), other_metrics(index, scopes, chosen))
+    most = sys.maxsize if lacking else limit
+    tables = _tables(index, found, most)
+    for (scope, _), table in zip(found, tables, strict=True):
+        for question in table.questions if flags else ():
+            question.flags = flagged[scope][question.sample_hash]
+    return Questions(tables, other_metrics(index, scopes, chosen))
+
+
+_Flagged = dict[str, list[str]]  # flags by sample_hash
+
+
+def _flagged(
+    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]], flags: Sequence[str]
+) -> dict[Scope, _Flagged]:
+    """The questions of each scope that have one of some flags, with all of their flags."""
+    if not flags:
+        return {}
+    flagged = {}
+    for scope, query in scopes:
+        items = index.items(query).questions
+        flagged[scope] = {
+            item.sample_hash: item.flags for item in items if not set(flags).isdisjoint(item.flags)
+        }
+    return flagged
+
+
+def _hashes(query: Query, flagged: _Flagged) -> tuple[str, ...]:
+    """The hashes that a query asks for and that are flagged; one of no question without any."""
+    return tuple(name for name in flagged if matches_any(name, query.hashes)) or ("none",)
 
 
 def _tables(

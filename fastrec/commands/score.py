@@ -12,9 +12,10 @@ the metric with most records of its model, unless a rule names a metric.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +24,13 @@ import numpy as np
 import zstandard
 
 from fastrec.answers.codes import Array
-from fastrec.answers.selection import Selection, lines_of, select
+from fastrec.answers.selection import Selection, select
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.reader import open_corpus
+from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, listed, shown
+from fastrec.errors import UsageError, listed, naming, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.log import NOT_SCORED
 from fastrec.judge.parse import spell
@@ -41,10 +42,15 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
+from fastrec.storage import is_url
 
 _EXAMPLES: Final = 3  # of each kind, evaluation and rule
 _SHOWN_CHARACTERS: Final = 400  # of the end of an answer, in an example
 _LEVEL: Final = 1  # of shards that are read once
+_COUNTS: Final = (
+    "records", "old_scored", "old_right", "new_right", "to_right", "to_wrong", "missing", "errors",
+)  # fmt: skip
+"""The counts of `ScoredModel`, which add up."""
 
 
 class ScoredModel(msgspec.Struct, kw_only=True):
@@ -67,14 +73,10 @@ class ScoredModel(msgspec.Struct, kw_only=True):
     """Answers from which nothing could be extracted."""
     errors: int = 0
     """Records that stay errors: without an answer, or without a reference."""
-
-    @property
-    def old(self) -> float | None:
-        return self.old_right / self.old_scored if self.old_scored else None
-
-    @property
-    def new(self) -> float | None:
-        return self.new_right / self.records if self.records else None
+    old: float | None = None
+    """The share of right answers before, among those that had a verdict."""
+    new: float | None = None
+    """The share of right answers by the rule."""
 
 
 class ScoreExample(msgspec.Struct, kw_only=True):
@@ -103,10 +105,7 @@ class Scored(Tabular, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, rule and model."""
-        return [
-            msgspec.structs.asdict(model) | {"old": model.old, "new": model.new}
-            for model in self.models
-        ]
+        return [msgspec.structs.asdict(model) for model in self.models]
 
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True):
@@ -170,11 +169,7 @@ def score(
     reader = open_corpus(corpus)
     everything = Selection(reader)
     masks = _masks(everything, chosen, replace=replace, jobs=jobs, progress=progress)
-    if work_dir:
-        Path(work_dir).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=work_dir) as directory:
-        shards = Path(directory) / "scored"
-        shards.mkdir()
+    with _scored_shards(output, work_dir) as shards:
         tasks = [
             _Task(
                 part=part,
@@ -206,6 +201,28 @@ def score(
         examples=examples,
         notices=notices,
     )
+
+
+@contextmanager
+def _scored_shards(output: str | os.PathLike[str] | None, work_dir: str | None) -> Iterator[Path]:
+    """A directory for scored records, which is removed afterwards.
+
+    It is beside a local output, or in the work directory. The manifest names it, so it has the same
+    name every time.
+    """
+    target = Path(os.fspath(output or "dry-run"))
+    parent = target.parent if work_dir is None else Path(work_dir)
+    if output is None or is_url(os.fspath(output)):
+        parent = Path(work_dir or tempfile.gettempdir())
+    shards = parent / f".{target.name}.fastrec-scored"
+    shutil.rmtree(shards, ignore_errors=True)  # of a run that was killed
+    with naming(str(shards)):
+        if output is not None:
+            shards.mkdir(parents=True)
+        try:
+            yield shards
+        finally:
+            shutil.rmtree(shards, ignore_errors=True)
 
 
 def _read_references(path: str | os.PathLike[str]) -> References:
@@ -271,7 +288,7 @@ def _check_name(rule: Rule, selection: Selection) -> None:
 
 
 def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
-    """Of each evaluation and model, the metric with most records, as `evaluation, metric, model`."""
+    """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
     best: dict[tuple[str, str], tuple[int, str | None]] = {}
     for scope in selection.summary.evaluations:
         for model in scope.by_model:
@@ -345,12 +362,12 @@ class _Part:
             for mask in task.masks
         ]
         chosen = np.logical_or.reduce(masks)
-        positions = np.arange(records) if task.replace else np.flatnonzero(chosen)
+        positions = (np.arange(records) if task.replace else np.flatnonzero(chosen)).tolist()
         lines = lines_of(
             task.part, PartColumns(task.columns, task.part.entry.text_xxh3_128), positions
         )
         with closing(lines):
-            for position, line in zip(positions.tolist(), lines, strict=True):
+            for position, line in zip(positions, lines, strict=True):
                 if not chosen[position]:
                     yield line
                     continue
@@ -517,11 +534,14 @@ def _merge(results: Iterator[_Result]) -> _Result:
         for model in models:
             total = totals.setdefault((model.evaluation_name, model.rule, model.model_id), model)
             if total is not model:
-                for name in ScoredModel.__struct_fields__[3:]:
+                for name in _COUNTS:
                     setattr(total, name, getattr(total, name) + getattr(model, name))
         for example in some_examples:
             key = (example.evaluation_name, example.rule, example.kind)
             kinds[key] = kinds.get(key, 0) + 1
             if kinds[key] <= _EXAMPLES:
                 examples.append(example)
+    for total in totals.values():
+        total.old = total.old_right / total.old_scored if total.old_scored else None
+        total.new = total.new_right / total.records if total.records else None
     return [totals[key] for key in sorted(totals)], examples

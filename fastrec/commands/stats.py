@@ -40,13 +40,14 @@ from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
-from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_repeats
+from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_series
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     RANKINGS,
+    EvaluationStats,
     Stats,
     add_groups,
     choose_groups,
@@ -86,7 +87,7 @@ def stats(
         common: Count only questions that all of the chosen models of an evaluation have answered.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`,
-            `pass^K`, `majority` or `first`.
+            `pass^K`, `majority` or `first`. `pass^1..4` computes all four, and ranks by the last.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a
             field, as in `where`, or FIELD:N for N bins of its numbers.
@@ -111,7 +112,7 @@ def stats(
     """
     if by is not None:
         check_choice("by", by, RANKINGS)
-    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
+    *others, repeats = parse_series(repeats_as, errors_as_wrong=errors_as_wrong)
     groups = parse_groups(group_by)
     if groups and common:
         raise UsageError("--group-by cannot be combined with --common")
@@ -157,10 +158,12 @@ def stats(
             ]
             found.evaluations = ranked(recounted).evaluations
         _add_tests(found, index, common=common, ranks=is_tested)
+        _add_series(found.evaluations, index, others)
         if by_group:
             chosen_groups = choice(_results_of(by_group, repeats), metrics="all")
             parts = ranked(choose_groups(found, chosen_groups, groups, note))
             _add_tests(parts, by_group, ranks=is_tested)
+            _add_series(parts.evaluations, by_group, others)
             add_groups(found, parts, groups)
         found.cluster = cluster
         for text in index.selection.notes:
@@ -171,6 +174,22 @@ def stats(
 def _results_of(index: QuestionTable, repeats: RepeatsAs) -> Sequence[EvaluationSummary]:
     """The results of all evaluations, with repeats as one value."""
     return index.evaluations if repeats.kind == "mean" else reduce_repeats(index, repeats)
+
+
+def _add_series(
+    evaluations: Sequence[EvaluationStats], index: QuestionTable, series: Sequence[RepeatsAs]
+) -> None:
+    """Add the accuracies of other K."""
+    for repeats in series:
+        accuracies = {
+            (one.evaluation_name, one.metric, model.model_id): model.accuracy
+            for one in reduce_repeats(index, repeats)
+            for model in one.by_model
+        }
+        for one in evaluations:
+            for model in one.by_model:
+                key = (one.evaluation_name, one.metric, model.model_id)
+                model.series[str(repeats)] = accuracies[key]
 
 
 def _add_tests(found: Stats, index: QuestionTable, *, common: bool = False, ranks: bool) -> None:

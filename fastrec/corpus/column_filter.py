@@ -18,7 +18,7 @@ from fastrec.corpus.part_records import KEY_COLUMNS
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
 from fastrec.sorting.keys import METRIC
-from fastrec.where import Condition, parse_condition, values_of
+from fastrec.where import OUTCOMES, Condition, parse_condition, values_of
 
 _TEXTS: Final[dict[tuple[str, ...], str]] = {
     **{(field,): column for field, column in KEY_COLUMNS.items()},
@@ -109,8 +109,7 @@ class ColumnFilter:
             for has_error in (False, True)
             for is_correct in (False, True)
         ]
-        outcomes = zip(self._columns.array("correct"), self._columns.array("error"), strict=True)
-        self._keep([correct + 2 * error for correct, error in outcomes], verdicts)
+        self._keep(_outcome_codes(self._columns), verdicts)
 
     def _filter_field(self, condition: Condition) -> bool:
         """Apply a condition; return False if its field has no column."""
@@ -131,6 +130,11 @@ class ColumnFilter:
             self._unsure.update(at for at in self.positions if verdicts[codes[at]] is None)
 
 
+def _outcome_codes(columns: PartColumns) -> list[int]:
+    outcomes = zip(columns.array("correct"), columns.array("error"), strict=True)
+    return [correct + 2 * error for correct, error in outcomes]
+
+
 def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) -> Codes | None:
     """The values of a field, as far as a column tells; None if there is no column."""
     if path[0] == "metadata" and len(path) > 1:
@@ -139,6 +143,8 @@ def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) 
             values, _ = parse(columns.content(f"values.{name}"))
             return columns.array(name), [(value,) for value in values]
         return (array("B", bytes(columns.records)), [(None,)]) if columns.lacks(path[1]) else None
+    if path == ("outcome",):
+        return _outcome_codes(columns), [(outcome,) for outcome in OUTCOMES]
     text = _TEXTS.get(path)
     if text and (
         has_metrics or path != (METRIC,)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from functools import cached_property
+from itertools import accumulate
 from typing import Final
 
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
 from fastrec.errors import CorpusError
 from fastrec.storage import file_in, join
 from fastrec.summary.document import Summary
@@ -74,6 +77,17 @@ def open_columns(path: str, part: PartFile) -> PartColumns:
         reason = f"has {columns.records:,} records, but the manifest says {part.entry.records:,}"
         raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
     return columns
+
+
+def lines_of(part: PartFile, columns: PartColumns, positions: Iterable[int]) -> Generator[bytes]:
+    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
+    sizes = columns.array("bytes")
+    starts = [0, *accumulate(sizes)]
+    fingerprints = columns.array("fingerprint")
+    places = ((starts[at], sizes[at], fingerprints[at]) for at in positions)
+    with closing(lines_at(part, places)) as lines:
+        for line in lines:
+            yield line[:-1]
 
 
 def open_corpus(corpus: str | os.PathLike[str]) -> CorpusReader:

@@ -24,17 +24,14 @@ from typing import IO, Any, Final, TypeVar, cast
 
 import msgspec
 import zstandard
-from msgspec import UNSET, Raw, UnsetType
-from stringzilla import find
 from xxhash import xxh3_64_intdigest
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
-from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, shard_at
@@ -224,141 +221,27 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
     return readinto
 
 
-# The head of a line has the fields that a record is sorted by. It is read without decoding the rest
-# of the line. A line in normal form begins with fields that are always in this order, and never
-# hold an object:
-#
-#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,
-#      "sample_hash":…,"interaction…
-#      \____ head ____/
-#
-# All of them are always present, but for the metric (`evaluation_result_id`), which later versions
-# have after `evaluation_name`. Quotes inside a string are escaped, so the first
-# `,"interaction_type":` of a line ends its head.
-
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as
 records are sorted."""
 
 
-class LineHead(msgspec.Struct, gc=False):
-    evaluation_id: str
-    model_id: str
-    evaluation_name: str
-    sample_id: Raw
-    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than
-    msgspec decodes."""
-    sample_hash: str
-    evaluation_result_id: str | UnsetType = UNSET
-
-    def decoded_sample_id(self) -> int | str:
-        return decode_sample_id(self.sample_id)
-
-    def metric(self) -> str | None:
-        return (
-            None if isinstance(self.evaluation_result_id, UnsetType) else self.evaluation_result_id
-        )
-
-
-PositionOf = Callable[[LineHead | KeyEntry], Position]
-
-_decode_head = msgspec.json.Decoder(LineHead).decode
-_decode_sample_id = msgspec.json.Decoder(int | str).decode
-
-
-def decode_sample_id(spelled: Raw | bytes) -> int | str:
-    try:
-        value: int | str = _decode_sample_id(spelled)
-    except msgspec.MsgspecError:  # more digits than msgspec decodes
-        value = parse(bytes(spelled))[0]
-    return value
-
-
-def key_mark(field: str) -> bytes:
-    return f',"{field}":'.encode()
-
-
-_HEAD_END: Final = key_mark(DEFAULT_SCHEMA.head_fields[-1])
-
-
-def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
-    """Decode the head of the line that begins at `start`.
-
-    MsgspecError if it is not a line in normal form.
-    """
-    end = data.find(_HEAD_END, start)
-    return _decode_head(data[start : max(start, end)] + b"}")
-
-
-def lines_with(
-    data: bytes | bytearray, needles: Sequence[bytes], end: int
-) -> Iterator[tuple[int, int]]:
-    """Yield where lines that contain one of some needles begin and end, newline included."""
-    found = [find(data, needle, 0, end) for needle in needles]
-    while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
-        first = data.rfind(b"\n", 0, nearest) + 1
-        beyond = data.find(b"\n", nearest) + 1
-        yield first, beyond
-        for number, offset in enumerate(found):
-            if 0 <= offset < beyond:
-                found[number] = find(data, needles[number], beyond, end)
-
-
-def position_maker(fields: Sequence[str]) -> PositionOf:
-    """Return the function from a head, or from a key of the manifest, to its position."""
-    if len(fields) > 1 and _POSITIONS.keys().isdisjoint(fields):
-        return attrgetter(*fields)
+def position_maker(fields: Sequence[str]) -> Callable[[KeyEntry], Position]:
+    """Return the function from a key of the manifest to its position by some sort fields."""
     values: list[Callable[[Any], Any]] = [
         _POSITIONS.get(field) or attrgetter(field) for field in fields
     ]
-    return lambda head: tuple([value(head) for value in values])
+    return lambda key: tuple([value(key) for value in values])
 
 
-class Order:
-    """Checks that the lines of a part are sorted; records of one position may be in any order."""
-
-    def __init__(self, part: PartFile, sort_fields: Sequence[str]) -> None:
-        self._path = part.path
-        self._position_of = position_maker(sort_fields)
-        self._last: Position = ()
-        self._sample_id = list(sort_fields).index("sample_id")
-
-    def check(self, head: LineHead) -> None:
-        """Check a line that comes after those that were checked before.
-
-        CorpusError if it belongs before them.
-        """
-        position = self._position_of(head)
-        if position < self._last:
-            raise self._unsorted()
-        self._last = position
-
-    def end(self, last: KeyEntry) -> None:
-        """Check that the last line has the last key of the manifest.
-
-        It may spell a huge `sample_id` otherwise.
-        """
-        found = list(self._last)
-        expected = list(self._position_of(last))
-        if found:
-            del found[self._sample_id], expected[self._sample_id]
-            if found != expected:
-                raise self._unsorted()
-
-    def _unsorted(self) -> CorpusError:
-        reason = f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}"
-        return CorpusError(self._path, reason)
-
-
-def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:
+def _sample_position(key: KeyEntry) -> tuple[bool, int | str]:
     """Sort integers by value and before strings."""
-    value = head.decoded_sample_id() if isinstance(head, LineHead) else head.sample_id
-    return isinstance(value, str), value
+    return isinstance(key.sample_id, str), key.sample_id
 
 
-def _metric_position(head: LineHead | KeyEntry) -> tuple[bool, str]:
+def _metric_position(key: KeyEntry) -> tuple[bool, str]:
     """Sort records without a metric before others."""
-    value = head.evaluation_result_id
+    value = key.evaluation_result_id
     return (True, value) if isinstance(value, str) else (False, "")
 
 

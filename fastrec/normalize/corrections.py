@@ -16,6 +16,8 @@ and who decided why:
     {"evaluation": "sums", "model": "org/a", "question": "5f1c09", "is_correct": true, "reason":
     "same number"}
 
+A line without a verdict, as `corrected --propose` writes it, waits for somebody to fill it in.
+
 A fix replaces a rejected line. It is a line of the file that `rejects --extract` wrote, corrected
 in its place. The file beside it says which line of which shard each one was, and the digest of its
 bytes.
@@ -243,7 +245,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What tells the record from others of the answer's model and question: `evaluation_id`,
     `epoch`, `trial`, …"""
     is_correct: bool | None = None
-    """The new verdict; this or `score` is needed."""
+    """The new verdict; without it and without `score`, the line is skipped."""
     score: float | None = None
     """The new score."""
     by: str | None = None
@@ -252,14 +254,18 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """When."""
     reason: str | None = None
     """Why."""
+    text: dict[str, Any] = {}
+    """What a person who labels needs to see; ignored."""
 
     def __post_init__(self) -> None:
         if self.question is None and self.sample_id is None:
             raise ValueError("it names neither a `question` nor a `sample_id`")
         if self.question is not None and len(self.question) < _SHORTEST_HASH:
             raise ValueError(f"`question` has fewer than {_SHORTEST_HASH} characters")
-        if self.is_correct is None and self.score is None:
-            raise ValueError("it has neither `is_correct` nor `score`")
+
+    @property
+    def is_filled(self) -> bool:
+        return self.is_correct is not None or self.score is not None
 
     @property
     def answer(self) -> tuple[Any, ...]:
@@ -271,9 +277,19 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 _decode_label = msgspec.json.Decoder(Label).decode
 
 
-@functools.lru_cache(maxsize=4)
 def read_labels(file: GivenFile) -> dict[int, Label]:
     """The labels of a file by the number of their line; UsageError if a line is not a label."""
+    lines = _label_lines(file)
+    return {number: label for number, label in lines.items() if label.is_filled}
+
+
+def count_unfilled(file: GivenFile) -> int:
+    """How many lines have no verdict yet."""
+    return len(_label_lines(file)) - len(read_labels(file))
+
+
+@functools.lru_cache(maxsize=4)
+def _label_lines(file: GivenFile) -> dict[int, Label]:
     labels = {}
     for number, line in enumerate(file.texts[0].split(b"\n"), start=1):
         if not line.strip():
@@ -295,13 +311,13 @@ class Labeller:
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
         last = {label.answer: number for number, label in labels.items()}
-        self._labels = {number: labels[number] for number in last.values()}
+        self.labels = {number: labels[number] for number in last.values()}
         self._by_name: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-        for number, label in self._labels.items():
+        for number, label in self.labels.items():
             question = f"id {label.sample_id}" if label.question is None else label.question
             self._by_name[label.evaluation, label.model, question].append(number)
         self._lengths = sorted(
-            {len(label.question) for label in self._labels.values() if label.question}
+            {len(label.question) for label in self.labels.values() if label.question}
         )
 
     def change_of(self, record: Any) -> list[int] | None:
@@ -315,12 +331,12 @@ class Labeller:
         return found or None
 
     def _about(self, numbers: list[int], value: dict[str, Any]) -> list[int]:
-        return sorted(number for number in numbers if _is_about(self._labels[number], value))
+        return sorted(number for number in numbers if _is_about(self.labels[number], value))
 
     def label_of(self, value: dict[str, Any]) -> Label | None:
         """The label that decides about a record; None without any."""
         about = self._about(self.change_of(SimpleNamespace(**value)) or [], value)
-        return self._labels[about[-1]] if about else None
+        return self.labels[about[-1]] if about else None
 
     def apply(self, numbers: list[int], record: Any, value: dict[str, Any]) -> bool:
         """Give a record the verdict of the last label that is about it.
@@ -331,8 +347,8 @@ class Labeller:
         before = value["evaluation"]
         if not about:
             return False
-        label = self._labels[about[-1]]
-        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | _new_verdict(
+        label = self.labels[about[-1]]
+        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | new_verdict(
             label, before
         )
         changed = any(verdict[name] != before[name] for name in verdict)
@@ -364,7 +380,7 @@ def _is_about(label: Label, value: dict[str, Any]) -> bool:
     )
 
 
-def _new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
+def new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
     """The new values.
 
     Where the score was 1 for right and 0 for wrong, each of the two follows the other.
@@ -399,6 +415,8 @@ def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, li
         )
         if numbers
     ]
+    if unfilled := count_unfilled(file):
+        notices.append(f"{file}: {counted(unfilled, 'line')} without a verdict, not filled in yet")
     total = LabelCounts(
         labels=len(labels),
         superseded=len(labels) - len(last),

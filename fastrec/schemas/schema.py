@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import or_
 from pathlib import Path
 from types import UnionType
@@ -314,16 +314,6 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def shape(self) -> Shape:
         record: type[Base] = self.record
         return shape_of(record)
-
-    @cached_property
-    def head_fields(self) -> tuple[str, ...]:
-        """The fields at the start of a line in normal form, before the first object.
-
-        An optional field other than `sample_hash` may be absent from a line.
-        """
-        return tuple(
-            takewhile(lambda name: self.shape.fields[name].shape is None, self.shape.fields)
-        )
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:

@@ -1,4 +1,4 @@
-"""Rules that score stored answers: a file of them, those that ship with fastrec, and their verdicts.
+"""Rules that score stored answers: files of them, rules that ship with fastrec, and verdicts.
 
 [[rule]]
 name = "json_number"             the metric

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from fastrec.statistics.intervals import Z
 from fastrec.statistics.p_values import Array
 
@@ -17,36 +19,40 @@ FEWEST_LABELS: Final = 2  # of which a spread can be computed
 
 
 class Corrected(NamedTuple):
-    """A mean score by people, estimated from all graded answers and some labels."""
+    """A mean score by people, estimated from all graded answers and some labels.
 
-    raw: float  # the mean of the grader
-    mean: float
-    low: float  # of the 95 % interval
-    high: float
-    labels: int
-    to_halve: int | None  # labels for an interval of half the width; None if no number is enough
+    None with too few labels.
+    """
+
+    corrected: float | None = None
+    low: float | None = None  # of the 95 % interval
+    high: float | None = None
+    to_halve: int | None = None  # labels for half the width; None also if no number is enough
 
 
-def correct_mean(graded: Array, labelled: Array, labels: Array) -> Corrected | None:
+def correct_mean(graded: Array, differences: Array) -> Corrected:
     """Correct the mean of a grader over all answers.
+
+    The interval assumes one disagreement more than the labels show. Without it, a few labels that
+    all agree with the grader would prove that it is always right.
 
     Args:
         graded: The grader's scores of all answers.
-        labelled: Those of the labelled answers.
-        labels: What people gave these answers.
-
-    Returns:
-        None with fewer than two labels.
+        differences: What people gave the labelled answers, minus what the grader gave them.
     """
-    if len(labels) < FEWEST_LABELS:
-        return None
-    differences = labels - labelled
-    raw = float(graded.mean())
-    mean = raw + float(differences.mean())
+    labels = len(differences)
+    if labels < FEWEST_LABELS:
+        return Corrected()
+    correction = float(differences.mean())
+    mean = float(graded.mean()) + correction
     of_grader = float(graded.var(ddof=1)) / len(graded) if len(graded) > 1 else 0.0
-    spread = float(differences.var(ddof=1))
-    half = Z * math.sqrt(of_grader + spread / len(labels))
+    # A disagreement has at most the size of the range of scores, which is from 0 to 1 for most.
+    size = max(float(graded.max()), 1.0) - min(float(graded.min()), 0.0)
+    spread = (float(((differences - correction) ** 2).sum()) + size**2) / labels
+    half = Z * math.sqrt(of_grader + spread / labels)
     # Half of the width is a quarter of the variance, of which that of the grader stays.
     wanted = (half / Z) ** 2 / 4 - of_grader
-    to_halve = math.ceil(spread / wanted) if wanted > 0 and spread > 0 else None
-    return Corrected(raw, mean, mean - half, mean + half, len(labels), to_halve)
+    to_halve = math.ceil(spread / wanted) if wanted > 0 else None
+    bounds = (0.0, 1.0) if size == 1 else (None, None)
+    corrected, low, high = np.clip([mean, mean - half, mean + half], *bounds).tolist()
+    return Corrected(corrected, low, high, to_halve)

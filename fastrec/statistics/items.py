@@ -9,10 +9,11 @@ question correlate negatively with those of all other questions. Two tests have 
 1. Chance. The p-value is the share of random assignments of its scores to the models that correlate
    as negatively. Where the t-test of a correlation finds nothing, and beyond what 20,000
    permutations can tell, the p-value of the t-test stands for it.
-2. The other questions. Most questions are good, and correlate alike. The median and the quartiles of
-   all correlations (after Fisher's transformation) tell how much they vary, at least as much as
+2. The other questions. Most questions are good, and correlate alike. The median and the quartiles
+   of all correlations (after Fisher's transformation) tell how much they vary, at least as much as
    chance alone would make them; the p-value of an outlier is that of a normal distribution. It is
-   adjusted for the number of questions by the method of Benjamini and Hochberg.
+   adjusted for the number of questions by the method of Benjamini and Hochberg. Fewer than 30
+   questions cannot tell what is usual: then the p-values of the first test are adjusted instead.
 
 The second test finds many more wrong keys than the first would, adjusted for all questions; the
 first keeps questions that merely tell little from being suspected.
@@ -30,6 +31,7 @@ from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.p_values import Array, incomplete_beta, t_p_values
 
 FEWEST_MODELS: Final = 8  # that item analysis needs
+FEWEST_QUESTIONS: Final = 30  # that tell which correlations are usual
 _DRAWS: Final = 20_000  # permutations
 _SUSPECT: Final = 0.1  # permutations decide about p-values below this
 _CELLS: Final = 4_000_000  # of an array of permutations
@@ -88,15 +90,15 @@ def wrong_key_p_values(scores: Array, seed: int = 0) -> Array:
     by_chance = permutation_p_values(scores, correlations, seed)
     known = ~np.isnan(by_chance)
     p_values = by_chance.copy()
-    outliers = _outlier_p_values(correlations[known], (~np.isnan(scores)).sum(axis=0)[known])
-    p_values[known] = np.maximum(by_chance[known], benjamini_hochberg(outliers.tolist()))
+    others = by_chance[known]
+    if len(others) >= FEWEST_QUESTIONS:
+        others = _outlier_p_values(correlations[known], (~np.isnan(scores)).sum(axis=0)[known])
+    p_values[known] = np.maximum(by_chance[known], benjamini_hochberg(others.tolist()))
     return p_values
 
 
 def _outlier_p_values(correlations: Array, counts: Indices) -> Array:
     """How probable correlations as low as these are among correlations like all of these."""
-    if not len(correlations):
-        return correlations
     transformed = np.arctanh(np.clip(correlations, -_LARGEST, _LARGEST))
     low, middle, high = np.quantile(transformed, (0.25, 0.5, 0.75))
     by_chance = 1 / np.sqrt(np.maximum(counts - 3, 1))

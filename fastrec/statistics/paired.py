@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.statistics.exact import Value, scale_of, to_double
@@ -77,28 +78,35 @@ class Paired(NamedTuple):
     p: float | None
     detectable: float | None
     needed: int | None
+    chance: float | None = None  # to find the difference of `detect`
+    detect_needed: int | None = None
     clusters: int = 0  # that these questions are in; each may be one of its own
 
 
 def compare_series(
-    series: Iterable[Iterable[_Pair]], *, graded: bool, clusters: Sequence[int] | None = None
+    series: Iterable[Iterable[_Pair]],
+    *,
+    graded: bool,
+    clusters: Sequence[int] | None = None,
+    detect: float | None = None,
 ) -> list[Paired]:
     """Compare two values of each question: shares of right answers, or scores if `graded`.
 
     None without an answer.
 
     Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands
-    for a decimal score or for a share. `clusters` has the cluster of each question.
+    for a decimal score or for a share. `clusters` has the cluster of each question. `detect` is a
+    difference whose detection is wanted.
     """
     listed = list(map(list, series))
     counts = list(map(Counter, listed))
-    found = [differences_of(pairs, graded=graded) for pairs in counts]
+    found = [_pair_differences(pairs, graded=graded) for pairs in counts]
     tested = found
     if clusters is not None:
         sums = [Counter(_cluster_sums(pairs, clusters, graded=graded)) for pairs in listed]
-        tested = [differences_of(pairs, graded=graded) for pairs in sums]
+        tested = [_pair_differences(pairs, graded=graded) for pairs in sums]
     numbers = zip(counts, found, tested, p_values_of(tested), strict=True)
-    return [_paired(*of_series, graded=graded) for of_series in numbers]
+    return [_paired(*of_series, detect, graded=graded) for of_series in numbers]
 
 
 def _cluster_sums(
@@ -114,14 +122,17 @@ def _cluster_sums(
     return ((Fraction(), total) for total in sums.values())
 
 
-def differences_of(pairs: Mapping[Any, int], *, graded: bool = True) -> Differences:
+def _pair_differences(pairs: Mapping[Any, int], *, graded: bool = True) -> Differences:
     """Add up the differences of pairs of values, each with how often it occurs."""
     sizes: Counter[Fraction] = Counter()
-    questions = 0
     for (old, new), number in pairs.items():
         if old is not None and new is not None:
-            questions += number
             sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    return differences_of(sizes, sizes.total())
+
+
+def differences_of(sizes: Counter[Fraction], questions: int) -> Differences:
+    """Sum up the differences of questions, given how many have each; those of 0 may be left out."""
     del sizes[Fraction()]
     return Differences(
         questions,
@@ -139,6 +150,7 @@ def _paired(
     found: Differences,
     tested: Differences,
     p: float,
+    detect: float | None,
     *,
     graded: bool,
 ) -> Paired:
@@ -167,7 +179,7 @@ def _paired(
         to_double(found.total / found.questions),
         tested.test,
         p,
-        *power(tested, graded=graded, all_questions=found.questions),
+        *power(tested, graded=graded, all_questions=found.questions, detect=detect),
         tested.questions,
     )
 
@@ -198,15 +210,25 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
+class Power(NamedTuple):
+    """What a test detects: finds with p < 0.05 in 80 % of all cases."""
+
+    detectable: float | None = None  # the smallest difference; None if it finds none
+    needed: int | None = None  # questions for the observed difference; None if there is none
+    chance: float | None = None  # to find the difference of `detect`
+    detect_needed: int | None = None  # questions that detect it
+
+
 def power(
-    found: Differences, *, graded: bool, all_questions: int | None = None
-) -> tuple[float | None, int | None]:
-    """The smallest difference that a test detects, and the questions that the observed one needs.
+    found: Differences,
+    *,
+    graded: bool,
+    all_questions: int | None = None,
+    detect: float | None = None,
+) -> Power:
+    """What a test of these questions detects, and the chance to find a difference of `detect`.
 
     `found` are the differences of questions, or of clusters of `all_questions`.
-
-    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected,
-    or none was observed.
 
     The mean of the squares of differences is the discordance: of single answers, the share of
     questions on which only one of both is right. It stays as observed, or is as large as a
@@ -227,17 +249,33 @@ def power(
         step = 0.0
         unit = Fraction(2) ** scale_of(found.squares)
     if not unit:
-        return None, None
-    observed = abs(to_double(found.total / unit / questions))
+        return Power()
     discordance = to_double(found.squares / unit**2 / questions)
 
-    def finds(difference: float) -> bool:
+    def terms(difference: float, number: int) -> tuple[float, float]:
+        """The two terms of the sum above for some questions, the second one without z."""
         square = difference * difference  # with ** it may overflow
         spread = max(discordance, difference if step else square)
-        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(
-            questions * (spread - square)
-        )
-        return questions >= _FEWEST and questions * difference >= needed + step
+        return Z * math.sqrt(number * spread), math.sqrt(max(number * (spread - square), 0.0))
+
+    def finds(difference: float) -> bool:
+        for_p, deviation = terms(difference, questions)
+        least = for_p + _Z_POWER * deviation
+        return questions >= _FEWEST and questions * difference >= least + step
+
+    def chance(difference: float) -> float:
+        for_p, deviation = terms(difference, questions)
+        if questions < _FEWEST or not deviation:
+            return float(finds(difference))
+        return NormalDist().cdf((questions * difference - step - for_p) / deviation)
+
+    def needed(difference: float) -> int | None:
+        for_p, deviation = terms(difference, 1)
+        one = for_p + _Z_POWER * deviation
+        root = (one + math.sqrt(one * one + 4 * difference * step)) / (2 * difference)
+        if root >= _MOST_ROOT:
+            return None
+        return math.ceil(max(math.ceil(root**2), _FEWEST) * per_cluster)
 
     low = 0.0
     high = 1.0 if step else (Z + _Z_POWER) * math.sqrt(discordance / questions)
@@ -246,13 +284,9 @@ def power(
         while low < (middle := (low + high) / 2) < high:
             low, high = (low, middle) if finds(middle) else (middle, high)
         detectable = to_double(Fraction(high) * unit / per_cluster)
-    if not observed:
-        return detectable, None
-    one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(
-        max(discordance - observed * observed, 0.0)
-    )
-    root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
-    if root >= _MOST_ROOT:
-        return detectable, None
-    needed = max(math.ceil(root**2), _FEWEST)
-    return detectable, math.ceil(needed * per_cluster)
+    observed = abs(to_double(found.total / unit / questions))
+    of_observed = needed(observed) if observed else None
+    if detect is None:
+        return Power(detectable, of_observed)
+    size = to_double(Fraction(detect) * per_cluster / unit)
+    return Power(detectable, of_observed, chance(size), needed(size))

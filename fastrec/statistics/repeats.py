@@ -154,3 +154,18 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
             f"{text!r}"
         )
     return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)
+
+
+def parse_series(text: str, *, errors_as_wrong: bool = False) -> list[RepeatsAs]:
+    """Parse what `--repeats-as` takes in `stats`: also several K, such as `pass^1..4`.
+
+    >>> list(map(str, parse_series("pass@2..4")))
+    ['pass@2', 'pass@3', 'pass@4']
+    """
+    first, dots, last = text.partition("..")
+    low = parse_repeats(first, errors_as_wrong=errors_as_wrong)
+    if not dots:
+        return [low]
+    high = parse_repeats(f"{low.kind}{last}", errors_as_wrong=errors_as_wrong)
+    least, most = sorted((low.k, high.k))
+    return [msgspec.structs.replace(low, k=k) for k in range(least, most + 1)]

@@ -71,11 +71,14 @@ class LinesByPiece(Sums):
         return shared.union(self.kept, self.duplicates, self.left_out)
 
     def packed(self) -> list[Any]:
-        return list(msgspec.structs.astuple(self))
+        # A list of pairs: msgpack has no nested tuples as keys of a map.
+        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
 
     @classmethod
     def unpacked(cls, packed: Sequence[Any]) -> LinesByPiece:
-        return cls(*map(Counter, packed))
+        kept, shared, duplicates, left_out = packed
+        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
+        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
 
 
 class PartCounts(Sums):

@@ -110,6 +110,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     worse."""
     unranked: str = ""
     """Why it is not ranked, if so. Such models come last."""
+    series: dict[str, float | None] = {}
+    """With several K in --repeats-as, such as pass^1..4: the accuracy by each but the last."""
 
     @property
     def rank(self) -> str:

@@ -38,8 +38,11 @@ OF_CORPORA = {
     "compare": ["compare", "{}", "org-0/*", "org-1/*"],
     "trend": ["trend", "other", "{}"],
     "overlap": ["overlap", "{}"],
+    "score": ["score", "{}", "--rule", "exact", "-o", "scored"],
+    "items": ["items", "{}"],
     "costs": ["costs", "{}", "--prices", "prices.toml"],
     "calibration": ["calibration", "{}", "--confidence", "evaluation.score"],
+    "corrected": ["corrected", "{}", "--labels", "labels.jsonl"],
     "cat": ["cat", "{}"],
     "sql": ["sql", "{}", "select count(output) from answers"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
@@ -90,6 +93,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     (here / "empty").mkdir()
     (here / "a-file").write_text("text\n")
+    (here / "labels.jsonl").write_text("")
     (here / "prices.toml").write_text('["*"]\ninput = 1\noutput = 2\n')
     shutil.copytree("corpus", "damaged")
     for name in ("part-00000.jsonl.zst", "rejects.jsonl.zst"):
@@ -206,7 +210,7 @@ def test_not_a_shard(command: str, bad: str, why: str) -> None:
 def test_damaged_part(command: str) -> None:
     """The error names the corrupt file and points to `fastrec verify`."""
     said = "error: damaged/part-00000.columns: is damaged: "
-    if command.startswith(("cat", "rejects", "export")):
+    if command.startswith(("cat", "rejects")):
         file = "rejects" if command.startswith("rejects") else "part-00000"
         said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt"
     assert_refused(

@@ -32,6 +32,7 @@ NOT_IN_PYTHON = {
     "overlap": {"format", "raw_cells"},
     "costs": {"format", "raw_cells"},
     "calibration": {"format", "raw_cells"},
+    "corrected": {"format", "raw_cells"},
     "leaderboard": {"format", "raw_cells"},
     "view": {"no_browser"},
     "trend": {"format", "raw_cells"},
@@ -170,6 +171,10 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(corpus, prices=prices, **{key: value})
     if name == "calibration":
         return function(corpus, confidence="evaluation.score", **{key: value})
+    if name == "corrected":
+        labels = corpus.parent / "labels.jsonl"
+        labels.write_text("")
+        return function(corpus, labels=labels, **{key: value})
     if name == "view":
         with function(corpus, **{key: value}) as opened:
             return str(opened.address).startswith("http://")

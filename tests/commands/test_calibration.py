@@ -26,7 +26,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stated = round(rng.random(), 3) if number else 1.0
         right = int(rng.random() < 0.3 + 0.5 * stated)
         common = {"sample_id": f"s{number}", "text": f"answer {number}"}
-        fields = {"metadata": {"confidence": str(stated)}}
+        fields = {"metadata": {"confidence": str(stated), "percent": f"{100 * stated:.1f}"}}
         records.append(
             answer("e", f"q{number}", MODEL, right, evaluation_result_id="acc", **fields, **common)
         )
@@ -67,7 +67,9 @@ def naive(corpus: Path) -> tuple[float, float]:
     return error, fmean((value - right) ** 2 for value, right in found)
 
 
-@pytest.mark.parametrize(("field", "left_out"), [("metadata.confidence", 3), ("said", 0)])
+@pytest.mark.parametrize(
+    ("field", "left_out"), [("metadata.confidence", 3), ("metadata.percent:100", 3), ("said", 0)]
+)
 def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out: int) -> None:
     found = fastrec.calibration(corpus, confidence=field).models
     (one,) = [one for one in found if one.metric == "acc"]
@@ -79,13 +81,13 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out:
 def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:
     arguments = ("calibration", corpus, "--confidence", "metadata.confidence", "--metric", "acc")
     text = run_here(*arguments).stdout.decode()
-    assert "left out: answers without a confidence from 0 to 1" in text
+    assert "left out: answers without a confidence on this scale" in text
     lines = run_here(*arguments, "--format", "csv").stdout.decode().splitlines()
     assert (
         lines[0] == "evaluation_name,metric,model_id,answers,left_out,confidence,accuracy,ece,brier"
     )
     assert lines[1].startswith(f"e,acc,{MODEL},120,3,")
-    fastrec.report(corpus, tmp_path / "report.html", confidence="said", questions=0)
+    fastrec.report(corpus, tmp_path / "report.html", confidence="said", examples=0)
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Calibration</h2>" in page
     assert f"calibration error {naive(corpus)[0]:.3f}" in page

@@ -5,7 +5,6 @@ Parts that cannot have one are not opened.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -24,8 +23,8 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands import cat as module
-from fastrec.commands.cat import Finder, Selection, SortRange, _overlaps
 from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus import scan
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.filters import Filters
@@ -135,13 +134,14 @@ run = partial(run_command, "cat")
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that gets the name of every part that is opened."""
     names: list[str] = []
-    skim_lines = module.skim_lines
+    skim_lines = scan.skim_lines
 
     def spy(part: Any) -> Any:
         names.append(Path(part.path).name)
         return skim_lines(part)
 
     monkeypatch.setattr(module, "skim_lines", spy)
+    monkeypatch.setattr(scan, "skim_lines", spy)
     return names
 
 
@@ -343,32 +343,6 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
     assert names == [corpus.parts[0].name]
 
 
-positions = st.tuples(
-    st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)
-)
-
-
-@settings(max_examples=examples(24, 900))
-@given(
-    ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
-    fixed=st.dictionaries(
-        st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3
-    ),
-)
-def test_no_range_with_a_match_is_left_out(ends: list[Any], fixed: dict[int, list[int]]) -> None:
-    """If a position between two others matches, they overlap.
-
-    With filters on leading fields, only then.
-    """
-    allowed = [fixed.get(depth) for depth in range(5)]
-    between = [key for key in itertools.product(range(3), repeat=5) if ends[0] <= key <= ends[1]]
-    matches = any(all(key[depth] in values for depth, values in fixed.items()) for key in between)
-    overlaps = _overlaps(allowed, *ends)
-    assert overlaps or not matches
-    if sorted(fixed) == list(range(len(fixed))):
-        assert overlaps == matches
-
-
 @pytest.mark.usefixtures("long_integers")
 def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     """In the manifest it is a hexadecimal string, which would sort after all integers."""
@@ -379,26 +353,7 @@ def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", sort_by=("sample_id",))
     manifest = read_manifest(tmp_path / "corpus")
     assert str(manifest.parts[0].first.sample_id).startswith("0x")
-    wanted = SortRange(Selection(sample_id=(str(10**5000),)), manifest.sort_fields)
-    assert wanted.may_be_in(manifest.parts[0])
-
-
-def found(selection: Selection, text: bytes) -> list[bytes]:
-    return list(Finder(selection).lines(bytearray(text), len(text)))
-
-
-def test_needles_in_strings_are_not_taken_for_fields() -> None:
-    """Text in a string or a nested object that looks like a field of the head makes no match."""
-    line = fastrec.judge(records()[1]).normal + b"\n"
-    assert found(Selection(model=("org/1",)), line) == [line]
-    assert found(Selection(model=("org/0",)), line) == []
-    assert found(Selection(evaluation=("z",)), line) == []
-    silent = (
-        fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal
-        + b"\n"
-    )
-    assert b'"error":"inner"' in silent
-    assert found(Selection(errors=True), silent) == []
+    assert len(list(fastrec.cat(tmp_path / "corpus", sample_id=str(huge)))) == 1
 
 
 @pytest.mark.parametrize("size", few_of(range(1, 40), 8, "test_buffers_may_end_anywhere"))
@@ -497,14 +452,11 @@ def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     part = sorted(damaged.glob("part-*.jsonl*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with use_limits(Limits(small_input=0)), pytest.raises(ShardError, match="ends inside"):
-        list(fastrec.cat(damaged, errors=True, jobs=2))
+        list(fastrec.cat(damaged, model="org/1", jobs=2))
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:
-    """Another size is always an error.
-
-    A line that is not in normal form is one if it is decoded.
-    """
+    """So are another size, and another line than the columns describe."""
     write(tmp_path / "a.jsonl", records(12))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
     for text in (
@@ -519,7 +471,7 @@ def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:
             ):
                 list(fastrec.cat(corpus.path, **asked))
     corpus.parts[0].write_bytes(b'{"a": 1}\n' + b"\n" * (len(corpus.text) - 9))
-    with pytest.raises(CorpusError, match="line that is not a record in normal form"):
+    with pytest.raises(CorpusError, match="does not have the line that its columns describe"):
         list(fastrec.cat(corpus.path, evaluation="sums"))
 
 

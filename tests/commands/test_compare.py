@@ -276,3 +276,22 @@ def test_json(corpus: Path) -> None:
         "repeats",
     ]
     assert [len(one["examples"]) for one in found["evaluations"]] == [1, 0, 1, 1]
+
+
+def test_the_chance_to_detect_a_difference(corpus: Path) -> None:
+    """It grows with the difference, and the text says it."""
+    first, second = fastrec.open(corpus).models[:2]
+    small, large = (
+        fastrec.compare(corpus, first, second, detect=points, examples=0) for points in (1, 40)
+    )
+    assert (small.detect, large.detect) == (1, 40)
+    chances = [
+        (few.chance, many.chance)
+        for few, many in zip(small.evaluations, large.evaluations, strict=True)
+        if few.chance is not None and many.chance is not None
+    ]
+    assert chances
+    assert all(few <= many for few, many in chances)
+    text = run_here("compare", corpus, first, second, "--detect", "40").stdout.decode()
+    assert "the chance to find a difference of 40 points is " in text
+    assert run_here("compare", corpus, first, second, "--detect", "0").returncode == 2

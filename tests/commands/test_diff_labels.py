@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,48 @@ def test_what_is_a_label(was: Record | None, now: Record | None, expected: bool)
     old, new = (json.dumps({} if one is None else {"metadata": one}).encode() for one in (was, now))
     assert is_relabelled(old, new, ["$.metadata", "$.evaluation.score"]) is expected
     assert not is_relabelled(old, new, ["$.metadata"])
+
+
+def _extracted(value: str) -> list[dict[str, Any]]:
+    part = {"turn_idx": 0, "source": "output.raw", "extraction_method": "test"}
+    return [part | {"extracted_value": value, "is_terminal": True}] if value else []
+
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "error": {"error": "timeout", "text": ""},
+    "same_output": {"answer_attribution": _extracted("8")},
+    "cut_short": {"text": "The ans", "answer_attribution": _extracted("")},
+    "no_value": {"text": "No idea", "answer_attribution": _extracted("")},
+    "other_value": {"text": "It is 8", "answer_attribution": _extracted("8")},
+    "other_output": {"text": "It is seven"},
+}
+LIMIT = {"text": "Let me think about", "metadata": {"stop_reason": "max_tokens"}}
+
+
+def test_losses_by_cause(tmp_path: Path) -> None:
+    """Each cause has as many losses as were made; gains and answers that stay wrong have none."""
+    corpora = []
+    for side in ("old", "new"):
+        records = []
+        for number, (cause, change) in enumerate([*LOSSES.items(), ("cut_short", LIMIT)]):
+            for copy in range(number + 1):
+                whole = {"text": "The answer is 7", "answer_attribution": _extracted("7")}
+                more = whole | (change if side == "new" else {})
+                score = float(side == "old")
+                records.append(answer("e", f"{cause} {number} {copy}", "org/a", score, **more))
+        records.append(answer("e", "gain", "org/a", float(side == "new"), text=side))
+        records.append(answer("e", "wrong", "org/a", 0.0, text=side))
+        (tmp_path / side).mkdir()
+        corpora.append(make_corpus(tmp_path / side, records))
+    (model,) = fastrec.diff(*corpora, examples=2).models
+    expected = {cause: number + 1 for number, cause in enumerate(LOSSES)}
+    expected["cut_short"] += len(LOSSES) + 1
+    assert model.losses == expected
+    assert len(model.lost) == 2
+    assert all(str(loss.sample_id).startswith(f"id of {loss.cause}") for loss in model.lost)
+    text = run_here("diff", *corpora, "--examples", "1").stdout.decode()
+    table = text[text.index("right answers that are wrong now: by cause") :].splitlines()
+    causes = "1 error, 2 same output, 10 cut short, 4 no value, 5 other value, 6 other output"
+    assert table[2].split() == ["org/a", "e", *causes.split()]
+    assert "lost: org/a" in text
+    assert "by cause" not in run_here("diff", corpora[0], corpora[0]).stdout.decode()

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import fastrec
+from fastrec.answers.items import EvaluationItems
 from fastrec.answers.near_duplicates import near_duplicates
-from fastrec.commands.items import EvaluationItems, items
+from fastrec.commands.items import items
 from fastrec.errors import UsageError
 from tests.answers.small import Record, answer, make_corpus
+from tests.running import run_here
 from tests.statistics.test_items import simulate
 
 PLANTED = 3
@@ -139,3 +141,61 @@ def test_rows_become_a_data_frame(corpus: Path) -> None:
     frame = items(corpus).to_pandas()
     assert len(frame) == QUESTIONS
     assert {"evaluation_name", "sample_hash", "difficulty", "p_wrong_key"} <= set(frame.columns)
+
+
+def test_the_command_lists_suspected_keys_and_writes_a_subset(corpus: Path, tmp_path: Path) -> None:
+    """The file of a subset is a filter of other commands."""
+    chosen = tmp_path / "subset.txt"
+    done = run_here("items", corpus, "--subset", "10", "-o", chosen)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert "exam: 60 questions, 40 models" in text
+    assert "truth (" in text
+    assert "1 question that all models get right" in text
+    hashes = [line for line in chosen.read_text().splitlines() if not line.startswith("#")]
+    assert len(hashes) == 10
+    (stats,) = fastrec.stats(corpus, questions=chosen).evaluations
+    assert stats.questions == 10
+    lines = list(fastrec.cat(corpus, questions=str(chosen)))
+    assert {json.loads(line)["sample_hash"] for line in lines} == set(hashes)
+    fastrec.normalize(corpus, tmp_path / "small", questions=chosen)
+    assert list(fastrec.cat(tmp_path / "small")) == lines
+
+
+def test_a_file_of_questions_must_be_readable(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the questions .*missing\.txt cannot be read"):
+        fastrec.stats(corpus, questions=tmp_path / "missing.txt")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing\n\n")
+    with pytest.raises(UsageError, match="there is no question in"):
+        fastrec.stats(corpus, questions=empty)
+    other = tmp_path / "other.txt"
+    other.write_text("abc\n")
+    with pytest.raises(UsageError, match="no question of the file matches --hash"):
+        fastrec.stats(corpus, questions=other, hash="x*")
+
+
+@pytest.mark.parametrize("flag", ["suspected_key", "all_right", "all_wrong"])
+def test_questions_are_filtered_by_flag(corpus: Path, exam: EvaluationItems, flag: str) -> None:
+    (table,) = fastrec.questions(corpus, flag=flag).evaluations
+    expected = {item.sample_hash for item in exam.questions if flag in item.flags}
+    assert {question.sample_hash for question in table.questions} == expected
+    assert all(flag in (question.flags or ()) for question in table.questions)
+    assert table.total == len(expected)
+
+
+def test_no_question_has_the_flag(corpus: Path) -> None:
+    (table,) = fastrec.questions(corpus, flag="near_duplicate").evaluations
+    assert table.questions == []
+    with pytest.raises(UsageError, match="flag must be one of suspected_key"):
+        fastrec.questions(corpus, flag="wrong")
+    done = run_here("questions", corpus, "--flag", "all_right", "--flag", "all_wrong")
+    assert b"all_wrong" in done.stdout
+
+
+def test_a_report_shows_keys_to_check(corpus: Path, exam: EvaluationItems, tmp_path: Path) -> None:
+    fastrec.report(corpus, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Questions whose key may be wrong" in page
+    assert exam.questions[0].sample_hash[:12] in page
+    assert f"truth ({exam.questions[0].agreed_by})" in page

@@ -299,3 +299,30 @@ def test_the_text_says_where_a_phrase_was_found(tmp_path: Path) -> None:
     )
     assert [line.rsplit(",", 2)[1:] for line in only] == [["in_input", "in_answers"], ["true", "1"]]
     assert "found in" not in run(corpus).stdout.decode()
+
+
+def test_missing_samples(tmp_path: Path) -> None:
+    """A sample is there by its `sample_id`, whatever its question, metric or outcome is."""
+    records = [
+        answer("e", f"q{number}", model, 1, sample_id=number, evaluation_result_id=metric)
+        for number in range(30)
+        for model in ("org/a", "org/b")
+        for metric in ("exact", "judge")
+        if model == "org/b" or number % 3
+    ]
+    records[0]["error"] = "timeout"
+    records.append(answer("e", "other q", "org/a", 1, sample_id=3, evaluation_result_id="exact"))
+    records.append(answer("f", "q", "org/b", 1, sample_id="x"))
+    corpus = make_corpus(tmp_path, records)
+    arguments = ("questions", corpus, "--evaluation", "e", "--missing", "org/a")
+    expected = [str(number) for number in range(0, 30, 3)]
+    assert sorted(run_here(*arguments).stdout.decode().split(), key=int) == expected
+    exact = run_here(*arguments, "--metric", "exact").stdout.decode().split()
+    assert sorted(exact, key=int) == [number for number in expected if number != "3"]
+    assert run_here("questions", corpus, "--missing", "org/b").stdout == b""
+    by_evaluation = {
+        table.evaluation_name: table.total
+        for table in fastrec.questions(corpus, missing="org/a").evaluations
+    }
+    assert by_evaluation["f"] == 1
+    assert run_here("questions", corpus, "--missing", "org/x").returncode == 2

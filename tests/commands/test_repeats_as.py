@@ -149,7 +149,9 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
     ]  # fmt: skip
     corpus = make_corpus(tmp_path, records)
     index = open_index(corpus)
-    values_of = value_rows(index, Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+    values_of = value_rows(
+        index, Query(evaluation_name="e"), [A], repeats=parse_repeats("majority")
+    )
     rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
     assert {rows[name]: value for name, (value,) in values_of.items()} == {
         "id of q0": 1,
@@ -214,7 +216,7 @@ def test_text_groups_and_report(corpus: Path, tmp_path: Path) -> None:
         "0": pytest.approx((1 + 1 / 6 + 0) / 3),
         "1": pytest.approx((3 / 6 + 0 + 1 / 3) / 3),
     }
-    fastrec.report(corpus, tmp_path / "report.html", repeats_as="pass^2", questions=1)
+    fastrec.report(corpus, tmp_path / "report.html", repeats_as="pass^2", examples=1)
     page = (tmp_path / "report.html").read_text()
     assert "accuracy and score are pass^2" in page
     assert f"{fmean([1, 3 / 6, 1 / 6, 0, 0, 1 / 3]):.1%}" in page
@@ -265,3 +267,26 @@ def test_tau_bench(tmp_path: Path) -> None:
         assert evaluation.by_model[0].questions == len(expected)
     (evaluation,) = fastrec.stats(tmp_path / "corpus", repeats_as="first").evaluations
     assert evaluation.by_model[0].accuracy == fmean(right[0] for right in tasks.values()) == 0.42
+
+
+def test_several_k_in_one_table(corpus: Path) -> None:
+    """Each is what it is alone, also in groups; the last one ranks."""
+    for group_by in ((), ("metadata.half",)):
+        found = fastrec.stats(corpus, repeats_as="pass^1..3", group_by=group_by).evaluations
+        for k in (1, 2, 3):
+            alone = fastrec.stats(corpus, repeats_as=f"pass^{k}", group_by=group_by).evaluations
+            assert len(alone) == len(found)
+            for one, other in zip(found, alone, strict=True):
+                expected = {model.model_id: model.accuracy for model in other.by_model}
+                values = {
+                    model.model_id: model.series.get(f"pass^{k}", model.accuracy)
+                    for model in one.by_model
+                }
+                assert values == expected
+    text = run_here("stats", corpus, "--repeats-as", "pass^1..3").stdout.decode()
+    header = next(line for line in text.splitlines() if "accuracy" in line)
+    assert header.index("pass^1") < header.index("pass^2") < header.index("accuracy")
+    csv = run_here("stats", corpus, "--repeats-as", "pass^1..3", "--format", "csv").stdout.decode()
+    assert csv.splitlines()[0].endswith("unranked,pass^1,pass^2")
+    assert run_here("stats", corpus, "--repeats-as", "pass^3..x").returncode == 2
+    assert run_here("stats", corpus, "--repeats-as", "mean..3").returncode == 2

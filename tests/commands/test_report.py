@@ -235,7 +235,7 @@ def test_dot_plots(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ]
         assert evaluation["evaluation_name"] in text
     without_index(monkeypatch)
-    many = make_page(wide_corpus(tmp_path, models=60, evaluations=1), questions=0).decode()
+    many = make_page(wide_corpus(tmp_path, models=60, evaluations=1), examples=0).decode()
     assert "The 25 best have a name; 35 others have a dot only." in many
     assert len(re.findall(r"M\d+ \d+h0", many)) == 60
 
@@ -295,19 +295,19 @@ def test_questions(tmp_path: Path) -> None:
         in hardest
     )
     assert "Most disputed questions" not in text  # they are shown already
-    one = Page(make_page(corpus, questions=1)).text
+    one = Page(make_page(corpus, examples=1)).text
     assert "Question 1?" in one
     assert "Question 2?" not in one
     assert "Most disputed questions" not in one
-    two = Page(make_page(corpus, questions=2)).text.split("Most disputed questions")
+    two = Page(make_page(corpus, examples=2)).text.split("Most disputed questions")
     assert "Question 1?" in two[0]
     assert "2 of 5 models right (40%)" in two[1] or "3 of 5 models right (60%)" in two[1]
-    none = Page(make_page(corpus, questions=0)).text
+    none = Page(make_page(corpus, examples=0)).text
     assert "Hardest questions" not in none
-    with pytest.raises(UsageError, match="questions must be at least 0, not -1"):
-        make_page(corpus, questions=-1)
-    assert invoke(corpus, "-o", "-", "--questions", "1").stdout_bytes == make_page(
-        corpus, questions=1
+    with pytest.raises(UsageError, match="examples must be at least 0, not -1"):
+        make_page(corpus, examples=-1)
+    assert invoke(corpus, "-o", "-", "--examples", "1").stdout_bytes == make_page(
+        corpus, examples=1
     )
 
 
@@ -315,7 +315,7 @@ def test_each_evaluation_has_a_question_before_any_has_two(tmp_path: Path) -> No
     """A hard evaluation does not take all the places."""
     records = marked({"a": "----", "b": "----"}, evaluation_name="hard")
     records += marked({"a": "++-+", "b": "++++"}, evaluation_name="easy")
-    text = Page(make_page(corpus_of(tmp_path, "corpus", records), questions=3)).text
+    text = Page(make_page(corpus_of(tmp_path, "corpus", records), examples=3)).text
     asked = re.findall(
         r"(hard|easy)\d of 2 models right \((\d+)%\)", text.split("Hardest questions")[1]
     )
@@ -552,7 +552,7 @@ def test_size_of_a_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     `make test` tries half of the models.
     """
     without_index(monkeypatch)
-    page = make_page(wide_corpus(tmp_path, models=examples(120, 240), evaluations=60), questions=0)
+    page = make_page(wide_corpus(tmp_path, models=examples(120, 240), evaluations=60), examples=0)
     assert len(page) < examples(2_300_000, 4_000_000)
     assert (
         page.count(b"a-model-7-instruct</span>") >= 62
@@ -567,7 +567,7 @@ def test_many_evaluations_share_a_table(tmp_path: Path, monkeypatch: pytest.Monk
     """
     without_index(monkeypatch)
     evaluations = examples(5_000, 20_000)
-    page = make_page(wide_corpus(tmp_path, models=1, evaluations=evaluations), questions=0)
+    page = make_page(wide_corpus(tmp_path, models=1, evaluations=evaluations), examples=0)
     assert len(page) < examples(2_100_000, 5_000_000)
     assert f"{evaluations - 200:,} other evaluations, with fewer records" in page.decode()
 
@@ -601,7 +601,7 @@ def test_tag_escapes() -> None:
 
 def test_page_uses_no_network(demo: Path) -> None:
     """It contains no address, and its policy forbids requests."""
-    page = make_page(demo, questions=0)
+    page = make_page(demo, examples=0)
     assert b"http:" not in page
     assert b"https:" not in page
     assert b"default-src &#x27;none&#x27;" in page
@@ -683,12 +683,12 @@ def test_full_disk(demo: Path, tmp_path: Path) -> None:
         "env": os.environ
         | {"PYTHONDONTWRITEBYTECODE": "1"},  # else it may leave the first bytes of compiled modules
     }
-    done = run(demo, "-o", target, "--questions", "0", **small)  # needs no index
+    done = run(demo, "-o", target, "--examples", "0", **small)  # needs no index
     assert done.returncode == 3
     assert b"a.html cannot be written: File too large" in done.stderr
     assert not list(tmp_path.iterdir())
     target.write_text("mine")
-    assert run(demo, "-o", target, "--overwrite", "--questions", "0", **small).returncode == 3
+    assert run(demo, "-o", target, "--overwrite", "--examples", "0", **small).returncode == 3
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
     assert target.read_text() == "mine"
 
@@ -724,7 +724,7 @@ def test_unwritable_directory(demo: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(FastrecError, match=r"a.html cannot be written: Permission denied"):
-        report(demo, tmp_path / "a.html", questions=0)  # needs no index
+        report(demo, tmp_path / "a.html", examples=0)  # needs no index
     assert not list(tmp_path.iterdir())
 
 

@@ -14,6 +14,7 @@ from fastrec.commands.score import score
 from fastrec.errors import UsageError
 from fastrec.scoring.rules import SHIPPED, Scorer
 from tests.answers.small import Record, answer, make_corpus
+from tests.running import run_here
 
 TEXTS = ["it is 4", "A: 5", "\\boxed{4}", "4 apples, not 5", "no idea", ""]
 MODELS = ("org/a", "org/b")
@@ -175,3 +176,32 @@ def test_a_metric_that_is_there_is_not_added_again(corpus: Path, tmp_path: Path)
 def test_an_output_is_needed_unless_it_is_a_dry_run(corpus: Path) -> None:
     with pytest.raises(UsageError, match="either an output or dry_run"):
         score(corpus, rule="number")
+
+
+def test_the_manifest_is_the_same_every_time(corpus: Path, tmp_path: Path) -> None:
+    """Temporary files have fixed names, and are removed."""
+    manifests = []
+    for _ in range(2):
+        score(corpus, tmp_path / "new", rule="number", overwrite=True)
+        manifests.append((tmp_path / "new" / "manifest.json").read_bytes())
+    assert manifests[0] == manifests[1]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith("fastrec-scored")]
+
+
+def test_the_command_prints_a_table_and_examples(corpus: Path, tmp_path: Path) -> None:
+    done = run_here("score", corpus, "--rule", "number", "--dry-run")
+    assert done.returncode == 0
+    text = done.stdout.decode()
+    assert "sums · number: 2 models, 12 answers" in text
+    assert "to wrong: org/a" in text
+    assert "extracted: 5" in text
+    written = run_here(
+        "score", corpus, "--rule", "number", "-o", tmp_path / "new", "--format", "json"
+    )
+    models = json.loads(written.stdout)["models"]
+    assert [(model["model_id"], model["old"]) for model in models] == [(m, 0.5) for m in MODELS]
+    neither = run_here("score", corpus, "--rule", "number")
+    assert neither.returncode == 2
+    assert b"give either --output or --dry-run" in neither.stderr
+    csv_text = run_here("score", corpus, "--rule", "number", "--dry-run", "--format", "csv").stdout
+    assert csv_text.startswith(b"evaluation_name,rule,model_id,records")

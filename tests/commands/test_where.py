@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from fastrec.errors import NoMatchError, UsageError
 from fastrec.limits import Limits, use_limits
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.where import parse_condition, parse_path, spell_path, values_of
+from tests.answers.small import answer, make_corpus
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
 from tests.samples import question, sample, sample_of
@@ -579,3 +581,58 @@ def test_each_question_of_the_docs_is_one_command(tmp_path: Path) -> None:
             found.update({model["model_id"]: model["records"] for model in one["by_model"]})
         assert found == by_model
         assert by_model, condition
+
+
+SKILLS = ("algebra", "geometry", "tables")
+
+
+def test_a_list_counts_under_each_of_its_values(tmp_path: Path) -> None:
+    """As text in the metadata of 0.3.0, in any spelling; twice the same value counts once."""
+    rng = random.Random(7)
+    records = []
+    expected: dict[tuple[str, str | None], list[bool]] = {}
+    for number in range(60):
+        skills = rng.sample(SKILLS, rng.randrange(4))
+        right = rng.random() < 0.5
+        spelled = json.dumps(skills * 2) if number % 2 else json.dumps(skills).replace(" ", "")
+        level = str(number % 3)
+        metadata = {"skills": spelled, "level": level, "odd": "[no list"}
+        records.append(answer("e", f"q{number}", "org/m", float(right), metadata=metadata))
+        for skill in skills or [None]:
+            expected.setdefault((level, skill), []).append(right)
+    corpus = make_corpus(tmp_path, records)
+    found = fastrec.stats(corpus, group_by=["metadata.level", "metadata.skills"]).evaluations
+    groups = {
+        (one.group["metadata.level"], one.group["metadata.skills"]): one.by_model[0]
+        for one in found
+        if one.group
+    }
+    assert {key: (one.questions, one.correct) for key, one in groups.items()} == {
+        key: (len(rights), sum(rights)) for key, rights in expected.items()
+    }
+    assert found[0].by_model[0].questions == 60
+    (_, odd) = fastrec.stats(corpus, group_by="metadata.odd").evaluations
+    assert odd.group == {"metadata.odd": "[no list"}
+    (_, *deep) = fastrec.stats(corpus, group_by="metadata.skills", where="output.raw?").evaluations
+    assert sum(one.by_model[0].questions for one in deep) == sum(map(len, expected.values()))
+
+
+def test_outcomes_are_a_field(tmp_path: Path) -> None:
+    records = [
+        answer("e", f"q{number}", "org/m", number % 2, error="timeout" if number > 6 else None)
+        for number in range(9)
+    ]
+    records = [
+        {key: record[key] for key in record if record[key] is not None} for record in records
+    ]
+    corpus = make_corpus(tmp_path, records)
+    found = fastrec.stats(corpus, group_by="outcome").evaluations
+    assert {one.group["outcome"]: one.records for one in found if one.group} == {
+        "wrong": 4,
+        "right": 3,
+        "error": 2,
+    }
+    wrong = list(fastrec.cat(corpus, where="outcome=wrong"))
+    assert wrong == list(fastrec.cat(corpus, wrong=True))
+    shards = list(fastrec.read(tmp_path / "shard.jsonl", where="outcome=error"))
+    assert len(shards) == 2

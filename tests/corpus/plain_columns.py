@@ -14,6 +14,8 @@ import numpy as np
 import zstandard
 from xxhash import xxh3_64_intdigest
 
+from fastrec.judge.parse import spell
+
 CODED = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id",
@@ -166,8 +168,3 @@ def check_metadata(columns: dict[str, Any], metadata: Sequence[dict[str, Any]]) 
         assert list(map(spell, known)) == values
         expected = [values.index(spell(some[key])) + 1 if key in some else 0 for some in metadata]
         assert columns[f"metadata.{key}"].tolist() == expected
-
-
-def spell(value: Any) -> bytes:
-    with long_integers():
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()

@@ -12,6 +12,7 @@ from fastrec.commands.calibration import Calibrations
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
 from fastrec.commands.compare import Comparison
+from fastrec.commands.corrected import Corrections
 from fastrec.commands.costs import Costs
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.import_logs import Import
@@ -105,6 +106,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "overlap --format json": (Overlap, "On standard output."),
     "costs --format json": (Costs, "On standard output."),
     "calibration --format json": (Calibrations, "On standard output."),
+    "corrected --format json": (Corrections, "On standard output."),
     "diff --format json": (Difference, "On standard output."),
     "questions --format json": (Questions, "On standard output."),
     "show --format json": (Shown, "On standard output."),

@@ -52,7 +52,9 @@ class NightRun(msgspec.Struct):
 
     def made_options(self) -> Options:
         """Return the options of a night that was read from JSON."""
-        return msgspec.convert({**self.options, "incremental": True, "overwrite": True}, Options)
+        names = dict(zip(Options.__struct_fields__, Options.__struct_encode_fields__, strict=True))
+        options = {names[name]: value for name, value in self.options.items()}
+        return msgspec.convert({**options, "incremental": True, "overwrite": True}, Options)
 
     @property
     def command(self) -> list[str]:

@@ -690,3 +690,23 @@ def test_rows_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [(1, ["a", "b"]), (3, ["x", "y"]), (5, ["c"]), (6, ["d"]), (6, ["last", '"q"'])]
     expected[1] = (3, ["x\ny", ""])
     assert csv_rows() == expected
+
+
+def test_answers_without_verdicts_can_be_scored(tmp_path: Path) -> None:
+    """A table needs no verdicts if it has answers: `score` judges them."""
+    (tmp_path / "t.csv").write_text("m,q,gold,said\na,2 + 2,4,it is 4\nb,2 + 2,4,it is 5\n")
+    fastrec.import_logs(
+        tmp_path / "t.csv",
+        tmp_path / "out",
+        evaluation="sums",
+        model_column="m",
+        input_column="q",
+        reference_column="gold",
+        output_column="said",
+    )
+    fastrec.normalize(tmp_path / "out", tmp_path / "corpus")
+    scored = fastrec.score(tmp_path / "corpus", tmp_path / "new", rule="number")
+    assert [(model.model_id, model.old, model.new) for model in scored.models] == [
+        ("a", None, 1.0),
+        ("b", None, 0.0),
+    ]

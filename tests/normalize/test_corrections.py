@@ -174,10 +174,6 @@ def test_labels_have_the_names_after_a_map(tmp_path: Path) -> None:
             "neither a `question` nor a `sample_id`",
         ),
         (
-            '{"evaluation": "sums", "model": "a", "sample_id": 1}',
-            "neither `is_correct` nor `score`",
-        ),
-        (
             '{"evaluation": "sums", "model": "a", "question": "5", "score": 1}',
             "fewer than 6 characters",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import (
     Base,
     Rule,
@@ -24,7 +24,6 @@ def test_a_version_agrees_with_its_file(schema: Schema) -> None:
     assert {
         *schema.identity,
         *schema.sort_fields,
-        *schema.head_fields,
         schema.turns_field,
     } <= schema.shape.fields.keys()
 
@@ -37,12 +36,6 @@ def test_rules_cover_the_interaction_types(schema: Schema) -> None:
     )
     codes = [rule.code for rule in schema.rules]
     assert len(codes) == len(set(codes))
-
-
-def test_a_line_begins_with_the_head_fields() -> None:
-    """The head of a line in normal form ends before the first object."""
-    assert DEFAULT_SCHEMA.head_fields[-1] == "interaction_type"
-    assert "input" not in DEFAULT_SCHEMA.head_fields
 
 
 class Leaf(Base, kw_only=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ldexp, sqrt
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +58,7 @@ def test_the_smallest_difference_is_found_in_four_of_five_simulations(
 ) -> None:
     """McNemar's test, with a discordance that is large enough for the difference or is not."""
     flips = Fraction(round(questions * discordance))
-    difference, _ = power(differences(questions, 0, flips, "mcnemar"), graded=False)
+    difference, _, *_ = power(differences(questions, 0, flips, "mcnemar"), graded=False)
     assert difference is not None
     spread = max(float(flips / questions), difference)
     draw_from = random.Random(3)
@@ -77,9 +79,9 @@ def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(
     """With the number of questions that it needs, the same power results."""
     draw_from = random.Random(4)
     squares = Fraction(questions) * Fraction("0.09")
-    difference, _ = power(differences(questions, 0, squares, "t"), graded=True)
+    difference, _, *_ = power(differences(questions, 0, squares, "t"), graded=True)
     assert difference is not None
-    _, needed = power(
+    _, needed, *_ = power(
         differences(questions, Fraction(difference) * questions, squares, "t"), graded=True
     )
     assert needed is not None
@@ -107,7 +109,7 @@ def test_how_many_questions_a_difference_needs(
     questions: int, rose: int, fell: int, needed: int | None
 ) -> None:
     """Five questions detect nothing: five flips of one sign have p = 0.0625."""
-    smallest, found = power(
+    smallest, found, *_ = power(
         differences(questions, rose - fell, rose + fell, "mcnemar"), graded=False
     )
     assert found == needed
@@ -134,11 +136,11 @@ def test_other_means_are_as_they_are_rounded(mean: float) -> None:
 @pytest.mark.parametrize("exponent", [-1_000, -540, 516, 1_000])
 def test_what_is_detected_does_not_depend_on_the_unit_of_scores(exponent: int) -> None:
     """Nor do standard errors, where squares are beyond the range of doubles."""
-    detectable, needed = power(differences(100, 10, 30, "t"), graded=True)
+    detectable, needed, *_ = power(differences(100, 10, 30, "t"), graded=True)
     assert detectable is not None
     unit = Fraction(2) ** exponent
     scaled_up = differences(100, 10 * unit, 30 * unit**2, "t")
-    assert power(scaled_up, graded=True) == (ldexp(detectable, exponent), needed)
+    assert power(scaled_up, graded=True)[:2] == (ldexp(detectable, exponent), needed)
     values = [0.25, 0.5, 1.0]
     _, mean, error = mean_of(values)
     assert mean is not None
@@ -152,7 +154,7 @@ def test_the_power_of_huge_scores_and_of_no_difference() -> None:
         None,
         6,
     )
-    assert power(Differences(9), graded=True) == (
+    assert power(Differences(9), graded=True)[:2] == (
         None,
         None,
     )  # nobody knows the size of these scores
@@ -161,9 +163,9 @@ def test_the_power_of_huge_scores_and_of_no_difference() -> None:
 
 def test_the_power_of_differences_of_one_size_does_not_depend_on_it() -> None:
     shares = [Fraction(1)] * 20 + [Fraction(-1)] * 10 + [Fraction()] * 70
-    detectable, needed = power(differences_of(shares), graded=False)
+    detectable, needed, *_ = power(differences_of(shares), graded=False)
     assert detectable is not None
-    assert power(differences_of([share / 4 for share in shares]), graded=False) == (
+    assert power(differences_of([share / 4 for share in shares]), graded=False)[:2] == (
         detectable / 4,
         needed,
     )
@@ -230,3 +232,30 @@ def test_p_values_do_not_depend_on_the_unit_of_scores(
 def test_no_series() -> None:
     assert compare_series([], graded=True) == []
     assert p_values_of([Differences()]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("questions", "discordance", "points"), [(400, 0.2, 0.06), (100, 0.3, 0.1), (1000, 0.1, 0.02)]
+)
+def test_the_chance_to_detect_is_that_of_a_simulation(
+    questions: int, discordance: float, points: float
+) -> None:
+    """Exact McNemar tests of drawn questions find a difference so often, up to three points."""
+    half = round(questions * discordance / 2)
+    pairs = [(0.0, 1.0)] * half + [(1.0, 0.0)] * half + [(1.0, 1.0)] * (questions - 2 * half)
+    (found,) = compare_series([pairs], graded=False, detect=points)
+    rng = np.random.default_rng(2)
+    chances = [(discordance + points) / 2, (discordance - points) / 2, 1 - discordance]
+    drawn = Counter(map(tuple, rng.multinomial(questions, chances, size=4_000)[:, :2].tolist()))
+    rejected = sum(
+        number
+        for (won, lost), number in drawn.items()
+        if scipy_stats.binomtest(won, won + lost).pvalue < 0.05
+    )
+    assert found.chance == pytest.approx(rejected / 4_000, abs=0.03)
+    assert found.detect_needed is not None
+    again = [pair for pair in pairs for _ in range(3)]
+    (more,) = compare_series([again], graded=False, detect=points)
+    assert more.detect_needed == found.detect_needed  # it depends on the share that differs
+    assert more.chance is not None
+    assert (more.chance >= 0.8) == (3 * questions >= found.detect_needed)

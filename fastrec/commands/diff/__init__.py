@@ -31,6 +31,7 @@ from fastrec.commands.diff.document import (
     Side,
     Status,
 )
+from fastrec.commands.diff.fields import CAUSES
 from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
@@ -83,11 +84,11 @@ def _compare_models(
         scope = name[:2]
         by_score = scope in scored
         is_lower = by_score and scope in lower
-        differences = _differences(counts, changes.sizes.get(name))
+        differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
-            sums = [total for key, total in counts.items() if isinstance(key, int)]
-            over = differences_of(Counter((0.0, Fraction(total)) for total in sums))
+            sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
+            over = differences_of(Counter(sums), len(sums))
         before = old.models.get(name)
         after = new.models.get(name)
         model = ModelDifference(
@@ -104,6 +105,8 @@ def _compare_models(
             **_statistics(counts, differences, over, scored=by_score, lower=is_lower),
             clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+            losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
+            lost=changes.listed[name, "lost"],
             flips=[*changes.listed[name, is_lower], *changes.listed[name, not is_lower]],
         )
         models.append(model)
@@ -146,17 +149,6 @@ def _status(
     return "compared" if 100 * counts["questions"] >= least else "incomplete"
 
 
-def _differences(counts: Mapping[str, Any], sizes: tuple[Fraction, Fraction] | None) -> Differences:
-    return Differences(
-        counts["questions"],
-        counts["rose"],
-        counts["fell"],
-        Fraction(counts["gain"]),
-        Fraction(counts["squares"]),
-        *(sizes or ()),
-    )
-
-
 def _statistics(
     counts: Mapping[str, Any],
     found: Differences,
@@ -177,7 +169,7 @@ def _statistics(
     means: list[float | None] = [None, None]
     if questions:
         points = to_double((-100 if lower else 100) * found.total / questions)
-        detectable, needed = power(over, graded=scored, all_questions=questions)
+        detectable, needed, *_ = power(over, graded=scored, all_questions=questions)
         totals = (counts["old_means"], counts["new_means"])
         means = [
             None if isinstance(total, float) else to_double(total / questions) for total in totals

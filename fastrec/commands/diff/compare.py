@@ -28,10 +28,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fastrec.answers.codes import distinct_of, joint_codes
-from fastrec.commands.diff.document import Flip
-from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines, is_relabelled
-from fastrec.commands.diff.records import Array, Bounds, ChosenPart, Records
+from fastrec.answers.codes import Array, distinct_of
+from fastrec.commands.diff.document import Flip, Loss
+from fastrec.commands.diff.fields import OTHER_FIELDS, cause_of_loss, compare_lines, is_relabelled
+from fastrec.commands.diff.records import Bounds, ChosenPart, Records
 from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
@@ -76,12 +76,10 @@ class Changes:
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
         """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
         …); all of `Counts`; the `questions` that can be compared, and how many of them are
-        `repeated`, `fell` or `rose`; and the sums of their means in OLD and in NEW, of the
-        differences of these (`gain`), and of the `squares` of the differences. By the number of a
-        cluster: the sum of the differences of its questions."""
-        self.sizes: dict[ModelName, tuple[Fraction, Fraction]] = {}
-        """The smallest and the largest difference of questions whose mean changed, without their
-        signs."""
+        `repeated`; and the sums of their means in OLD and in NEW. By the number of a cluster: the
+        sum of the differences of its questions."""
+        self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
+        """By model: how many questions have each difference of means, if that is not 0."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
@@ -92,19 +90,10 @@ class Changes:
             self.numbers[model].update(numbers)
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
-        for model, sizes in other.sizes.items():
-            self._add_sizes(model, *sizes)
+        for model, differences in other.differences.items():
+            self.differences[model].update(differences)
         for kind, records in other.listed.items():
             self.list(kind, records)
-
-    def add_difference(self, model: ModelName, difference: Fraction) -> None:
-        kind = "rose" if difference > 0 else "fell"
-        self.numbers[model].update({kind: 1, "gain": difference, "squares": difference**2})
-        self._add_sizes(model, abs(difference), abs(difference))
-
-    def _add_sizes(self, model: ModelName, smallest: Fraction, largest: Fraction) -> None:
-        known = self.sizes.get(model, (smallest, largest))
-        self.sizes[model] = min(known[0], smallest), max(known[1], largest)
 
     def count_fields(self, paths: Sequence[str]) -> None:
         most = current_limits().diff_fields
@@ -170,7 +159,8 @@ class _Comparison:
             self._count(kind, self._model[rows])
             self._list(kind, rows)
         identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
-        content = _numbered(identity, _dense(records.fingerprint))
+        _, fingerprint = np.unique(records.fingerprint, return_inverse=True)
+        content = _numbered(identity, fingerprint)
         left = self._compared.copy()
         found = []
         for ids in (content, identity, self._group):
@@ -201,20 +191,28 @@ class _Comparison:
         waiting: dict[
             int, bytes
         ] = {}  # lines of NEW; only those of one question may have another order than in OLD
-        for row, (_, before) in zip(new.tolist(), records.lines(old), strict=True):
+        is_right = records.correct & ~records.error
+        is_lost = (is_right[old] & ~is_right[new]).tolist()
+        lines = zip(new.tolist(), is_lost, records.lines(old), strict=True)
+        for row, lost, (_, before) in lines:
             while row not in waiting:
                 waiting.update([next(new_lines)])
             after = waiting.pop(row)
             try:
                 paths = compare_lines(before, after)
                 relabelled = is_relabelled(before, after, paths)
+                cause = cause_of_loss(before, after) if lost else None
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
                 reason = (
                     f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
                 )
                 raise CorpusError(self._task.new[0].path, reason) from exc
+            model = self._models[self._model[row]]
+            if cause:
+                changes.numbers[model][cause] += 1
+                if changes.has_room((model, "lost")):
+                    changes.list((model, "lost"), [filled(Loss, records.name(row), cause=cause)])
             if paths:
-                model = self._models[self._model[row]]
                 changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
                 changes.count_fields(paths)
                 kind = "relabelled" if relabelled else "changed"
@@ -296,7 +294,7 @@ class _Comparison:
             if was == now:
                 continue
             model = self._models[self._model[row]]
-            self.changes.add_difference(model, now - was)
+            self.changes.differences[model][now - was] += 1
             cluster = int(self._cluster[self._question[row]])
             self.changes.numbers[model][cluster] += now - was
             kind = (model, now > was)
@@ -308,13 +306,7 @@ class _Comparison:
 
 def _numbered(*columns: Array) -> Array:
     """Number the distinct combinations of codes from 0 on."""
-    return _dense(joint_codes(*columns))
-
-
-def _dense(codes: Array) -> Array:
-    # With `return_index` the sort is stable, which is fast because both corpora are sorted.
-    _, _, numbers = np.unique(codes, return_index=True, return_inverse=True)
-    return numbers
+    return distinct_of(*columns).place
 
 
 def _size(codes: Array) -> int:

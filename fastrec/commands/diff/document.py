@@ -53,6 +53,15 @@ class Counts(msgspec.Struct, kw_only=True):
     """Records of NEW with counterparts in OLD, but none of their own."""
 
 
+class Loss(msgspec.Struct, kw_only=True):
+    """An answer that was right in OLD and is not in NEW."""
+
+    sample_id: int | str
+    sample_hash: str
+    cause: str
+    """As in `losses`."""
+
+
 class RecordName(msgspec.Struct, kw_only=True):
     """The fields that are needed to find a record."""
 
@@ -163,6 +172,13 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by
     `--p-adjust`) below `--p`; always false without `--fail-on`."""
     counts: Counts
+    losses: dict[str, int]
+    """Pairs whose answer was right in OLD and is not in NEW, by the first cause that applies:
+    `error`; `same_output`, with another verdict; `cut_short`, by the finish reason in `metadata`,
+    or because the output is only the beginning of that in OLD; `no_value`, where one was extracted
+    in OLD; `other_value`; `other_output`."""
+    lost: list[Loss]
+    """The first losses in sort order, at most `--examples`."""
     flips: list[Flip]
     """The first questions that changed in sort order, worse before better, at most `--examples` of
     each."""

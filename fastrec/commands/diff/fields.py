@@ -19,17 +19,26 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from fastrec.corpus.scan import key_mark
+from fastrec.answers.transcript import decoded
 from fastrec.judge.findings import json_path
 from fastrec.schemas.view import view_decoder
+from fastrec.where import said, values_of
 
 OTHER_FIELDS: Final = "(other fields)"
 
-_RUN, _MODEL, _OUTPUT, _TAIL = map(
-    key_mark, ("evaluation_id", "model_id", "output", "answer_attribution")
-)
+_RUN: Final = b',"evaluation_id":'
+_MODEL: Final = b',"model_id":'
+_OUTPUT: Final = b',"output":'
+_TAIL: Final = b',"answer_attribution":'
 _VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
 _LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
+
+CAUSES: Final = (
+    "error", "same_output", "cut_short", "no_value", "other_value", "other_output",
+)  # fmt: skip
+"""Why a right answer became a wrong one (`ModelDifference.losses`)."""
+_EXTRACTED: Final = ("answer_attribution", "extracted_value")
+_LIMITS: Final = ("length", "max_tokens", "max_output_tokens", "model_length")  # finish reasons
 
 _Object = dict[str, Raw]
 
@@ -72,6 +81,24 @@ def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
         return False
     was, now = (_decode_labelled(line).metadata for line in (old, new))
     return any(name in now and now[name] != was.get(name) for name in _LABEL)
+
+
+def cause_of_loss(old: bytes, new: bytes) -> str:
+    """Why a right answer became a wrong one: the first of `CAUSES` that applies."""
+    was, now = map(decoded, (old, new))
+    before, after = ("\n".join(said(record)) for record in (was, now))
+    value, other = (list(values_of(record, _EXTRACTED)) for record in (was, now))
+    metadata = now.get("metadata") or {}
+    reason = metadata.get("stop_reason") or metadata.get("finish_reason")
+    applies = (
+        now.get("error"),
+        before == after,
+        reason in _LIMITS or before.startswith(after),
+        any(value) and not any(other),
+        any(other) and value != other,
+        True,
+    )
+    return next(cause for cause, is_true in zip(CAUSES, applies, strict=True) if is_true)
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:

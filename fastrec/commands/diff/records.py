@@ -16,17 +16,15 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from fastrec.answers.codes import Array, Values
 from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import KeyEntry
 from fastrec.corpus.part_records import KEY_COLUMNS
-from fastrec.corpus.reader import open_columns
-from fastrec.corpus.scan import PartFile, Position, lines_at, position_maker
+from fastrec.corpus.reader import lines_of, open_columns
+from fastrec.corpus.scan import PartFile, Position, position_maker
 from fastrec.errors import CorpusError
 from fastrec.summary.document import filled, json_safe
-
-Array = np.ndarray[Any, Any]
-"""A value of each row, or some rows."""
 
 Bounds = tuple[Position | None, Position | None]
 """The positions of a range: the first, and the first after it; None is no bound."""
@@ -58,13 +56,13 @@ class Records:
         fields: Sequence[str],
     ) -> None:
         self._parts = [*old, *new]
-        self._numbers: dict[str, dict[Any, int]] = {field: {} for field in KEY_COLUMNS}
+        self._numbers = {field: Values() for field in KEY_COLUMNS}
         self.exact_scores: dict[int, int] = {}  # by row, those that a double cannot hold
         self._ends = [0]
         self._position_of = position_maker(fields)
         parts = [self._read(part, bounds) for part in self._parts]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        self._values = {field: list(numbers) for field, numbers in self._numbers.items()}
+        self._values = {field: numbers.list() for field, numbers in self._numbers.items()}
         self.codes: dict[str, Array] = {field: columns[field] for field in KEY_COLUMNS}
         self.is_new = np.arange(self._ends[-1]) >= self._ends[len(old)]
         self.correct = columns["correct"].astype(bool)
@@ -73,7 +71,7 @@ class Records:
         self.cluster = columns["cluster"]
         self.bytes = columns["bytes"]
         self.fingerprint = columns["fingerprint"]
-        self._starts = columns["start"]
+        self._positions = columns["position"]
 
     def _read(self, part: ChosenPart, bounds: Bounds) -> dict[str, Array]:
         """Read the columns of a part, as far as it is in the range."""
@@ -103,13 +101,11 @@ class Records:
             rows = rows[np.unpackbits(bits, count=columns.records)[rows] > 0]
         read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
         read["score"] = columns.doubles("score")[rows]
+        read["position"] = rows
         clusters = part.clusters or bytes(8 * columns.records)
         read["cluster"] = np.frombuffer(clusters, dtype=np.int64)[rows]
-        sizes = columns.numbers("bytes")
-        read["start"] = (np.cumsum(sizes) - sizes)[rows]
         for field, numbers in self._numbers.items():
-            renumbered = [numbers.setdefault(value, len(numbers)) for value in values[field]]
-            read[field] = np.array(renumbered, dtype=np.int64)[codes[field][rows]]
+            read[field] = numbers.add(values[field])[codes[field][rows]]
         exact_scores = columns.exact("score")
         for row, position in enumerate(rows.tolist() if exact_scores else (), self._ends[-1]):
             if position in exact_scores:
@@ -140,9 +136,9 @@ class Records:
         for part, begin, end in zip(self._parts, cuts, cuts[1:], strict=False):
             if begin < end:
                 of_part = rows[begin:end]
-                columns = (self._starts, self.bytes, self.fingerprint)
-                places = zip(*(column[of_part].tolist() for column in columns), strict=True)
-                yield from zip(of_part.tolist(), lines_at(part, places), strict=True)
+                columns = open_columns(part.columns, part)
+                lines = lines_of(part, columns, self._positions[of_part].tolist())
+                yield from zip(of_part.tolist(), lines, strict=True)
 
 
 def _key(values: Mapping[str, list[Any]], codes: Mapping[str, Array], row: int) -> KeyEntry:

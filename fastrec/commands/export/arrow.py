@@ -22,10 +22,11 @@ from msgspec import Raw
 
 from fastrec.answers.codes import Array, joint_codes
 from fastrec.answers.records import Records
-from fastrec.answers.selection import Selection, lines_of
+from fastrec.answers.selection import Selection
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import OUTPUT, TURN, read_rows
 from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.reader import lines_of
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.errors import FastrecError
@@ -129,7 +130,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         part = self.selection.parts[rows.part]
-        lines = lines_of(part, rows.columns, rows.positions)
+        lines = lines_of(part, rows.columns, rows.positions.tolist())
         for records, _ in read_rows(part, lines, decode, _BATCH_BYTES):
             yield records
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import accumulate, compress, repeat
+from itertools import compress, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.corpus.reader import open_columns
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at
+from fastrec.corpus.reader import lines_of, open_columns
+from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import CorpusError, naming, shown
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -84,11 +84,8 @@ class ExportTask(msgspec.Struct, frozen=True):
     ) -> Iterator[tuple[list[Row], int]]:
         """Yield the decoded records of the part, and the size of their text, chunk by chunk."""
         columns = open_columns(self.columns, self.part)
-        sizes = columns.array("bytes")
-        starts = accumulate(sizes, initial=0)
-        places = zip(starts, sizes, columns.array("fingerprint"), strict=False)
-        chosen = self.chosen or repeat(1)
-        lines = (line[:-1] for line in lines_at(self.part, compress(places, chosen)))
+        positions = compress(range(self.part.entry.records), self.chosen or repeat(1))
+        lines = lines_of(self.part, columns, positions)
         return read_rows(self.part, lines, decode, chunk_bytes)
 
     def __str__(self) -> str:
@@ -134,7 +131,7 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 
 
 def _line_decoder(schema: Schema) -> Callable[[bytes], Any]:
-    """Make a decoder of lines, with the fields whose names depend on the version: `turns` and `metric`."""
+    """Make a decoder of lines; the names of `turns` and `metric` depend on the version."""
     turns: Any = list[TURN] | None  # type: ignore[valid-type]
     fields = {"turns": (turns, msgspec.field(name=schema.turns_field, default=None))}
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type

@@ -16,7 +16,7 @@ from xxhash import xxh3_128_digest
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
-from fastrec.corpus.scan import decode_sample_id
+from fastrec.answers.transcript import decoded
 
 _EXAMPLES: Final = 3
 
@@ -125,5 +125,5 @@ def _questions(index: QuestionTable, queries: Sequence[Query]) -> Iterator[_Ques
         record = _decode(line)
         text = " ".join(record.input.raw.split())
         digest = xxh3_128_digest(text.encode(errors="surrogatepass"))
-        sample_id = decode_sample_id(record.sample_id)
+        sample_id = decoded(record.sample_id)
         yield _Question(record.evaluation_name, record.sample_hash, sample_id, digest)

@@ -43,6 +43,7 @@ from fastrec.commands.report.evaluations import (
     evaluation_tables,
     histograms,
     question_cards,
+    suspected_keys,
     tokens,
 )
 from fastrec.corpus.manifest import Manifest
@@ -96,7 +97,7 @@ def report(
     repeats_as: str = "mean",
     confidence: str | None = None,
     prices: str | os.PathLike[str] | None = None,
-    questions: int = 20,
+    examples: int = 20,
     metrics: str = "judgements",
     primary: Strings = (),
     min_coverage: float = MIN_COVERAGE,
@@ -119,7 +120,7 @@ def report(
             `pass^K`, `majority` or `first`. The questions and the trend show means.
         confidence: Draw how often answers are right against this field or metric, their confidence.
         prices: Show what answers cost, at the prices of this file, as `stats` does.
-        questions: How many of the hardest and most disputed questions to show, together.
+        examples: How many of the hardest and most disputed questions to show, together.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may
             be patterns.
@@ -147,8 +148,8 @@ def report(
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
     check_jobs(jobs)
-    if questions < 0:
-        raise UsageError(f"questions must be at least 0, not {questions}")
+    if examples < 0:
+        raise UsageError(f"examples must be at least 0, not {examples}")
     paths = several_paths("trend", trend)
     wanted = make_filters(**filters)
     groups = parse_groups(group_by)
@@ -221,7 +222,8 @@ def report(
         "Calibration": reliability_plots(calibration),
         "Trend": trend_plots(paths, wanted.split()[0]),
         "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
-        "Questions": question_cards(index, questions, name, drawn),
+        "Questions": question_cards(index, examples, name, drawn),
+        "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
         "Distributions": histograms(drawn, found),
         "Tokens": tokens(summary),
         "Schema versions": sections.versions(summary),

@@ -10,7 +10,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.answers.costs import ModelCost, total_costs
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.items import Item
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -52,7 +53,7 @@ from fastrec.summary.present_ranking import (
 )
 from fastrec.summary.rows import from_portable
 from fastrec.svg import interval_bar, quantile_range
-from fastrec.wording import metrics_of, score_text, title_of
+from fastrec.wording import cut_middle, metrics_of, score_text, title_of
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
@@ -269,6 +270,39 @@ _CANDIDATES: Final = 50
 class _Question(NamedTuple):
     scope: Scope
     row: QuestionRow
+
+
+_ANALYSED: Final = 50  # evaluations whose questions are analysed
+_SUSPECTS: Final = 50  # questions in the table
+
+
+def suspected_keys(index: QuestionTable, stats: Stats) -> Html:
+    """Show questions whose key may be wrong, with what strong models say."""
+    names = {(scope.evaluation_name, scope.metric) for scope in stats.evaluations[:_ANALYSED]}
+    rows = []
+    for scope in index.scopes:
+        if (scope.evaluation_name, scope.metric) in names:
+            items = index.items(query_of(scope)).questions
+            suspects = (item for item in items if "suspected_key" in item.flags)
+            rows += [_suspect_row(scope, item) for item in suspects]
+    heads = ("evaluation", "question", "discrimination", "p", "reference", "strong models say")
+    frame = table("Questions whose key may be wrong", heads, rows[:_SUSPECTS])
+    if not rows:
+        return frame
+    note = soft("Strong models fail where weak ones succeed; see `fastrec items`.")
+    return joined(note, frame)
+
+
+def _suspect_row(scope: Scope, item: Item) -> Html:
+    said = f"{item.agreed_value} ({item.agreed_by:,})" if item.agreed_value else ""
+    return row(
+        scope.evaluation_name,
+        item.sample_hash[:12],
+        num(item.discrimination, ".2f"),
+        num(item.p_wrong_key, ".2g"),
+        cut_middle(" | ".join(item.references), _REFERENCE_CHARS),
+        cut_middle(said, _REFERENCE_CHARS),
+    )
 
 
 def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats) -> Html:

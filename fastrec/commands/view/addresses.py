@@ -87,6 +87,7 @@ _KEYS: Final = (
     "which",
     "right",
     "wrong",
+    "missing",
     "outcome",
     "least",
     "most",

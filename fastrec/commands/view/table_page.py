@@ -351,6 +351,8 @@ _WHICH: Final = {
     "disagreement": "models disagree",
     "metrics-differ": "another metric differs",
     "errors": "with an error",
+    "suspected-key": "the key may be wrong",
+    "near-duplicate": "nearly the same text as another",
 }
 
 

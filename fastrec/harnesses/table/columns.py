@@ -73,6 +73,8 @@ class TableColumns(
     def check(self) -> None:
         chosen_names(self.metadata)
         given = {_option(name) for name in self.__struct_fields__ if getattr(self, name)}
+        if self.output_column:  # answers without verdicts, which `score` can judge
+            given.update(map(_option, _METRICS))
         if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
 

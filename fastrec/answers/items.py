@@ -1,0 +1,310 @@
+"""What scores say about the questions of a scope: difficulty, discrimination, flags, reliability.
+
+The scores of all models on all questions are an array; `statistics.items` has what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fastrec.answers.codes import Array
+from fastrec.answers.near_duplicates import near_duplicates
+from fastrec.answers.records import ANSWERS, ScopeRecords
+from fastrec.answers.selection import Selection
+from fastrec.answers.table import Scope
+from fastrec.answers.transcript import transcript_of
+from fastrec.errors import UsageError
+from fastrec.statistics.items import (
+    FEWEST_MODELS,
+    discriminations,
+    reliability,
+    rest_means,
+    wrong_key_p_values,
+)
+from fastrec.statistics.subset import choose_subset, judge_subsets
+from fastrec.summary.document import ScopeNames
+
+ALL_RIGHT: Final = "all_right"
+ALL_WRONG: Final = "all_wrong"
+SUSPECTED_KEY: Final = "suspected_key"
+NEAR_DUPLICATE: Final = "near_duplicate"
+FLAGS: Final = (SUSPECTED_KEY, ALL_WRONG, ALL_RIGHT, NEAR_DUPLICATE)
+
+_MOST_CELLS: Final = 50_000_000  # of models × questions
+_MOST_TEXTS: Final = 200_000  # that are compared to find near duplicates
+_ALPHA: Final = 0.05
+_COVERAGE: Final = 0.9  # of the questions, for models that reliability is computed over
+
+
+class Item(msgspec.Struct, kw_only=True):
+    """A question, and what the scores of models say about it."""
+
+    sample_hash: str
+    sample_ids: list[str | int]
+    models: int
+    """Models with an answer."""
+    difficulty: float
+    """1 minus the mean score of the models: 0 if all are right, 1 if all are wrong."""
+    discrimination: float | None
+    """The correlation of its scores with the mean of all other questions, over models."""
+    p_wrong_key: float | None
+    """How probable this is if the key is right (docs/benchmark.md), adjusted for all questions."""
+    flags: list[str]
+    """`suspected_key`, `all_wrong`, `all_right`, `near_duplicate`."""
+    near_duplicates: list[str]
+    """The hashes of questions with nearly the same text."""
+    references: list[str]
+    """Of a suspected key: what the key says."""
+    agreed_value: str | None
+    """Of a suspected key: the value that most of the stronger half of the models gave."""
+    agreed_by: int
+    """How many of them gave it."""
+
+
+class SubsetFidelity(msgspec.Struct, kw_only=True):
+    """How well a subset stands for all questions, on models that did not choose it."""
+
+    rank_correlation: float
+    rank_correlation_spread: float
+    """The standard deviation over splits of the models."""
+    error: float
+    """The root mean square of differences between means over the subset and over all questions."""
+    error_spread: float
+
+
+class Subset(msgspec.Struct, kw_only=True):
+    """Questions that stand for all of them."""
+
+    questions: list[str]
+    """Hashes, in the order of the corpus."""
+    chosen: SubsetFidelity
+    random: SubsetFidelity
+    """The same of random subsets of this size."""
+
+
+class EvaluationItems(ScopeNames, kw_only=True):
+    """The questions of an evaluation and metric."""
+
+    models: int
+    total: int
+    """The number of questions."""
+    too_few_models: bool
+    """Fewer than 8: correlations, p-values and reliability would tell nothing."""
+    flags: dict[str, int]
+    """Questions by flag."""
+    reliability: float | None
+    """Cronbach's alpha; KR-20 if scores are 0 and 1."""
+    reliability_low: float | None
+    """Of its 95 % interval."""
+    reliability_high: float | None
+    standard_error: float | None
+    """The standard error of measurement of a mean score."""
+    questions_needed: int | None
+    """For a reliability of 0.9, with questions like these."""
+    complete_models: int
+    """Models with at least 90 % of the questions; reliability is computed over these."""
+    complete_questions: int
+    """Questions that all of these models answered."""
+    questions: list[Item]
+    """Those with the lowest p-value first, then by discrimination."""
+    subset: Subset | None
+
+
+def analyse_items(
+    selection: Selection,
+    table: ScopeRecords,
+    scope: Scope,
+    models: tuple[str, ...] = (),
+    *,
+    subset: int | None = None,
+    seed: int = 0,
+) -> EvaluationItems:
+    """Analyse the questions of a scope, by the answers of all its models or of some."""
+    sign = -1.0 if scope.lower_is_better else 1.0
+    scores = sign * _scores(table, models or scope.models, graded=scope.graded)
+    return _evaluation(selection, table, scores, subset, seed)
+
+
+def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Array:
+    """Models × questions: mean scores, or shares of right answers; NaN without an answer."""
+    if len(models) * table.questions > _MOST_CELLS:
+        raise UsageError(
+            f"{table.name[0]} has {len(models):,} models and {table.questions:,} questions, which "
+            "are too many: choose models with --model"
+        )
+    cells = table.cells
+    answered = cells.flags & ANSWERS > 0
+    scores = np.full((len(table.models), table.questions), np.nan)
+    values = cells.score if graded else cells.share
+    scores[cells.model[answered], cells.question[answered]] = values[answered]
+    places = {name: place for place, name in enumerate(table.models)}
+    return scores[[places[name] for name in models]]
+
+
+def _evaluation(
+    selection: Selection, table: ScopeRecords, scores: Array, subset: int | None, seed: int
+) -> EvaluationItems:
+    models = int((~np.isnan(scores)).any(axis=1).sum())
+    enough = models >= FEWEST_MODELS
+    complete = scores[(~np.isnan(scores)).mean(axis=1) >= _COVERAGE]
+    complete = complete[:, ~np.isnan(complete).any(axis=0)]
+    found = reliability(complete) if enough else None
+    questions = _questions(selection, table, scores, seed, enough=enough)
+    names, metric = table.name
+    return EvaluationItems(
+        evaluation_name=names,
+        metric=metric,
+        models=models,
+        total=table.questions,
+        too_few_models=not enough,
+        flags=dict(Counter(flag for question in questions for flag in question.flags)),
+        reliability=found and found.alpha,
+        reliability_low=found and found.low,
+        reliability_high=found and found.high,
+        standard_error=found and found.standard_error,
+        questions_needed=found and found.needed,
+        complete_models=len(complete),
+        complete_questions=complete.shape[1],
+        questions=questions,
+        subset=None if subset is None else _subset(table, scores, subset, seed),
+    )
+
+
+def _questions(
+    selection: Selection, table: ScopeRecords, scores: Array, seed: int, *, enough: bool
+) -> list[Item]:
+    answered = (~np.isnan(scores)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        difficulties = 1 - np.nansum(scores, axis=0) / answered
+    nothing = np.full(table.questions, np.nan)
+    correlations = discriminations(scores) if enough else nothing
+    p_values = wrong_key_p_values(scores, seed) if enough else nothing
+    duplicates = _near_duplicates(selection, table)
+    sample_ids = _sample_ids(table)
+    questions = []
+    for number in np.flatnonzero(answered).tolist():
+        item = Item(
+            sample_hash=table.hash_of(number),
+            sample_ids=sample_ids[number],
+            models=int(answered[number]),
+            difficulty=float(difficulties[number]),
+            discrimination=_or_none(correlations[number]),
+            p_wrong_key=_or_none(p_values[number]),
+            flags=[],
+            near_duplicates=[table.hash_of(other) for other in duplicates.get(number, ())],
+            references=[],
+            agreed_value=None,
+            agreed_by=0,
+        )
+        _add_flags(item, scores[:, number])
+        if SUSPECTED_KEY in item.flags:
+            _add_agreement(item, selection, table, number, rest_means(scores)[:, number])
+        questions.append(item)
+    questions.sort(key=_order)
+    return questions
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _order(item: Item) -> tuple[float, float, str]:
+    p = 2.0 if item.p_wrong_key is None else item.p_wrong_key
+    discrimination = 2.0 if item.discrimination is None else item.discrimination
+    return p, discrimination, item.sample_hash
+
+
+def _add_flags(item: Item, scores: Array) -> None:
+    known = scores[~np.isnan(scores)]
+    if item.p_wrong_key is not None and item.p_wrong_key < _ALPHA:
+        item.flags.append(SUSPECTED_KEY)
+    if (known <= 0).all():
+        item.flags.append(ALL_WRONG)
+    if (known >= 1).all():
+        item.flags.append(ALL_RIGHT)
+    if item.near_duplicates:
+        item.flags.append(NEAR_DUPLICATE)
+
+
+def _sample_ids(table: ScopeRecords) -> list[list[str | int]]:
+    """The ids of each question."""
+    codes = table.records.sample_id[table.place]
+    names = table.records.sample_ids
+    pairs = np.unique(np.stack([table.question, codes]), axis=1)
+    found: list[list[str | int]] = [[] for _ in range(table.questions)]
+    for question, code in zip(*pairs.tolist(), strict=True):
+        found[question].append(names[code])
+    return found
+
+
+class _Input(msgspec.Struct):
+    raw: str
+
+
+class _Asked(msgspec.Struct):
+    input: _Input
+
+
+def _near_duplicates(selection: Selection, table: ScopeRecords) -> dict[int, list[int]]:
+    """By question: those with nearly the same text; nothing is compared if there are too many."""
+    if table.questions > _MOST_TEXTS:
+        return {}
+    numbers = table.number[table.first]
+    order = np.argsort(numbers, kind="stable")
+    decode = msgspec.json.Decoder(_Asked).decode
+    texts = [decode(line).input.raw for line in selection.lines(numbers[order])]
+    return {
+        int(order[place]): sorted(int(order[other]) for other in others)
+        for place, others in near_duplicates(texts).items()
+    }
+
+
+def _add_agreement(
+    item: Item, selection: Selection, table: ScopeRecords, question: int, rest: Array
+) -> None:
+    """Add what the stronger half of the models answered to a question whose key is suspected."""
+    strong = {table.models[place] for place in np.flatnonzero(rest >= np.nanmedian(rest)).tolist()}
+    numbers = table.number[table.question == question]
+    values: Counter[str] = Counter()
+    for line in selection.lines(numbers):
+        record = msgspec.json.decode(line, type=dict)
+        transcript = transcript_of(record)
+        item.references = transcript.references
+        if record["model_id"] in strong and transcript.extracted:
+            values[transcript.extracted[-1]] += 1
+    if values:
+        [(item.agreed_value, item.agreed_by)] = values.most_common(1)
+
+
+def _subset(table: ScopeRecords, scores: Array, size: int, seed: int) -> Subset | None:
+    """Choose among the questions that all models with enough answers have answered.
+
+    None if there are too few models or questions.
+    """
+    covered = scores[(~np.isnan(scores)).mean(axis=1) >= _COVERAGE]
+    complete = np.flatnonzero(~np.isnan(covered).any(axis=0))
+    if len(covered) < FEWEST_MODELS or len(complete) <= size:
+        return None
+    values = covered[:, complete]
+    chosen = complete[choose_subset(values, size, seed)]
+    by_choice, by_chance = judge_subsets(values, size, seed)
+    return Subset(
+        questions=[table.hash_of(number) for number in chosen.tolist()],
+        chosen=_fidelity(*by_choice),
+        random=_fidelity(*by_chance),
+    )
+
+
+def _fidelity(
+    correlation: float, correlation_spread: float, error: float, error_spread: float
+) -> SubsetFidelity:
+    return SubsetFidelity(
+        rank_correlation=correlation,
+        rank_correlation_spread=correlation_spread,
+        error=error,
+        error_spread=error_spread,
+    )

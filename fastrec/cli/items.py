@@ -1,0 +1,287 @@
+"""Commands about the benchmark itself: `score` scores answers again, `items` judges questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fastrec.cli.console import clip, print_found, print_notice, terminal_width
+from fastrec.cli.options import (
+    command,
+    flag,
+    format_option,
+    option,
+    output_option,
+    prepare_reading,
+    shared,
+)
+from fastrec.cli.progress import run_reading
+from fastrec.cli.tables import Section, Table, csv_table, more_rows, print_sections, table_of
+from fastrec.errors import counted
+
+if TYPE_CHECKING:
+    from fastrec.answers.items import EvaluationItems, Item
+    from fastrec.commands.items import Items
+    from fastrec.commands.score import Scored, ScoredModel, ScoreExample
+
+_RULES: Final = ("exact", "number", "choice", "boxed")
+_SHARE: Final = "{:.1%}"
+_MOST_QUESTIONS: Final = 10
+
+
+@command(
+    "Score stored answers again, without the model.",
+    usage="the command line or a rule is wrong, or no record matches",
+    failure="something could not be read or written",
+)
+@shared("corpus")
+@output_option("PATH", "Where to publish the new corpus: directory or URL.", required=False)
+@option("--rules FILE", "TOML file with rules: [[rule]] tables (docs/benchmark.md).")
+@option(
+    "--rule NAME...",
+    f"A rule that ships with fastrec: {', '.join(_RULES)}. May be repeated.",
+)
+@option(
+    "--references FILE",
+    "JSON lines with references that records lack: `sample_id` or `hash`, and `reference`.",
+)
+@flag(
+    "--replace",
+    "Replace the verdict of each record instead of adding a metric; the verdict before stays in "
+    "metadata.",
+)
+@flag("--dry-run", "Publish nothing, and show examples of each kind of change.")
+@shared("overwrite")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "work_dir", "run")
+def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **options: Any) -> None:
+    """Score the answers of CORPUS by rules, and publish a corpus with the new verdicts.
+
+    A rule says which records it scores, how to extract the answer from what the model said, what to
+    clean, and how to compare it with the references. Each rule adds a metric with its name: every
+    record that it matches gets a record of this metric beside it, with the extracted text in
+    answer_attribution. Nothing is generated, and no model is needed.
+
+    An answer that several metrics have judged is scored once. Patterns are those of re2, which take
+    linear time.
+
+    \b
+    Examples:
+      fastrec score corpus --rule number --dry-run
+      fastrec score corpus --rule number -o scored
+      fastrec score corpus --rules rules.toml -o scored --overwrite
+      fastrec score corpus --rule choice --references keys.jsonl --replace -o scored
+    """
+    from fastrec.commands.score import score as run
+
+    if dry_run == (options["output"] is not None):
+        raise click.UsageError("give either --output or --dry-run")
+    prepare_reading(options["jobs"])
+    scored = run_reading(run, corpus, stages=("score", "sort", "merge"), dry_run=dry_run, **options)
+    print_notice(*scored.notices)
+    rows = scored.rows()
+    print_found(
+        scored,
+        output_format,
+        text=lambda: print_sections(_score_sections(scored, dry_run=dry_run), [_SCORE_LEGEND]),
+        csv=lambda: click.echo(
+            csv_table(list(rows[0]), [list(row.values()) for row in rows], raw_cells=raw_cells),
+            nl=False,
+        ),
+    )
+
+
+_SCORE_LEGEND: Final = [
+    "→ right, → wrong: answers whose verdict changes; nothing found: nothing could be extracted.",
+]
+
+
+def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
+    scopes = dict.fromkeys((model.evaluation_name, model.rule) for model in scored.models)
+    for evaluation, rule in scopes:
+        models = [
+            model
+            for model in scored.models
+            if (model.evaluation_name, model.rule) == (evaluation, rule)
+        ]
+        answers = sum(model.records for model in models)
+        about = f"{counted(len(models), 'model')}, {counted(answers, 'answer')}"
+        notes = []
+        if dry_run:
+            for example in scored.examples:
+                if (example.evaluation_name, example.rule) == (evaluation, rule):
+                    notes += _example_lines(example)
+        yield Section(f"{evaluation} · {rule}", about, _score_table(models), notes)
+
+
+def _score_table(models: Sequence[ScoredModel]) -> Table:
+    spellings: dict[str, Any] = {
+        "model": "{model_id}",
+        "answers": "{records:,}",
+        "old": lambda model: "" if model.old is None else _SHARE.format(model.old),
+        "new": lambda model: "" if model.new is None else _SHARE.format(model.new),
+        "→ right": "{to_right:,}",
+        "→ wrong": "{to_wrong:,}",
+        "nothing found": "{missing:,}",
+    }
+    if any(model.errors for model in models):
+        spellings["errors"] = "{errors:,}"
+    return table_of(models, spellings, hidden=("answers",))
+
+
+def _example_lines(example: ScoreExample) -> list[str]:
+    width = (terminal_width() or 100) - 4
+    text = " ".join(example.text.split())
+    value = "nothing" if example.extracted is None else example.extracted
+    key = " | ".join(" ".join(reference.split())[-60:] for reference in example.references)
+    return [
+        f"{example.kind}: {example.model_id}, sample_id {example.sample_id}",
+        f"  …{text[-(width - 6) :]}",
+        clip(f"  extracted: {value}   reference: {key}", width),
+    ]
+
+
+@command(
+    "Tell which questions are good.",
+    usage="the command line is wrong, or a pattern matches nothing",
+    failure="a part could not be read",
+)
+@shared("corpus")
+@option(
+    "--subset N",
+    "Choose this many questions that stand for all, and judge them on models left out.",
+)
+@option("-o --output FILE", "Write the questions of the subset to this file, for --questions.")
+@option("--seed N", "Of the random numbers.", type=int, default=0)
+@option("--limit N", "Questions to list for each evaluation.", default=_MOST_QUESTIONS)
+@shared("filters", "metrics", "lower_is_better")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "run")
+def items(
+    corpus: str,
+    output: str | None,
+    limit: int,
+    output_format: str,
+    raw_cells: bool,
+    **options: Any,
+) -> None:
+    """Tell which questions of CORPUS are good, and how well they tell models apart.
+
+    For each evaluation and metric: reliability, and the questions whose key is probably wrong
+    (strong models fail where weak ones succeed), with what strong models answered. Other questions
+    that tell nothing are counted: all models are right, or all are wrong; or another question has
+    nearly the same text. --format json has the numbers of every question.
+
+    With fewer than 8 models, only difficulty and flags are known. docs/benchmark.md explains the
+    numbers, and says how many wrong keys are found.
+
+    \b
+    Examples:
+      fastrec items corpus
+      fastrec items corpus --evaluation GSM8K --format json
+      fastrec items corpus --evaluation GSM8K --subset 100 -o subset.txt
+    """
+    from fastrec.commands.items import items as run
+    from fastrec.commands.items import write_subset
+
+    if output is not None and options["subset"] is None:
+        raise click.UsageError("--output needs --subset")
+    prepare_reading(options["jobs"])
+    found = run_reading(run, corpus, **options)
+    if output is not None:
+        write_subset(found, output)
+    print_found(
+        found,
+        output_format,
+        text=lambda: print_sections(_item_sections(found, limit), [_ITEM_LEGEND]),
+        csv=lambda: click.echo(_items_csv(found, raw_cells=raw_cells), nl=False),
+    )
+
+
+_ITEM_LEGEND: Final = [
+    "difficulty: 1 minus the mean score of all models",
+    "discrimination: correlation with the mean of the other questions, over models",
+    "p: how probable this is with a right key, adjusted for the number of questions",
+]
+_FIELDS: Final = (
+    "evaluation_name", "metric", "sample_hash", "models", "difficulty", "discrimination",
+    "p_wrong_key",
+)  # fmt: skip
+
+
+def _items_csv(found: Items, *, raw_cells: bool) -> str:
+    rows = [
+        [
+            *(getattr(scope, name) for name in _FIELDS[:2]),
+            *(getattr(question, name) for name in _FIELDS[2:]),
+            " ".join(question.flags),
+        ]
+        for scope in found.evaluations
+        for question in scope.questions
+    ]
+    return csv_table([*_FIELDS, "flags"], rows, raw_cells=raw_cells)
+
+
+def _item_sections(found: Items, limit: int) -> Iterator[Section]:
+    for scope in found.evaluations:
+        title = " · ".join(filter(None, (scope.evaluation_name, scope.metric)))
+        about = f"{counted(scope.total, 'question')}, {counted(scope.models, 'model')}"
+        suspects = [question for question in scope.questions if "suspected_key" in question.flags]
+        table: Table | str = _suspects_table(suspects[:limit])
+        if scope.too_few_models:
+            table = "fewer than 8 models: nothing can be said about keys and reliability"
+        elif not suspects:
+            table = "no key is suspected to be wrong"
+        notes = more_rows(len(suspects) - limit, "suspected key", "--format json")
+        yield Section(title, about, table, [*notes, *_item_notes(scope)])
+
+
+def _suspects_table(questions: Sequence[Item]) -> Table:
+    spellings: dict[str, Any] = {
+        "question": lambda question: question.sample_hash[:12],
+        "sample": lambda question: str(question.sample_ids[0]),
+        "models": "{models:,}",
+        "difficulty": "{difficulty:.2f}",
+        "discrimination": "{discrimination:.2f}",
+        "p": "{p_wrong_key:.2g}",
+        "reference": lambda question: _one_line(" | ".join(question.references)),
+        "strong models say": lambda question: (
+            f"{_one_line(question.agreed_value)} ({question.agreed_by:,})"
+            if question.agreed_value
+            else ""
+        ),
+    }
+    return table_of(questions, spellings, left=("sample", "reference", "strong models say"))
+
+
+def _one_line(text: str) -> str:
+    return clip(" ".join(text.split()), 30)
+
+
+def _item_notes(scope: EvaluationItems) -> Iterator[str]:
+    names = {"all_right": "right", "all_wrong": "wrong"}
+    for flag_name, word in names.items():
+        if number := scope.flags.get(flag_name):
+            yield f"{counted(number, 'question')} that all models get {word}"
+    if number := scope.flags.get("near_duplicate"):
+        yield f"{counted(number, 'question')} with a near duplicate"
+    if scope.reliability is not None:
+        low, high = scope.reliability_low, scope.reliability_high
+        yield (
+            f"reliability {scope.reliability:.3f} (95 %: {low:.3f} to {high:.3f}) over "
+            f"{counted(scope.complete_questions, 'question')} and "
+            f"{counted(scope.complete_models, 'model')}"
+        )
+        yield f"standard error of measurement {scope.standard_error:.3f}"
+        if scope.questions_needed is not None:
+            yield f"a reliability of 0.9 needs {counted(scope.questions_needed, 'question')}"
+    if scope.subset is not None:
+        size = counted(len(scope.subset.questions), "question")
+        for name, fidelity in (("chosen", scope.subset.chosen), ("random", scope.subset.random)):
+            yield (
+                f"subset of {size}, {name}: rank correlation {fidelity.rank_correlation:.3f} "
+                f"± {fidelity.rank_correlation_spread:.3f}, error of means {fidelity.error:.3f} "
+                f"± {fidelity.error_spread:.3f}, on models left out"
+            )

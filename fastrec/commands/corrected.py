@@ -1,0 +1,274 @@
+"""`corrected`: scores of a grader, corrected by the labels of people.
+
+    labels ──▶ the answers that they are about ──▶ label minus grader, by question ──▶ corrected
+    mean and interval of each model (`statistics.corrected`)
+
+A model with several answers to a question counts with their mean, as in `stats`. `propose` writes
+a labels file to fill in: a random sample in which every answer is equally likely.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+import msgspec
+import numpy as np
+
+from fastrec.answers.choosing import open_scopes
+from fastrec.answers.codes import Array, count_of, is_there
+from fastrec.answers.records import ANSWERS, ScopeRecords
+from fastrec.answers.selection import Selection
+from fastrec.answers.table import Scope
+from fastrec.answers.transcript import decoded
+from fastrec.errors import UsageError, shown
+from fastrec.filters import FilterArguments, make_filters
+from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
+from fastrec.notebook import Tabular, flat
+from fastrec.parameters import CORES
+from fastrec.progress import Progress
+from fastrec.sorting.keys import METRIC
+from fastrec.statistics.corrected import correct_mean
+from fastrec.summary.document import ScopeNames, filled
+from fastrec.summary.same_run import TRIAL_FIELDS
+from fastrec.where import said
+
+_LONGEST: Final = 2_000  # characters of a text in a line to fill in
+_ORIGINAL: Final = {"original_score", "original_is_correct"}
+
+
+class CorrectedModel(ScopeNames, kw_only=True):
+    """The score of a model by the grader, and as people would judge."""
+
+    model_id: str
+    """The model."""
+    graded: bool
+    """Whether these are mean scores; else they are shares of right answers."""
+    questions: int
+    """Questions that it answered."""
+    labels: int
+    """Those with a label."""
+    raw: float
+    """Its score by the grader."""
+    corrected: float | None
+    """The estimate of its score by people; null with fewer than two labels, and so are the next
+    three."""
+    low: float | None
+    """Lower end of the 95 % interval."""
+    high: float | None
+    """Upper end of it."""
+    to_halve: int | None
+    """How many labels in all halve the interval; null if no number does, because the questions
+    are too few."""
+
+
+class Corrections(Tabular, kw_only=True):
+    """Scores of models, corrected by labels."""
+
+    models: list[CorrectedModel]
+    """By evaluation, metric and model."""
+    pooled: bool
+    """Whether the labels of all models of an evaluation and metric correct each of them."""
+    labels: int = 0
+    """Labels in the file; several for an answer count once."""
+    unused: int = 0
+    """Those that match no answer of the chosen ones, or give no score where scores count."""
+    unfilled: int = 0
+    """Lines of the file without a verdict."""
+    proposed: int = 0
+    """Lines that were written to be filled in."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation, metric and model."""
+        return [flat(model, {}) for model in self.models]
+
+
+def corrected(
+    corpus: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    pooled: bool = False,
+    propose: int | None = None,
+    seed: int = 0,
+    metrics: str = "judgements",
+    jobs: int = CORES,
+    progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
+) -> Corrections:
+    """Correct the scores of a grader by the labels of people.
+
+    Args:
+        corpus: A directory or URL that `normalize` published, without these labels.
+        output: The file for `propose`, which must not exist.
+        labels: A file of labels, as `normalize` reads it. They must be about answers that were
+            chosen at random, such as those of `propose`.
+        pooled: Correct each model by the labels of all models of its evaluation and metric, as if
+            the grader erred on all of them alike.
+        propose: Write so many lines to fill in, about answers without a label.
+        seed: Another one gives another sample.
+        metrics: Which metrics to use if none is chosen by name: `judgements`, or `all`.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
+        **filters: Only records that match these (`FilterArguments`).
+
+    Raises:
+        UsageError: The labels are wrong, the output exists, or a pattern matches nothing.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    wanted = make_filters(**filters)
+    if labels is None and propose is None:
+        raise UsageError("give labels, or propose a number of answers to label")
+    if (propose is None) != (output is None):
+        raise UsageError("--propose needs a file for the lines, -o FILE")
+    file = None if labels is None else GivenFile.at(os.fspath(labels))
+    labeller = None if file is None else Labeller(file)
+    index, scopes = open_scopes(corpus, wanted, metrics=metrics, jobs=jobs, progress=progress)
+    models: list[CorrectedModel] = []
+    used: set[Any] = set()
+    unlabelled: list[Array] = []
+    for scope, query in scopes:
+        table = index.table(query)
+        is_wanted = np.isin(table.number, index.numbers_of(query)) & (table.flag & ANSWERS > 0)
+        if labeller:
+            labelled = _find_labelled(
+                table, is_wanted, labeller, used, "score" if scope.graded else "is_correct"
+            )
+            models += _correct_models(scope, table, is_wanted, labelled, pooled=pooled)
+            is_wanted[list(labelled)] = False
+        unlabelled.append(_order_for_sampling(table, is_wanted, seed))
+    found = Corrections(models=models, pooled=pooled)
+    if file and labeller:
+        found.labels = len(labeller.labels)
+        found.unused = found.labels - len(used)
+        found.unfilled = count_unfilled(file)
+    if propose is not None:
+        numbers = _sample(np.concatenate(unlabelled), propose, seed)
+        _write_lines(index.selection, numbers, os.fspath(output or ""))
+        found.proposed = len(numbers)
+    return found
+
+
+def _find_labelled(
+    table: ScopeRecords, is_wanted: Array, labeller: Labeller, used: set[Any], field: str
+) -> dict[int, float]:
+    """By position of a labelled answer in a scope: what the label gives, minus the grader.
+
+    Only records are read whose model and question have a label.
+    """
+    about = [label for label in labeller.labels.values() if label.evaluation == table.name[0]]
+    names = {label.question or str(label.sample_id) for label in about}
+    lengths = set(map(len, names))
+
+    def are_named(values: list[Any]) -> Array:
+        texts = map(str, values)
+        return np.array([any(text[:end] in names for end in lengths) for text in texts], np.bool_)
+
+    records = table.records
+    is_named = are_named(records.hashes)[records.hash]
+    is_named |= are_named(records.sample_ids)[records.sample_id]
+    is_wanted = is_wanted & is_named[table.place]
+    is_wanted &= np.isin(table.models, [label.model for label in about])[table.model]
+    places = np.flatnonzero(is_wanted)
+    lines = records.selection.lines(table.number[places])
+    found: dict[int, float] = {}
+    for place, line in zip(places.tolist(), lines, strict=True):
+        record = decoded(line)
+        if label := labeller.label_of(record):
+            metadata = record.get("metadata") or {}
+            if _ORIGINAL & metadata.keys() and "scored_by" not in metadata:
+                raise UsageError(
+                    f"{shown(records.selection.corpus)} has the verdicts of labels: give the "
+                    "corpus from before `normalize --labels`, which has those of the grader"
+                )
+            verdict = record["evaluation"]
+            value = new_verdict(label, verdict).get(field)
+            if value is not None:
+                found[place] = float(value) - float(verdict[field])
+                used.add(label.answer)
+    return found
+
+
+def _correct_models(
+    scope: Scope,
+    table: ScopeRecords,
+    is_wanted: Array,
+    labelled: dict[int, float],
+    *,
+    pooled: bool,
+) -> Iterator[CorrectedModel]:
+    """Correct the models of a scope, question by question."""
+    cells = table.cells
+    values = cells.score if scope.graded else cells.share
+    of_label = cells.place[list(labelled)]
+    number = count_of(of_label, len(values))
+    sums = np.bincount(of_label, list(labelled.values()), len(values))
+    differences = sums / np.maximum(number, 1)
+    is_answered = is_there(cells.place[is_wanted], len(values))
+    for code, model in enumerate(table.models):
+        is_own = cells.model == code
+        graded = values[is_answered & is_own]
+        if len(graded):
+            yield filled(
+                CorrectedModel,
+                scope,
+                correct_mean(graded, differences[(number > 0) & (is_own | pooled)]),
+                model_id=model,
+                questions=len(graded),
+                labels=int((is_own & (number > 0)).sum()),
+                raw=float(graded.mean()),
+            )
+
+
+def _order_for_sampling(table: ScopeRecords, is_wanted: Array, seed: int) -> Array:
+    """The numbers of some answers by model and verdict, else in random order."""
+    places = np.flatnonzero(is_wanted)
+    chance = np.random.default_rng(seed).random(len(places))
+    order = np.lexsort((chance, table.flag[places], table.model[places]))
+    return table.number[places[order]]
+
+
+def _sample(numbers: Array, most: int, seed: int) -> Array:
+    """Take answers at equal distances, from a random start.
+
+    So every answer is equally likely, and each model and verdict has its share, up to one answer.
+    """
+    most = min(most, len(numbers))
+    start = np.random.default_rng(seed).random()
+    places = (start + np.arange(most)) * len(numbers) / max(most, 1)
+    return np.sort(numbers[places.astype(np.int64)])
+
+
+def _write_lines(selection: Selection, numbers: Array, path: str) -> None:
+    """Write lines to fill in, without the verdicts of the grader, which might sway a person."""
+    lines = [msgspec.json.encode(_line_of(decoded(line))) for line in selection.lines(numbers)]
+    try:
+        with Path(path).open("xb") as file:
+            file.write(b"".join(line + b"\n" for line in lines))
+    except OSError as exc:
+        raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
+
+
+def _line_of(record: dict[str, Any]) -> dict[str, Any]:
+    """A label without a verdict."""
+    known = {**record, **(record.get("metadata") or {})}
+    asked = record["input"]
+    return {
+        "evaluation": record["evaluation_name"],
+        "model": record["model_id"],
+        "question": record["sample_hash"],
+        "sample_id": record["sample_id"],
+        "metric": record.get(METRIC),
+        "trial": {
+            name: str(known[name]) for name in ("evaluation_id", *TRIAL_FIELDS) if name in known
+        },
+        "is_correct": None,
+        "text": {
+            "input": asked["raw"][:_LONGEST],
+            "references": asked["reference"],
+            "answer": "\n".join(said(record))[-_LONGEST:],
+        },
+    }
