@@ -199,7 +199,9 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
 
 def _patterns(name: str, value: Any) -> tuple[str, ...]:
     if name == "questions":
-        value = [os.fspath(path) for path in _listed(value)]
+        value = [
+            os.fspath(path) if isinstance(path, os.PathLike) else path for path in _listed(value)
+        ]
     if name == "sample_id":
         value = [str(number) if type(number) is int else number for number in _listed(value)]
     patterns = as_tuple(name, value)

@@ -44,7 +44,9 @@ class Item(msgspec.Struct, kw_only=True):
     """A question, and what the scores of models say about it."""
 
     sample_hash: str
+    """Identifies the question."""
     sample_ids: list[str | int]
+    """Its ids."""
     models: int
     """Models with an answer."""
     difficulty: float
@@ -69,11 +71,13 @@ class SubsetFidelity(msgspec.Struct, kw_only=True):
     """How well a subset stands for all questions, on models that did not choose it."""
 
     rank_correlation: float
+    """Spearman's, of the models by subset and by all questions; the mean over splits."""
     rank_correlation_spread: float
     """The standard deviation over splits of the models."""
     error: float
     """The root mean square of differences between means over the subset and over all questions."""
     error_spread: float
+    """The standard deviation over splits."""
 
 
 class Subset(msgspec.Struct, kw_only=True):
@@ -82,6 +86,7 @@ class Subset(msgspec.Struct, kw_only=True):
     questions: list[str]
     """Hashes, in the order of the corpus."""
     chosen: SubsetFidelity
+    """How well subsets that are chosen in this way stand for all questions."""
     random: SubsetFidelity
     """The same of random subsets of this size."""
 
@@ -90,6 +95,7 @@ class EvaluationItems(ScopeNames, kw_only=True):
     """The questions of an evaluation and metric."""
 
     models: int
+    """Models with an answer."""
     total: int
     """The number of questions."""
     too_few_models: bool
@@ -101,6 +107,7 @@ class EvaluationItems(ScopeNames, kw_only=True):
     reliability_low: float | None
     """Of its 95 % interval."""
     reliability_high: float | None
+    """Of its 95 % interval."""
     standard_error: float | None
     """The standard error of measurement of a mean score."""
     questions_needed: int | None
@@ -112,6 +119,7 @@ class EvaluationItems(ScopeNames, kw_only=True):
     questions: list[Item]
     """Those with the lowest p-value first, then by discrimination."""
     subset: Subset | None
+    """With --subset; null if there are too few models or questions."""
 
 
 def analyse_items(

@@ -221,7 +221,8 @@ class Selection:
         known[place[with_value]] = codes[with_value]  # the first record is the last to be set
         if not known.any():
             raise NoMatchError(f"no record of {shown(self.corpus)} has the field {field}")
-        self.clusters = np.where(known > 0, known, -np.arange(len(known)))[place]
+        alone = len(values.list()) + np.arange(len(known))
+        self.clusters = np.where(known > 0, known, alone)[place]
         if several := len(np.unique(place[(codes > 0) & (codes != known[place])])):
             text = f"{counted(several, 'question')} with several values of {field}"
             self.notes = [f"{text}: the first one counts"]

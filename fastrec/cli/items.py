@@ -161,7 +161,6 @@ def _example_lines(example: ScoreExample) -> list[str]:
 @shared("raw_cells", "run")
 def items(
     corpus: str,
-    output: str | None,
     limit: int,
     output_format: str,
     raw_cells: bool,
@@ -184,14 +183,9 @@ def items(
       fastrec items corpus --evaluation GSM8K --subset 100 -o subset.txt
     """
     from fastrec.commands.items import items as run
-    from fastrec.commands.items import write_subset
 
-    if output is not None and options["subset"] is None:
-        raise click.UsageError("--output needs --subset")
     prepare_reading(options["jobs"])
     found = run_reading(run, corpus, **options)
-    if output is not None:
-        write_subset(found, output)
     print_found(
         found,
         output_format,

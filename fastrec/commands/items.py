@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,6 +24,7 @@ class Items(Tabular, kw_only=True):
     """What scores say about the questions of a corpus."""
 
     evaluations: list[EvaluationItems]
+    """By evaluation and metric."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each question of each evaluation and metric."""
@@ -35,6 +37,7 @@ class Items(Tabular, kw_only=True):
 
 def items(
     corpus: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     subset: int | None = None,
     seed: int = 0,
@@ -48,6 +51,7 @@ def items(
 
     Args:
         corpus: A directory or URL that `normalize` published.
+        output: A file for the questions of the subset, which the filter `questions` reads.
         subset: Also choose this many questions that stand for all of them.
         seed: Of the random numbers of permutations and subsets.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
@@ -61,6 +65,8 @@ def items(
     """
     if subset is not None and subset < 1:
         raise UsageError("subset must be at least 1")
+    if output is not None and subset is None:
+        raise UsageError("an output needs a subset")
     chosen = make_filters(**filters)
     index, scopes = open_scopes(
         corpus,
@@ -76,13 +82,15 @@ def items(
             f"no evaluation has a subset of {subset:,}: that takes {FEWEST_MODELS} models with "
             "nearly all questions, and more questions that all of them answered"
         )
+    if output is not None:
+        _write_subsets(found, os.fspath(output))
     return Items(evaluations=found)
 
 
-def write_subset(found: Items, path: str) -> None:
+def _write_subsets(found: Sequence[EvaluationItems], path: str) -> None:
     """Write the questions of subsets to a file, a hash on each line, as `--questions` reads it."""
     lines = []
-    for scope in found.evaluations:
+    for scope in found:
         if scope.subset is not None:
             lines.append(f"# {len(scope.subset.questions):,} questions of {scope.evaluation_name}")
             lines += scope.subset.questions

@@ -57,14 +57,19 @@ class ScoredModel(msgspec.Struct, kw_only=True):
     """A model on an evaluation, by one rule."""
 
     evaluation_name: str
+    """The evaluation."""
     rule: str
+    """The name of the rule, which is the metric."""
     model_id: str
+    """The model."""
     records: int = 0
     """Answers that the rule scored."""
     old_scored: int = 0
     """Those of them that had a verdict."""
     old_right: int = 0
+    """Those of them that were right."""
     new_right: int = 0
+    """Answers that are right by the rule."""
     to_right: int = 0
     """Answers that were wrong, and are right by the rule."""
     to_wrong: int = 0
@@ -85,13 +90,19 @@ class ScoreExample(msgspec.Struct, kw_only=True):
     kind: str
     """`to right`, `to wrong`, `nothing extracted`, `right` or `wrong`."""
     evaluation_name: str
+    """The evaluation."""
     rule: str
+    """The name of the rule."""
     model_id: str
+    """The model."""
     sample_id: str | int
+    """The sample_id of the question."""
     text: str
     """The end of the answer."""
     extracted: str | None
+    """What the rule extracted; null if nothing."""
     references: list[str]
+    """What it was compared with."""
 
 
 class Scored(Tabular, kw_only=True):
@@ -100,8 +111,11 @@ class Scored(Tabular, kw_only=True):
     output: str | None
     """The new corpus; None with `dry_run`."""
     models: list[ScoredModel]
+    """By evaluation, rule and model."""
     examples: list[ScoreExample]
+    """The first answers of each kind."""
     notices: list[str]
+    """What `normalize` said about the new corpus."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation, rule and model."""
@@ -159,10 +173,10 @@ def score(
         UsageError: An argument or a rule is wrong, or no record matches. Nothing was done.
     """
     check_jobs(jobs)
+    shipped = [shipped_rule(name) for name in as_tuple("rule", rule)]
     if (output is None) != dry_run:
         raise UsageError("score needs either an output or dry_run")
-    chosen = read_rules(os.fspath(rules)) if rules is not None else []
-    chosen += [shipped_rule(name) for name in as_tuple("rule", rule)]
+    chosen = [*(read_rules(os.fspath(rules)) if rules is not None else ()), *shipped]
     if not chosen:
         raise UsageError("score needs a rule: --rule number, or a file of rules")
     given = _read_references(references) if references is not None else {}

@@ -9,6 +9,9 @@ the tests need to know how many values differ, and whether all by the same size.
 comparing values, but only as long as it matters: until a pair has many differences of several
 sizes.
 
+If questions come in clusters, the sum of the values of a cluster stands for one value. A cluster of
+which a model lacks some questions has a difference of its own for each pair: over what both have.
+
 A model's rank is at best 1 + the number of models that are significantly better, and at worst the
 number of models minus the number of those that are significantly worse.
 """

@@ -33,6 +33,8 @@ NOT_IN_PYTHON = {
     "costs": {"format", "raw_cells"},
     "calibration": {"format", "raw_cells"},
     "corrected": {"format", "raw_cells"},
+    "items": {"format", "limit", "raw_cells"},  # limit: of what is printed
+    "score": {"format", "raw_cells"},
     "leaderboard": {"format", "raw_cells"},
     "view": {"no_browser"},
     "trend": {"format", "raw_cells"},
@@ -175,6 +177,8 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         labels = corpus.parent / "labels.jsonl"
         labels.write_text("")
         return function(corpus, labels=labels, **{key: value})
+    if name == "score":
+        return function(corpus, dry_run=True, **{key: value})
     if name == "view":
         with function(corpus, **{key: value}) as opened:
             return str(opened.address).startswith("http://")
@@ -208,6 +212,9 @@ def value_for(key: str, corpus: Path) -> str:
         "primary": f"{record['evaluation_name']}=*",
     }
     values |= {"exclude_evaluation": "none", "exclude_model": "none"}
+    questions = corpus.with_name("questions.txt")
+    questions.write_text(f"{record['sample_hash']}\n")
+    values |= {"questions": str(questions), "flag": "all_right", "rule": "exact"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 

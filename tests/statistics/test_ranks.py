@@ -23,7 +23,9 @@ scipy_stats: Any = Library("scipy.stats")
 def alone(blocks: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Blocks of questions, each of which is a cluster of its own."""
     starts = np.cumsum([0, *map(len, blocks)])
-    return [(block, start + np.arange(len(block))) for start, block in zip(starts, blocks)]
+    return [
+        (block, start + np.arange(len(block))) for start, block in zip(starts, blocks, strict=False)
+    ]
 
 
 def naive_ranges(values: Any, *, lower: bool) -> list[tuple[int, int]]:

@@ -240,9 +240,11 @@ class _Comparison:
         both = np.all(answers, axis=1)
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
-        pairs = np.unique(np.stack([model_of[both], self._cluster[both]]), axis=1)
-        for model, cluster in pairs.T.tolist():
-            self.changes.numbers[self._models[model]][cluster] = 0
+        compared = np.flatnonzero(both)
+        first, _ = distinct_of(model_of[compared], self._cluster[compared])
+        for number in compared[first].tolist():
+            model = self._models[model_of[number]]
+            self.changes.numbers[model][int(self._cluster[number])] = 0
         self._count("repeated", model_of[repeated])
         all_records = _by_side(question, is_new)
         all_answers = _by_side(question, is_new, is_answer)
