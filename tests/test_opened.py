@@ -175,7 +175,7 @@ def test_a_corpus_opens_its_files_once(
         corpus.table(columns=["model", "score"], wrong=True)
         corpus.connect().sql("select avg(score) from answers").fetchall()
         # Tasks of other formats read parts.
-        corpus.export(tmp_path / "out", format="matrix", overwrite=True)
+        corpus.export(tmp_path / "matrix", format="matrix")
         with corpus.view():
             pass
 

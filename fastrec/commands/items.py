@@ -63,11 +63,11 @@ def items(
     Raises:
         UsageError: A pattern matches nothing, or an evaluation has too many models and questions.
     """
+    chosen = make_filters(**filters)
     if subset is not None and subset < 1:
         raise UsageError("subset must be at least 1")
     if output is not None and subset is None:
         raise UsageError("an output needs a subset")
-    chosen = make_filters(**filters)
     index, scopes = open_scopes(
         corpus,
         chosen,
