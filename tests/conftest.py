@@ -56,7 +56,8 @@ words.phrase_tables = cache(text.phrase_tables.__wrapped__)
 
 
 def _memory_for_files() -> Path | None:
-    """A directory in memory for temporary files: creating one on a disk takes up to twenty times longer.
+    """A directory in memory for temporary files: creating one on a disk takes up to twenty times
+    longer.
 
     The tests need up to 1 GB in it, and run programs from it.
     """
@@ -109,7 +110,9 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that are too long for `make test`, and cases of tests with these marks that have nothing new."""
+    """Leave out tests that are too long for `make test`, and cases of tests with these marks that
+    have nothing new.
+    """
     groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in () if LONG else items:
         if ways := max(
@@ -145,7 +148,9 @@ def _values(item: pytest.Item) -> dict[str, int]:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector skip the objects of all tests, which it would visit thousands of times."""
+    """Let the garbage collector skip the objects of all tests, which it would visit thousands of
+    times.
+    """
     gc.collect()
     gc.freeze()
 
@@ -168,7 +173,8 @@ def pytest_internalerror(excrepr: object) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_flush_to_disk() -> Iterator[None]:
-    """Leave out fsync in this process and its forks: it only matters after a power failure, and takes 5 ms each time.
+    """Leave out fsync in this process and its forks: it only matters after a power failure, and
+    takes 5 ms each time.
 
     Tests that let it fail replace it again. Commands in processes of their own still call it.
     """
@@ -187,7 +193,8 @@ def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_memory_limit() -> Iterator[None]:
-    """Let commands in this process set no memory limit: the test runner, which is much larger, would run out of memory.
+    """Let commands in this process set no memory limit: the test runner, which is much larger,
+    would run out of memory.
 
     Commands in processes of their own still set it.
     """
@@ -206,7 +213,9 @@ def _one_job() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _process_is_left_as_it_was() -> Iterator[None]:
-    """Fail if a test leaves a limit, a signal handler or the working directory changed: later tests would suffer."""
+    """Fail if a test leaves a limit, a signal handler or the working directory changed: later tests
+    would suffer.
+    """
     before = _process_state()
     yield
     assert _process_state() == before
@@ -228,7 +237,8 @@ def _process_state() -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fork the workers of pools, as the command does, although the test runner has threads: 1 s less for each pool.
+    """Fork the workers of pools, as the command does, although the test runner has threads: 1 s
+    less for each pool.
 
     Not where workers use libraries with threads of their own, nor where pools themselves are
     tested. Nor after a test has imported Dask, whose tblib pickles errors with their causes: forked

@@ -1,4 +1,5 @@
-"""A reference implementation of what fastrec promises, slow and obvious: stdlib json, jsonschema, sorted.
+"""A reference implementation of what fastrec promises, slow and obvious: stdlib json, jsonschema,
+sorted.
 
 It uses nothing of fastrec but the schema files, so it can serve as an oracle. Without a version,
 records are of 0.2.0.
@@ -47,7 +48,9 @@ def is_valid(value: Any, version: str = "0.2.0") -> bool:
 
 
 def version_of(value: Any) -> str | None:
-    """Return the version of a record: one that it is valid by; if there are several, shape and label decide."""
+    """Return the version of a record: one that it is valid by; if there are several, shape and
+    label decide.
+    """
     fitting = [version for version in VERSIONS if is_valid(value, version)]
     if len(fitting) < 2 or "0.2.0" in fitting:
         return fitting[0] if fitting else None

@@ -1,4 +1,5 @@
-"""Run the command line in this process: the same arguments, streams and exit code as in a new one, but much faster.
+"""Run the command line in this process: the same arguments, streams and exit code as in a new one,
+but much faster.
 
 Starting Python and importing fastrec takes a quarter of a second. A test whose point is the process
 itself (closed pipes, signals, memory, encodings) gives options of `subprocess.run`, and so starts a

@@ -1,4 +1,6 @@
-"""Three full records, one of each interaction type, with every field of the schema in use; and the same per version."""
+"""Three full records, one of each interaction type, with every field of the schema in use; and the
+same per version.
+"""
 
 from __future__ import annotations
 

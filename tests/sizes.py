@@ -46,7 +46,9 @@ def in_sample(name: str) -> bool:
 
 
 def few_of(cases: Iterable[T], few: int, name: str) -> list[T]:
-    """All cases, or a few of them in the same order: the first, the last, and others chosen by the name of the test."""
+    """All cases, or a few of them in the same order: the first, the last, and others chosen by the
+    name of the test.
+    """
     every = list(cases)
     return every if LONG else chosen(every, few, name)
 
@@ -60,7 +62,8 @@ def chosen(every: Sequence[T], few: int, name: str) -> list[T]:
 
 
 def covering(cases: Sequence[Mapping[str, int]], ways: int, name: str) -> set[int]:
-    """Choose cases so that each combination of values of so many parameters occurs that occurs in any case.
+    """Choose cases so that each combination of values of so many parameters occurs that occurs in
+    any case.
 
     A case has the number of the value of each parameter. Return the numbers of the chosen cases.
     """

@@ -1,4 +1,6 @@
-"""Differences between operating systems: marks that skip tests with a reason, and commands that differ."""
+"""Differences between operating systems: marks that skip tests with a reason, and commands that
+differ.
+"""
 
 from __future__ import annotations
 

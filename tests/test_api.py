@@ -229,7 +229,9 @@ def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
 @settings(max_examples=examples(12, 450))
 @given(strategies.records)
 def test_encoding_a_decoded_record_gives_the_normal_form(record: dict[str, Any]) -> None:
-    """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an attribute."""
+    """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an
+    attribute.
+    """
     line = line_of(record)
     normal = fastrec.judge(line).normal
     if '"' in "".join(keys_of(record)):
@@ -608,7 +610,9 @@ def test_errors_are_one_family() -> None:
     ("error", "arguments"), [(error, each) for error in FAMILY for each in examples_of(error)]
 )
 def test_every_error_can_be_pickled(error: type[Exception], arguments: tuple[Any, ...]) -> None:
-    """Type, arguments, attributes and message survive pickling and copying, and the message is printable."""
+    """Type, arguments, attributes and message survive pickling and copying, and the message is
+    printable.
+    """
     first = error(*arguments)
     for second in (pickle.loads(pickle.dumps(first)), copy.copy(first)):
         assert type(second) is error

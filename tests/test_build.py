@@ -37,7 +37,9 @@ def test_the_versions_are_those_of_the_installed_packages() -> None:
 
 
 def test_the_digest_depends_on_the_source_alone(copy: Path) -> None:
-    """It is the same in another directory, in a zip file, with bytecode and with files of an editor."""
+    """It is the same in another directory, in a zip file, with bytecode and with files of an
+    editor.
+    """
     (copy / "__pycache__").mkdir()
     (copy / "__pycache__" / "x.py").write_text("1")
     (copy / ".api.py.swp").write_text("1")

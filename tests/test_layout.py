@@ -272,7 +272,9 @@ def command_of(name: str) -> str | None:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All statements of a tree, at any depth, without their expressions, which are most of its nodes."""
+    """All statements of a tree, at any depth, without their expressions, which are most of its
+    nodes.
+    """
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -283,7 +285,9 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
-    """The modules among `known` that a tree imports, at any depth: in functions and under TYPE_CHECKING too."""
+    """The modules among `known` that a tree imports, at any depth: in functions and under
+    TYPE_CHECKING too.
+    """
     packages = {name.split(".")[0] for name in known}
     for node in statements(tree):
         if isinstance(node, ast.Import):
@@ -401,7 +405,9 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_only_packages_with_a_face_list_their_names() -> None:
-    """`__all__` is for folders that others import through; elsewhere a leading underscore marks what is private."""
+    """`__all__` is for folders that others import through; elsewhere a leading underscore marks
+    what is private.
+    """
     listing = {name for name in MODULES if any(map(sets_all, tree_of(name).body))}
     faces = {"fastrec", "fastrec.engine", "fastrec.schemas.newest"}
     assert listing == faces | {

@@ -1,4 +1,6 @@
-"""Results become data frames: every result of a function has `to_pandas`, and a notebook shows it as a table."""
+"""Results become data frames: every result of a function has `to_pandas`, and a notebook shows it
+as a table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`fastrec.open`: a corpus as an object, whose methods are functions, and which opens its files once."""
+"""`fastrec.open`: a corpus as an object, whose methods are functions, and which opens its files
+once.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ def test_a_method_has_the_parameters_of_its_function(name: str, path: Path) -> N
 
 
 def read_files(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> Counter[str]:
-    """How often each document of a corpus, and the header of each file of columns, is read during an action."""
+    """How often each document of a corpus, and the header of each file of columns, is read during
+    an action.
+    """
     counts: Counter[str] = Counter()
 
     def counted(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,6 @@
-"""`fastrec.Writer`: records are judged when they are added, and a shard appears as a whole, whatever happens."""
+"""`fastrec.Writer`: records are judged when they are added, and a shard appears as a whole,
+whatever happens.
+"""
 
 from __future__ import annotations
 
@@ -194,7 +196,9 @@ with fastrec.Writer({str(tmp_path / "run.jsonl.zst")!r}, evaluation="sums", mode
 
 @pytest.mark.parametrize("name", ["run.jsonl.zst", "run.jsonl"])
 def test_a_process_that_is_killed_while_it_publishes(tmp_path: Path, name: str) -> None:
-    """There is no file that `normalize` would take for a shard, and the next run publishes all records."""
+    """There is no file that `normalize` would take for a shard, and the next run publishes all
+    records.
+    """
     program = f"""
 import fastrec, os, signal
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,9 @@ CASES = [
 
 @pytest.mark.parametrize(("ways", "most"), [(1, 6), (2, 30), (3, 60)])
 def test_every_combination_of_values_occurs(ways: int, most: int) -> None:
-    """Each value with 1, each pair with 2, all cases with 3: with few cases more than are necessary."""
+    """Each value with 1, each pair with 2, all cases with 3: with few cases more than are
+    necessary.
+    """
     kept = covering(CASES, ways, "test")
     assert len(kept) <= most
     for names in itertools.combinations(SIZES, ways):

@@ -1,4 +1,6 @@
-"""Processor time as a ratio of two measurements in one run: a shared machine makes absolute times meaningless."""
+"""Processor time as a ratio of two measurements in one run: a shared machine makes absolute times
+meaningless.
+"""
 
 from __future__ import annotations
 

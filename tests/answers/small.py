@@ -1,4 +1,6 @@
-"""Small corpora of records of version 0.3.0 that tests write by hand, and the naive numbers about them."""
+"""Small corpora of records of version 0.3.0 that tests write by hand, and the naive numbers about
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`Corpus.columns` and `Corpus.lines`: they have what a plain reading of the lines gives, over all parts."""
+"""`Corpus.columns` and `Corpus.lines`: they have what a plain reading of the lines gives, over all
+parts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ pd: Any = Library("pandas")
 
 
 def made(count: int = 90) -> list[dict[str, Any]]:
-    """Records of several evaluations; some have no metadata, no tokens, or numbers that no array holds."""
+    """Records of several evaluations; some have no metadata, no tokens, or numbers that no array
+    holds.
+    """
     found = []
     for number in range(count):
         record = sample(sample_id=number if number % 5 else f"s{number}", model_id=f"m{number % 4}")

@@ -1,4 +1,6 @@
-"""The index of a corpus says what its records say, whatever their order, and however they are cut into parts."""
+"""The index of a corpus says what its records say, whatever their order, and however they are cut
+into parts.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ def test_no_character_beyond_the_searched_ones_has_case() -> None:
 
 @given(TEXTS.filter(bool), TEXTS, TEXTS)
 def test_a_line_with_the_phrase_has_a_needle(phrase: str, before: str, after: str) -> None:
-    """Also if the text spells it in capital letters, or with letters that become several without case."""
+    """Also if the text spells it in capital letters, or with letters that become several without
+    case.
+    """
     phrase = phrase.casefold()
     spelled, special = needles(phrase)
     for text in (before + phrase + after, before + phrase.upper() + after, before + after):
@@ -35,7 +37,9 @@ def test_a_line_with_the_phrase_has_a_needle(phrase: str, before: str, after: st
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two evaluations, with the phrase at the end of long texts, in a list of outputs, and in turns."""
+    """Two evaluations, with the phrase at the end of long texts, in a list of outputs, and in
+    turns.
+    """
     long = "word " * 20_000
     records = [
         answer("plain", f"{long} Die GROSSE Frage", "org/a", 1.0),

@@ -1,4 +1,6 @@
-"""The conversation in a record: every version has the same form, results find their calls, and nothing gets lost."""
+"""The conversation in a record: every version has the same form, results find their calls, and
+nothing gets lost.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_unknown_keys_and_values_that_are_no_text_are_kept() -> None:
 
 
 def conversation(*turns: str) -> Transcript:
-    """A conversation in short: `a?` calls a tool with the id a, `a!` is a result of it, `!` one without an id."""
+    """A conversation in short: `a?` calls a tool with the id a, `a!` is a result of it, `!` one
+    without an id.
+    """
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(turns):
         message: dict[str, Any] = {

@@ -1,4 +1,6 @@
-"""`fastrec check-pairs` on the command line: what is printed, and the exit code; and pairs in object stores."""
+"""`fastrec check-pairs` on the command line: what is printed, and the exit code; and pairs in
+object stores.
+"""
 
 from __future__ import annotations
 

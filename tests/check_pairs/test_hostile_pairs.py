@@ -1,4 +1,6 @@
-"""`check-pairs` on damaged and hostile files: always a result, never a traceback; and on real records."""
+"""`check-pairs` on damaged and hostile files: always a result, never a traceback; and on real
+records.
+"""
 
 from __future__ import annotations
 

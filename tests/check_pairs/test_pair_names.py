@@ -1,4 +1,6 @@
-"""`check-pairs`: the names of files and folders, in the layouts of the datastore and in copies of parts of it."""
+"""`check-pairs`: the names of files and folders, in the layouts of the datastore and in copies of
+parts of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`check-pairs`: whether the rows reproduce the score of a result, and which scores cannot be compared."""
+"""`check-pairs`: whether the rows reproduce the score of a result, and which scores cannot be
+compared.
+"""
 
 from __future__ import annotations
 
@@ -293,7 +295,9 @@ ERROR_OF_ALL = statistics.stdev([*SCORES, 0.0]) / math.sqrt(5)
     ],
 )
 def test_standard_errors(tmp_path: Path, stated: Any, more: dict[str, Any], is_wrong: bool) -> None:
-    """It is that of the mean of the rows, with or without errors, and with n or n - 1 under the root."""
+    """It is that of the mean of the rows, with or without errors, and with n or n - 1 under the
+    root.
+    """
     tree = Tree(tmp_path)
     of_rows = result(0.75)
     of_rows["score_details"]["uncertainty"] = {"standard_error": stated, **more}

@@ -1,4 +1,6 @@
-"""Trees of aggregates and samples files for tests: right by every rule, unless a test changes something."""
+"""Trees of aggregates and samples files for tests: right by every rule, unless a test changes
+something.
+"""
 
 from __future__ import annotations
 

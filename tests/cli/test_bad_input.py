@@ -469,7 +469,9 @@ def test_files_that_a_manifest_does_not_name_are_not_read() -> None:
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("options", [[], ["--allow-empty"], ["--dry-run"]])
 def test_normalize_refuses_a_table_before_it_does_anything(options: list[str]) -> None:
-    """The error says what the file is, and the command that reads it, even if it is the last of many."""
+    """The error says what the file is, and the command that reads it, even if it is the last of
+    many.
+    """
     Path("table.csv").write_text("id,score\n1,0\n2,1\n")
     said = (
         "error: table.csv: is CSV, not JSON Lines: duckdb -c \"COPY (FROM 'table.csv') TO "

@@ -56,7 +56,9 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(
     *arguments: Any, stdin: bytes = b"", cwd: Path | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the command, in a new process if there are options for it, and check that it prints no traceback."""
+    """Run the command, in a new process if there are options for it, and check that it prints no
+    traceback.
+    """
     return (
         run_command(*arguments, **options)
         if options
@@ -311,7 +313,9 @@ def test_files_from(corpus: Path) -> None:
     ],
 )
 def test_any_file_name_works(tmp_path: Path, name: bytes, output_format: str) -> None:
-    """File names with spaces, line breaks, non-UTF-8 bytes and escape sequences work, and are printed escaped."""
+    """File names with spaces, line breaks, non-UTF-8 bytes and escape sequences work, and are
+    printed escaped.
+    """
     stem = os.fsdecode(name)
     for suffix, data in [
         (".jsonl", BAD),
@@ -529,7 +533,9 @@ def test_signals(tmp_path: Path, number: int, code: int, said: str) -> None:
 
 @pytest.mark.parametrize("name", ["fastrec.cli", "click"])
 def test_an_interrupt_during_imports(name: str) -> None:
-    """Ctrl-C in the first tenths of a second, while the program imports its modules: exit 130, and no traceback."""
+    """Ctrl-C in the first tenths of a second, while the program imports its modules: exit 130, and
+    no traceback.
+    """
     project = tomllib.loads((Path(fastrec.__file__).parents[1] / "pyproject.toml").read_text())
     module, _, function = project["project"]["scripts"]["fastrec"].partition(":")
     code = f"""
@@ -644,7 +650,9 @@ def test_schema_of_a_version(version: str) -> None:
 
 
 def test_schema_list_has_every_version() -> None:
-    """`fastrec schema --list` has the names, meanings and labels of versions, and which of them a corpus can have."""
+    """`fastrec schema --list` has the names, meanings and labels of versions, and which of them a
+    corpus can have.
+    """
     lines = run("schema", "--list").stdout.decode().splitlines()
     assert lines[::4] == list(SCHEMAS)
     assert [line.strip() for line in lines[1::4]] == [schema.about for schema in SCHEMAS.values()]

@@ -205,7 +205,9 @@ def test_missing_and_incomplete_models_are_named() -> None:
 
 
 def test_models_without_answers_in_old_are_counted_apart(tmp_path: Path) -> None:
-    """A corpus with errors compared with itself does not fail, and the output says what was not compared."""
+    """A corpus with errors compared with itself does not fail, and the output says what was not
+    compared.
+    """
     corpus = corpus_of([*records_of("n", 4), *trials("!!")], tmp_path / "old")
     lines = invoke(tmp_path / "old", corpus, "--fail-on", "0").stdout.splitlines()
     assert lines[-1].endswith(

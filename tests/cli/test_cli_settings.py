@@ -145,7 +145,9 @@ def test_wrong_settings(text: str, said: str) -> None:
     ],
 )
 def test_a_directory_cannot_choose_where_work_is_done(setting: str, file: str, table: str) -> None:
-    """Whoever runs fastrec in the directory of somebody else does not connect to a scheduler of that person."""
+    """Whoever runs fastrec in the directory of somebody else does not connect to a scheduler of
+    that person.
+    """
     Path(file).write_text(f"{table}\n{setting}\n")
     done = fastrec("normalize", "in", "-o", "out")
     assert done.returncode == 2

@@ -33,7 +33,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shown(
     columns: int, *arguments: str | Path, begins: tuple[str, ...] = ("  rank", "  model")
 ) -> tuple[str, list[str]]:
-    """Return the heading of the first table on a terminal, or the first line that begins so, and all lines."""
+    """Return the heading of the first table on a terminal, or the first line that begins so, and
+    all lines.
+    """
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
     environment = {
         **{name: value for name, value in os.environ.items() if name != "COLUMNS"},

@@ -1,4 +1,6 @@
-"""Completion of names in the shell, by click's protocol: from the corpus at hand, and never an error."""
+"""Completion of names in the shell, by click's protocol: from the corpus at hand, and never an
+error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The memory limit of a control group is found in every layout: versions 1 and 2, nested groups, containers."""
+"""The memory limit of a control group is found in every layout: versions 1 and 2, nested groups,
+containers.
+"""
 
 from __future__ import annotations
 

@@ -166,7 +166,9 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
 def test_command_out_of_memory(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lack of memory elsewhere is reported in one line, and never as a bug, whichever library says so."""
+    """Lack of memory elsewhere is reported in one line, and never as a bug, whichever library says
+    so.
+    """
 
     def command(**_: object) -> None:
         raise error

@@ -1,4 +1,6 @@
-"""The progress line: one estimate for the whole command, on a terminal only, for every command that reads a lot."""
+"""The progress line: one estimate for the whole command, on a terminal only, for every command that
+reads a lot.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ class Simulated:
 def test_one_estimate_for_the_whole_command(
     sizes: dict[str, int], expected: tuple[str, ...], reused: int, merge: float
 ) -> None:
-    """The percentage only grows, the remaining time is about right, and a new stage does not make it jump."""
+    """The percentage only grows, the remaining time is about right, and a new stage does not make
+    it jump.
+    """
     seconds = {"sort": 1.0, "round": 0.3, "merge": merge, "count": 0.5}
     simulated = Simulated(
         *((name, size, seconds[name]) for name, size in sizes.items()),
@@ -127,7 +131,9 @@ def test_the_last_seconds_of_the_first_pass_are_not_the_last() -> None:
 
 
 def test_megabytes_go_on_in_the_second_pass() -> None:
-    """The size never falls back to 0 while the bar is at the half: it counts the text of all stages."""
+    """The size never falls back to 0 while the bar is at the half: it counts the text of all
+    stages.
+    """
     simulated = Simulated(("sort", 100, 1.0), ("merge", 80, 1.0), expected=("sort", "merge"))
     with redirect_stderr(Terminal()) as terminal:
         list(simulated.run())
@@ -209,7 +215,9 @@ class Recorder(Progress):
 def test_the_expected_text_follows_what_was_read(
     jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressed shards expand more than usual here, and every record is there twice: the totals are corrected."""
+    """Compressed shards expand more than usual here, and every record is there twice: the totals
+    are corrected.
+    """
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     for number in range(6):
         write(tmp_path / "in" / f"{number}.jsonl", mixed_lines()[:60] * 4, Format.ZSTD)

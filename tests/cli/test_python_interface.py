@@ -1,4 +1,6 @@
-"""Commands are functions, too: each has the name of its command, and parameters with the names of its options."""
+"""Commands are functions, too: each has the name of its command, and parameters with the names of
+its options.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def parameters_of(name: str) -> dict[str, inspect.Parameter]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
-    """Each command has a function in `fastrec`, whose parameters are named like the options of the command."""
+    """Each command has a function in `fastrec`, whose parameters are named like the options of the
+    command.
+    """
     assert python_name(name) in fastrec.__all__
     expected = options_of(name).keys() - ABOUT_PRINTING - NOT_IN_PYTHON.get(name, set())
     assert parameters_of(name).keys() - NOT_ON_THE_COMMAND_LINE == expected

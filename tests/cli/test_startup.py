@@ -106,7 +106,9 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_lazy_names_equal_all() -> None:
-    """`__all__`, with `open`, and the table of lazy names list the same names, both sorted, and `dir` shows them."""
+    """`__all__`, with `open`, and the table of lazy names list the same names, both sorted, and
+    `dir` shows them.
+    """
     assert set(fastrec._HOMES) | {"__version__"} == {*fastrec.__all__, "open"} == set(dir(fastrec))
 
 

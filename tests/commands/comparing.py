@@ -1,4 +1,6 @@
-"""The expected result of `diff`, computed by loading both corpora with the stdlib, and corpora to compare."""
+"""The expected result of `diff`, computed by loading both corpora with the stdlib, and corpora to
+compare.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> 
 
 
 def spelled(line: bytes) -> Any:
-    """Decode a record so that numbers compare as they are spelled: 1, 1.0 and true are three values."""
+    """Decode a record so that numbers compare as they are spelled: 1, 1.0 and true are three
+    values.
+    """
     return json.loads(
         line, parse_int=lambda text: ("int", text), parse_float=lambda text: ("float", text)
     )
@@ -69,7 +73,9 @@ def differing(old: Any, new: Any, path: str = "$") -> set[str]:
 
 
 def matched(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any], list[Any]]:
-    """Pairs among records that agree in the fields to compare by, and the unmatched records of each corpus."""
+    """Pairs among records that agree in the fields to compare by, and the unmatched records of each
+    corpus.
+    """
     pairs = []
     if olds and news and len(olds) + len(news) > 2:
         for old in list(olds):
@@ -144,7 +150,9 @@ def flipped(differences: Sequence[Fraction]) -> float:
 
 
 def paired(differences: Sequence[Fraction]) -> tuple[str, float]:
-    """The test of differences and its p-value: McNemar's if all have one size, else a t-test with its floor."""
+    """The test of differences and its p-value: McNemar's if all have one size, else a t-test with
+    its floor.
+    """
     changed = [difference for difference in differences if difference]
     if len({abs(difference) for difference in changed}) <= 1:
         rose = sum(difference > 0 for difference in changed)

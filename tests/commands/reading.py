@@ -142,7 +142,9 @@ def _count(value: int | None) -> int | None:
 def matrix_of(
     lines: Sequence[bytes],
 ) -> tuple[list[list[str]], dict[str, dict[str, tuple[str, str]]]]:
-    """The rows of `samples.csv` of records without metrics, and by model and column: score and verdict."""
+    """The rows of `samples.csv` of records without metrics, and by model and column: score and
+    verdict.
+    """
     records = [json.loads(line) for line in lines]
     columns: dict[tuple[str, str, str], list[str]] = {}
     cells: dict[str, dict[str, tuple[str, str]]] = {}

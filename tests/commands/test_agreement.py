@@ -1,4 +1,6 @@
-"""`compare --metric-pair`: agreement of two graders, by hand, by naive code, and by the textbook formula."""
+"""`compare --metric-pair`: agreement of two graders, by hand, by naive code, and by the textbook
+formula.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +197,9 @@ def test_filters_read_the_same_answer(tmp_path: Path) -> None:
 
 
 def test_a_hash_that_only_one_metric_splits(tmp_path: Path) -> None:
-    """If trials have ids of their own, a metric that judged one of them has it under the hash alone."""
+    """If trials have ids of their own, a metric that judged one of them has it under the hash
+    alone.
+    """
     records = [
         record
         for number, metrics in ((1, ["judge", "match"]), (2, ["judge"]))

@@ -19,7 +19,9 @@ MODEL = "org/a"
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Answers with the same confidence in a field and as a metric; some have none, a wrong one, or an error."""
+    """Answers with the same confidence in a field and as a metric; some have none, a wrong one, or
+    an error.
+    """
     rng = random.Random(8)
     records: list[Record] = []
     for number in range(120):

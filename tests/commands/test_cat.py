@@ -45,7 +45,9 @@ FILTERS = {
 def reference(
     corpus: Corpus, *, limit: int | None = None, errors: bool = False, **asked: Any
 ) -> list[bytes]:
-    """The matching lines of a corpus, found with the stdlib: every line decoded, every filter checked."""
+    """The matching lines of a corpus, found with the stdlib: every line decoded, every filter
+    checked.
+    """
     found = []
     for line, record in zip(corpus.lines, decoded(corpus), strict=True):
         matches = all(

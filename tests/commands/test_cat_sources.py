@@ -1,4 +1,6 @@
-"""`fastrec cat --source` and the sources of answers: each record with the shard and the line it comes from."""
+"""`fastrec cat --source` and the sources of answers: each record with the shard and the line it
+comes from.
+"""
 
 from __future__ import annotations
 

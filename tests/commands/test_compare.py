@@ -1,4 +1,6 @@
-"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the distinguishing questions."""
+"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the
+distinguishing questions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Comparing two corpora: agreement with an independent implementation, repeats, and damaged corpora."""
+"""Comparing two corpora: agreement with an independent implementation, repeats, and damaged
+corpora.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,9 @@ def test_the_result_agrees_with_loading_both_corpora(
     block_bytes: int,
     part_size: int,
 ) -> None:
-    """Counts, fields, accuracies and p-values agree with the stdlib, whatever the sort order and the ranges."""
+    """Counts, fields, accuracies and p-values agree with the stdlib, whatever the sort order and
+    the ranges.
+    """
     order, by = choice
     limits = Limits(skim_bytes=block_bytes, diff_range_records=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -202,7 +206,9 @@ def later(record: dict[str, Any], metric: str | None) -> dict[str, Any]:
 
 @st.composite
 def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The records of two corpora, some scored by several metrics, and some by other ones in the second."""
+    """The records of two corpora, some scored by several metrics, and some by other ones in the
+    second.
+    """
     metrics = draw(st.lists(METRICS, min_size=1, max_size=3, unique=True))
     return tuple(  # type: ignore[return-value]
         [
@@ -373,7 +379,9 @@ def test_fields_beyond_the_limit_are_counted_together(old: Path, tmp_path: Path)
 def trials(
     verdicts: str, run: str = "r", question: int = 0, **changes: Any
 ) -> list[dict[str, Any]]:
-    """Records of one identity: a right answer for each `+`, a wrong one for each `-`, and an error for each `!`."""
+    """Records of one identity: a right answer for each `+`, a wrong one for each `-`, and an error
+    for each `!`.
+    """
     return [
         sample(model_id="org/m", sample_id=question, evaluation_id=run, **changes)
         | {
@@ -400,7 +408,9 @@ def nights_of(folder: Path, *questions: tuple[str, str]) -> tuple[Path, Path]:
 
 
 def test_repeats_are_compared_by_the_mean_of_their_question(tmp_path: Path) -> None:
-    """Four trials of each question with new outputs: no pairs, but the loss is found, and significant."""
+    """Four trials of each question with new outputs: no pairs, but the loss is found, and
+    significant.
+    """
     pair = nights_of(
         tmp_path, *[("+++-", "++--")] * 5, *[("++--", "+---")] * 2, ("----", "----"), ("+", "+")
     )
@@ -429,7 +439,9 @@ def test_a_corpus_with_another_number_of_repeats_is_compared(tmp_path: Path) -> 
 def test_an_equal_record_counts_in_the_mean_of_its_question(
     tmp_path: Path, skim_bytes: int
 ) -> None:
-    """Also if it is in a part that is the same in both corpora, or in another buffer than its repeats."""
+    """Also if it is in a part that is the same in both corpora, or in another buffer than its
+    repeats.
+    """
     other = trials("+" * 9, evaluation_name="an earlier evaluation")
     common = [record for number in range(3) for record in trials("+" * 7, question=number)]
     nights = {
@@ -520,7 +532,9 @@ def test_a_sample_with_two_hashes_is_one_question_if_one_of_them_is_split(tmp_pa
 
 
 def test_a_flip_has_the_hash_of_a_record_that_was_compared(tmp_path: Path) -> None:
-    """If samples are compared, another record of the sample may have another hash, and no counterpart."""
+    """If samples are compared, another record of the sample may have another hash, and no
+    counterpart.
+    """
     order = ("evaluation_name", "model_id", "sample_id")
     other = {"input": {"raw": "another question 13", "reference": "42"}}
     old, new = trials("+", "old"), [*trials("-", "new"), trials("+", "other")[0] | other]

@@ -1,4 +1,6 @@
-"""`diff` of a corpus and the same one with corrected verdicts: relabelled answers are counted apart."""
+"""`diff` of a corpus and the same one with corrected verdicts: relabelled answers are counted
+apart.
+"""
 
 from __future__ import annotations
 

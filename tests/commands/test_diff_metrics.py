@@ -1,4 +1,6 @@
-"""`diff` of corpora whose records name a metric: each metric by itself, and graded metrics by their scores."""
+"""`diff` of corpora whose records name a metric: each metric by itself, and graded metrics by their
+scores.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +187,9 @@ def test_a_significant_loss_of_score_is_a_regression(tmp_path: Path) -> None:
 
 
 def test_a_lower_score_can_be_better(tmp_path: Path) -> None:
-    """Then a rise is the loss: in points, in the counts, in the order of examples, and for the gate."""
+    """Then a rise is the loss: in points, in the counts, in the order of examples, and for the
+    gate.
+    """
     pair = nights_of(tmp_path, "wer", [0.25] * 10, [0.5] * 9 + [0.125])
     model = diff(*pair).models[0]
     assert (model.points, model.worse, model.better, model.lower_is_better) == (21.25, 1, 9, False)
@@ -368,7 +372,9 @@ def test_records_without_the_field_cannot_be_compared_by_metric(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two metrics of an evaluation, one of them graded and worse in the second corpus, and one evaluation with one."""
+    """Two metrics of an evaluation, one of them graded and worse in the second corpus, and one
+    evaluation with one.
+    """
     folder = tmp_path_factory.mktemp("nights")
     paths = []
     even = [0.0] * 8 + [0.01, -0.01]  # so that not all scores lose the same

@@ -1,4 +1,6 @@
-"""`fastrec export`: tables have the exact values of the records for every reader, and are published atomically."""
+"""`fastrec export`: tables have the exact values of the records for every reader, and are published
+atomically.
+"""
 
 from __future__ import annotations
 
@@ -250,7 +252,9 @@ def test_every_reader_restores_the_real_records(real: Path, tmp_path: Path) -> N
 
 
 def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
-    """Scores of every type, huge integers, ids of both types, empty and absent values, unknown keys at every level."""
+    """Scores of every type, huge integers, ids of both types, empty and absent values, unknown keys
+    at every level.
+    """
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in odd_records()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     assert len(corpus.lines) == len(odd_records())
@@ -300,7 +304,9 @@ def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
 
 
 def test_parquet_suits_viewers(tmp_path: Path) -> None:
-    """Row groups have a moderate size and a page index, and the config of the dataset card names the files."""
+    """Row groups have a moderate size and a page index, and the config of the dataset card names
+    the files.
+    """
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_000, seed=3, text="words"))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     output = use_limits(Limits(parquet_group_bytes=3 << 20))(exported)(corpus, tmp_path / "tables")
@@ -342,7 +348,9 @@ def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str, version:
 def test_the_same_corpus_gives_the_same_bytes(
     fresh: Path, tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the number of jobs: the output has no times, no host names, and no order of completion."""
+    """Whatever the number of jobs: the output has no times, no host names, and no order of
+    completion.
+    """
     if (
         format_ != "parquet" and sys.platform == "linux"
     ):  # pyarrow has threads, which a forked worker has not
@@ -388,7 +396,9 @@ def original(cell: str) -> str:
 
 
 def test_csv_has_all_digits_of_all_values(tmp_path: Path) -> None:
-    """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line breaks."""
+    """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line
+    breaks.
+    """
     records = [
         *odd_records(),
         *(sample(sample_id=f"e{n}", error=error) for n, error in enumerate([',"\n\r', "", "=1"])),
@@ -499,7 +509,9 @@ def scored(number: int) -> dict[str, Any]:
 
 
 def test_other_tools_read_numbers_from_csv(tmp_path: Path) -> None:
-    """Polars and DuckDB take scores and latencies for doubles, also where the first hundred rows have other types."""
+    """Polars and DuckDB take scores and latencies for doubles, also where the first hundred rows
+    have other types.
+    """
     records = [scored(number) for number in range(200)]
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")

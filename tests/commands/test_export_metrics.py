@@ -1,4 +1,6 @@
-"""`fastrec export` of corpora whose records name a metric: all values in all formats, and no cell mixes metrics."""
+"""`fastrec export` of corpora whose records name a metric: all values in all formats, and no cell
+mixes metrics.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def corpus_of(folder: Path, records: list[dict[str, Any]], **options: Any) -> Co
 
 
 def odd_records() -> list[dict[str, Any]]:
-    """Lists of every length, scores and counts that no column can hold, unknown keys, absent and empty values."""
+    """Lists of every length, scores and counts that no column can hold, unknown keys, absent and
+    empty values.
+    """
     bare = later(sample_id="bare", output={"raw": []})
     for key in (METRIC, "sample_hash", "token_usage", "performance", "error", "metadata"):
         del bare[key]

@@ -1,4 +1,6 @@
-"""`export --format pairs`: aggregates that are valid and agree with their rows, and rows that give the same corpus."""
+"""`export --format pairs`: aggregates that are valid and agree with their rows, and rows that give
+the same corpus.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
 
 
 def test_rows_give_the_same_corpus_and_pass_the_check(tmp_path: Path) -> None:
-    """Pairs of many runs, models and names: valid by the schema and by `check-pairs`, and no byte of a part is lost."""
+    """Pairs of many runs, models and names: valid by the schema and by `check-pairs`, and no byte
+    of a part is lost.
+    """
     fastrec.generate(tmp_path / "in", records=150, seed=4, shards=1, schema="0.3.0")
     strange = [
         ("solo", "sums"),
@@ -222,7 +226,9 @@ def test_pairs_need_the_newest_version_and_tables_no_details(tmp_path: Path) -> 
 
 
 def test_rows_have_the_label_of_their_version(tmp_path: Path) -> None:
-    """A corpus keeps wrong labels, but readers of the data store judge rows by them, and refuse such rows."""
+    """A corpus keeps wrong labels, but readers of the data store judge rows by them, and refuse
+    such rows.
+    """
     note = {"schema_version": "0.2.1"}
     labels = ["0.2.1", "instance_level_eval_0.2.0", "0.3.0", "0.2.2", "my own"]
     records = [

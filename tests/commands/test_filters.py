@@ -1,4 +1,6 @@
-"""The filters of all commands: the same records as a naive filter in Python, and what there is if none matches."""
+"""The filters of all commands: the same records as a naive filter in Python, and what there is if
+none matches.
+"""
 
 from __future__ import annotations
 
@@ -411,7 +413,9 @@ def test_stats_say_what_there_is(corpus: Corpus) -> None:
 
 
 def test_one_side_of_a_diff_may_be_empty(corpus: Corpus, tmp_path: Path) -> None:
-    """A model that only one corpus has is missing in the other one, which is no error of the command line."""
+    """A model that only one corpus has is missing in the other one, which is no error of the
+    command line.
+    """
     fastrec.normalize(corpus.path, tmp_path / "without", exclude_model="org/a")
     found = fastrec.diff(corpus.path, tmp_path / "without", model="org/a", fail_on=1)
     assert (found.new.records, {failure.reason for failure in found.failures}) == (0, {"missing"})

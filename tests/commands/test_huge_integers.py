@@ -1,4 +1,6 @@
-"""Integers with more digits than Python and msgspec convert: every command that shows answers shows them, too."""
+"""Integers with more digits than Python and msgspec convert: every command that shows answers shows
+them, too.
+"""
 
 from __future__ import annotations
 

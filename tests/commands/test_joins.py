@@ -1,4 +1,6 @@
-"""`overlap` of models and of hashes agrees with an independent implementation, and says what keeps models apart."""
+"""`overlap` of models and of hashes agrees with an independent implementation, and says what keeps
+models apart.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ TEXTS = [
 @given(st.lists(questions, min_size=1, max_size=5), st.permutations(range(len(TEXTS))))
 @settings(max_examples=examples(18, 300))
 def test_pairs_agree_with_a_simple_implementation(sets, order):
-    """Whatever models were asked under whatever ids, also several questions of one id, or one under several ids."""
+    """Whatever models were asked under whatever ids, also several questions of one id, or one under
+    several ids.
+    """
     names = [f"m{number}" for number in range(len(sets))]
     texts = [TEXTS[number] for number in order]
     plain = {
@@ -182,7 +186,9 @@ def joins_of(names, rows, digests):
 
 
 def test_many_models():
-    """Two hundred models with a thousand questions take time in proportion, and their document stays small."""
+    """Two hundred models with a thousand questions take time in proportion, and their document
+    stays small.
+    """
     names = [f"m{number:03}" for number in range(200)]
 
     def joins_with(samples):
@@ -201,7 +207,9 @@ def test_many_models():
 
 
 def test_ids_of_several_questions():
-    """Ids that many questions share, as those of the subjects of one evaluation, do not take much longer."""
+    """Ids that many questions share, as those of the subjects of one evaluation, do not take much
+    longer.
+    """
     names = [f"m{number:02}" for number in range(40)]
 
     def joins_with(subjects, samples=100):
@@ -428,7 +436,9 @@ def recipe_of(record):
 
 
 def test_recipes_of_all_valid_lines(tmp_path):
-    """The summary counts every valid line, duplicates included, whatever the order of shards, lines and processes."""
+    """The summary counts every valid line, duplicates included, whatever the order of shards, lines
+    and processes.
+    """
     labelled = labelled_lines(
         Recipe(
             records=200,

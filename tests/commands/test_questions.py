@@ -1,4 +1,6 @@
-"""`fastrec questions`: the right questions in the right order, with numbers that a naive count agrees with."""
+"""`fastrec questions`: the right questions in the right order, with numbers that a naive count
+agrees with.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,9 @@ def test_a_pattern_of_models_stands_for_those_of_each_evaluation(tmp_path: Path)
 
 
 def test_outcomes_and_text_choose_questions(corpus: Path) -> None:
-    """--errors chooses questions that have at least one record with an error, of the models that count."""
+    """--errors chooses questions that have at least one record with an error, of the models that
+    count.
+    """
     found = listed(
         fastrec.questions(
             corpus, evaluation="exam", metric="", model="org/m1", errors=True, limit=99

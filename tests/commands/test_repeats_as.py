@@ -1,4 +1,6 @@
-"""`--repeats-as`: numbers by hand for four trials, naive code over choices of trials, and the trials of tau-bench."""
+"""`--repeats-as`: numbers by hand for four trials, naive code over choices of trials, and the
+trials of tau-bench.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def test_errors_as_wrong_are_trials(corpus: Path) -> None:
 def test_answers_are_those_to_the_questions_that_count(
     errors_as_wrong: bool, tmp_path: Path
 ) -> None:
-    """25 questions have five trials, 17 have one, and one has four and an error, which may count as wrong."""
+    """25 questions have five trials, 17 have one, and one has four and an error, which may count as
+    wrong.
+    """
     said = [*["xxxxy"] * 25, *["x"] * 17, "xxxx!"]
     records = [
         trial(question, A, number, one)
@@ -131,7 +135,9 @@ def test_answers_are_those_to_the_questions_that_count(
 
 @pytest.mark.parametrize("attribution", ["none", "empty"])
 def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_path: Path) -> None:
-    """x has two votes, y and z have one each: without extracted values, outputs are compared, not their reasoning."""
+    """x has two votes, y and z have one each: without extracted values, outputs are compared, not
+    their reasoning.
+    """
     fields: dict[str, Any] = {
         "turn_idx": 0,
         "source": "output.raw",

@@ -272,7 +272,9 @@ def corpus_of(folder: Path, name: str, records: list[dict[str, Any]]) -> Path:
 
 
 def test_questions(tmp_path: Path) -> None:
-    """The hardest and the most disputed questions, with the answers of models that are right and wrong."""
+    """The hardest and the most disputed questions, with the answers of models that are right and
+    wrong.
+    """
     models = {"a": "+-+-!", "b": "+-+-!", "c": "+--+!", "d": "+--+!", "e": "+--+!"}
     corpus = corpus_of(tmp_path, "corpus", marked(models))
     text = Page(make_page(corpus)).text
@@ -343,7 +345,9 @@ def test_long_answers_are_cut(tmp_path: Path) -> None:
 
 
 def test_graded_questions_and_conversations(tmp_path: Path) -> None:
-    """Graded answers are shown with their score, conversations with the last thing that the model said."""
+    """Graded answers are shown with their score, conversations with the last thing that the model
+    said.
+    """
     records = []
     for model, score in (("a", 0.25), ("b", 0.75)):
         record = sample("multi_turn", model_id=model, error=None, answer_attribution=[])

@@ -338,7 +338,9 @@ def trend(report: Path) -> Path:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
-    """Plots keep within their cards, names are beside their dots, and questions can be read and searched."""
+    """Plots keep within their cards, names are beside their dots, and questions can be read and
+    searched.
+    """
     page = open_page(trend, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for card in (".dots", ".trend"):

@@ -143,7 +143,9 @@ def test_all_commands_show_the_same_mean(corpora: list[Path], tmp_path: Path) ->
 
 
 def test_the_means_of_diff_are_those_of_stats(tmp_path: Path) -> None:
-    """Also where most questions are not read, because they are the same: their sum follows from a rounded mean."""
+    """Also where most questions are not read, because they are the same: their sum follows from a
+    rounded mean.
+    """
     random_numbers = random.Random(1)
     nights: list[list[Record]] = [[], []]
     for model in range(40):

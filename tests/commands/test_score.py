@@ -59,7 +59,9 @@ def test_a_metric_is_added_beside_the_old_records(corpus: Path, tmp_path: Path) 
 
 
 def test_the_table_counts_flips(corpus: Path) -> None:
-    """Verdicts were wrong, right, wrong, right, wrong, right; by the rule right, wrong, right, wrong."""
+    """Verdicts were wrong, right, wrong, right, wrong, right; by the rule right, wrong, right,
+    wrong.
+    """
     (first, second) = score(corpus, rule="number", dry_run=True).models
     for model in (first, second):
         assert (model.records, model.old_right, model.new_right) == (6, 3, 2)

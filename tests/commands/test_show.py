@@ -1,4 +1,6 @@
-"""`fastrec show`: finds the question, shows all answers, folds what is long, and lets no text control a terminal."""
+"""`fastrec show`: finds the question, shows all answers, folds what is long, and lets no text
+control a terminal.
+"""
 
 from __future__ import annotations
 

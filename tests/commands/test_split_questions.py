@@ -1,4 +1,6 @@
-"""A question is a `sample_hash`; if one run of a model has it under several sample_ids, each of these is a question."""
+"""A question is a `sample_hash`; if one run of a model has it under several sample_ids, each of
+these is a question.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_imported_log_keeps_its_accuracy(corpus: Path) -> None:
-    """`stats` has the questions and the accuracy that the log states, and says how many hashes are split."""
+    """`stats` has the questions and the accuracy that the log states, and says how many hashes are
+    split.
+    """
     found = fastrec.stats(corpus)
     (evaluation,) = found.evaluations
     assert (evaluation.questions, evaluation.by_model[0].questions) == (5, 5)
@@ -144,7 +148,9 @@ def test_view_has_a_page_for_each_sample(corpus: Path) -> None:
 
 
 def test_every_metric_of_a_split_hash_can_be_opened(tmp_path: Path) -> None:
-    """A hash that is split in one metric only has the page of the hash, or of its first sample, in the other."""
+    """A hash that is split in one metric only has the page of the hash, or of its first sample, in
+    the other.
+    """
     records = [
         answer("exam", "task", "m", 1.0, sample_id=name, evaluation_result_id="f1")
         for name in ("x", "y/z")
@@ -188,7 +194,9 @@ def test_sql_has_a_question_for_each_sample(corpus: Path) -> None:
 
 
 def test_a_corpus_without_split_hashes_keeps_its_summary(tmp_path: Path) -> None:
-    """Runs with ids of their own are repeats, as ever, and the summary does not mention split hashes."""
+    """Runs with ids of their own are repeats, as ever, and the summary does not mention split
+    hashes.
+    """
     records = [
         answer("e", "same", "m", 1, sample_id=f"s{run}", evaluation_id=f"run {run}")
         for run in range(2)
@@ -211,7 +219,9 @@ def changes_of(old: Path, new: Path) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("runs", [["s0"], ["s0", "s2"]])
 def test_trend_splits_what_either_corpus_splits(tmp_path: Path, runs: list[str]) -> None:
-    """A hash that one run of one corpus has under several sample_ids is that many questions in the other one, too."""
+    """A hash that one run of one corpus has under several sample_ids is that many questions in the
+    other one, too.
+    """
     old = [
         answer("e", "same", "m", 1, sample_id=name, evaluation_id=f"run {name}") for name in runs
     ]
@@ -264,7 +274,9 @@ def naive_values(some: Iterable[Record], split: set[Any]) -> Values:
 )
 @settings(max_examples=examples(8, 200))
 def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory) -> None:
-    """The summary, the index, `--common`, `--joins`, `compare`, the matrix and `trend`, in any sort order."""
+    """The summary, the index, `--common`, `--joins`, `compare`, the matrix and `trend`, in any sort
+    order.
+    """
     folder = tmp_path_factory.mktemp("any")
     corpora = []
     for name, lines in (("old", others), ("new", some)):

@@ -1,4 +1,6 @@
-"""`sql`, `table`, `batches` and `connect`: the tables of a corpus, compared with its records and with its export."""
+"""`sql`, `table`, `batches` and `connect`: the tables of a corpus, compared with its records and
+with its export.
+"""
 
 from __future__ import annotations
 

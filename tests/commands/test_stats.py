@@ -1,4 +1,6 @@
-"""Statistics of models, from a summary, from shards and on common questions, compared with simple counting."""
+"""Statistics of models, from a summary, from shards and on common questions, compared with simple
+counting.
+"""
 
 from __future__ import annotations
 
@@ -412,7 +414,9 @@ def test_empty_columns_are_left_out(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Model `a` answers two questions four times each, `b` once and with an error, `c` has errors only; read-only."""
+    """Model `a` answers two questions four times each, `b` once and with an error, `c` has errors
+    only; read-only.
+    """
     records = [
         answer("a", number % 2, correct=number < 6, evaluation_id=f"run-{number}")
         for number in range(8)
@@ -491,7 +495,9 @@ def test_errors_and_repeats_are_shown(failing: Path, options: list[str]) -> None
 
 
 def test_standard_errors_are_over_questions(tmp_path: Path) -> None:
-    """Four equal answers to each question tell as much as one: the error and the interval do not shrink."""
+    """Four equal answers to each question tell as much as one: the error and the interval do not
+    shrink.
+    """
     once = [answer("a", number, correct=number % 3 == 0) for number in range(30)]
     four_times = [
         {**record, "evaluation_id": f"run-{trial}"} for record in once for trial in range(4)
@@ -530,7 +536,9 @@ def test_json_output(corpus: Path) -> None:
 
 
 def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
-    """If a model has no records of the chosen evaluations, the message names evaluations that it has records of."""
+    """If a model has no records of the chosen evaluations, the message names evaluations that it
+    has records of.
+    """
     names = [("a", "x"), *((f"b{number:02d}", "org/y") for number in range(12))]
     records = [sample(evaluation_name=evaluation, model_id=model) for evaluation, model in names]
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
@@ -544,7 +552,9 @@ def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:
-    """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are asked for."""
+    """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are
+    asked for.
+    """
     record = sample(
         model_id="=m",
         evaluation_name="-e",
@@ -603,7 +613,9 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
 
 
 def test_statistics_of_nothing_are_exit_code_1(tmp_path: Path) -> None:
-    """A corpus and shards without a record: the message says so in every format, and a script notices."""
+    """A corpus and shards without a record: the message says so in every format, and a script
+    notices.
+    """
     corpus = corpus_of(tmp_path, allow_empty=True)
     (tmp_path / "blank.jsonl").write_text("\n\n")
     for paths in ([corpus], [tmp_path / "blank.jsonl"]):
@@ -711,7 +723,9 @@ def test_damaged_columns(copy: Path) -> None:
 
 
 def test_corpus_without_manifest(copy: Path) -> None:
-    """Its parts are read as shards, with the same result; but now the lines of the parts are the input."""
+    """Its parts are read as shards, with the same result; but now the lines of the parts are the
+    input.
+    """
     expected = stats(copy)
     (copy / "manifest.json").unlink()
     (copy / "rejects.jsonl.zst").unlink()

@@ -1,4 +1,6 @@
-"""The table `answers` and the matrix, compared with a plain reading of the lines of hostile records."""
+"""The table `answers` and the matrix, compared with a plain reading of the lines of hostile
+records.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ CONDITIONS = [
 @settings(max_examples=examples(8, 100), deadline=None)
 @given(st.lists(hostile_records, min_size=1, max_size=8))
 def test_conditions_choose_the_lines_to_read(records: list[dict[str, Any]]) -> None:
-    """A query over columns and texts gives what the same query over a copy of the whole table gives."""
+    """A query over columns and texts gives what the same query over a copy of the whole table
+    gives.
+    """
     with tempfile.TemporaryDirectory() as folder:
         corpus = corpus_of(Path(folder), records)
         with fastrec.connect(corpus.path) as ours:

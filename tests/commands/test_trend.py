@@ -108,7 +108,9 @@ def test_values_and_changes(nights: Path) -> None:
 
 
 def test_line_counts_and_models_that_come_and_go(nights: Path) -> None:
-    """Each corpus has its line counts, and the models that the corpus before has not, and the other way round."""
+    """Each corpus has its line counts, and the models that the corpus before has not, and the other
+    way round.
+    """
     found = fastrec.trend(nights)
     for night in found.corpora:
         summary = json.loads((nights / night.name / "summary.json").read_bytes())
@@ -211,7 +213,9 @@ def test_a_metric_that_becomes_graded(tmp_path: Path) -> None:
 
 
 def test_a_p_value_is_never_zero(tmp_path: Path) -> None:
-    """If many scores change by nearly the same, the p-value of the t-test is too small for a number."""
+    """If many scores change by nearly the same, the p-value of the t-test is too small for a
+    number.
+    """
     for night in (0, 1):
         scores = {number: 0.1 + night * (0.5 + number / 1e9) for number in range(1_200)}
         records = [
@@ -227,7 +231,9 @@ def test_a_p_value_is_never_zero(tmp_path: Path) -> None:
 
 
 def test_means_of_scores_are_exact(tmp_path: Path) -> None:
-    """The mean of 0.1 and 0.2 is that of 0 and 0.3, though not as doubles: four of six questions changed."""
+    """The mean of 0.1 and 0.2 is that of 0 and 0.3, though not as doubles: four of six questions
+    changed.
+    """
     for night, tied in (("night-1", (0.0, 0.3)), ("night-2", (0.1, 0.2))):
         better = (0.25, 0.35) if night == "night-2" else (0.1, 0.2)
         records = [

@@ -114,7 +114,9 @@ def test_line_counts_add_up_and_every_invalid_line_is_found(
 
 
 def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
-    """The log has every finding with its location, severity, code and message, in the order of shards and lines."""
+    """The log has every finding with its location, severity, code and message, in the order of
+    shards and lines.
+    """
     recipe = {"records": 300, "seed": 4, "rejects": 0.2, "blanks": 0.05, "warnings": 0.3}
     made = generate(tmp_path / "in", shards=4, compression="mixed", **recipe)
     found = validate([tmp_path / "in"], json_log=tmp_path / "log.jsonl")
@@ -247,7 +249,9 @@ def test_a_line_with_many_errors_lists_the_first_and_counts_all(tmp_path: Path) 
 
 
 def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> None:
-    """The same lines give the same result and log with one job and with two, plain, cut or compressed."""
+    """The same lines give the same result and log with one job and with two, plain, cut or
+    compressed.
+    """
     recipe = {"records": 160, "seed": 11, "warnings": 0.2, **EVERYTHING}
     made = generate(tmp_path / "plain", shards=6, compression="none", **recipe)
     reports = []
@@ -647,7 +651,9 @@ def test_valid_lines_are_counted_by_version(tmp_path: Path, jobs: int) -> None:
 
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_everything_can_be_judged_by_one_version(tmp_path: Path, version: str) -> None:
-    """With `schema`, a record is valid exactly if it follows that version, and all errors are of it."""
+    """With `schema`, a record is valid exactly if it follows that version, and all errors are of
+    it.
+    """
     lines = [
         json.dumps(sample_of(name, kind)).encode()
         for name in SCHEMAS
@@ -677,7 +683,9 @@ def test_the_choices_of_the_command_are_the_versions() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_upgrade_report_has_every_step_with_examples(tmp_path: Path, jobs: int) -> None:
-    """Counts and locations are those of upgrading each record, on the fast and the slow path, with unknown keys."""
+    """Counts and locations are those of upgrading each record, on the fast and the slow path, with
+    unknown keys.
+    """
     odd = json.dumps(sample(**{'a"b': 1}, epoch=3, metadata={})).encode()  # takes the slow path
     extra = [
         json.dumps(sample("agentic", epoch=number, metadata={"n": 1})).encode()

@@ -1,4 +1,6 @@
-"""Verifying: a new corpus is OK, and every kind of damage is found and reported by its own kinds of problems."""
+"""Verifying: a new corpus is OK, and every kind of damage is found and reported by its own kinds of
+problems.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +188,9 @@ def cut(path: Path, size: int) -> None:
 
 
 def seal(corpus: Path) -> None:
-    """Update the checksums, sizes, counts and keys in the manifest, as if it had been written for these files."""
+    """Update the checksums, sizes, counts and keys in the manifest, as if it had been written for
+    these files.
+    """
     manifest = json.loads((corpus / "manifest.json").read_bytes())
     for part in manifest["parts"]:
         data = (corpus / part["file"]).read_bytes()
@@ -805,7 +809,9 @@ COLUMNS_DAMAGE: dict[str, tuple[Callable[[Path], object], set[str]]] = {
 
 
 def change_column(path: Path, changed: str) -> None:
-    """Write a file of columns again with another value in the last record of a column, or with another column."""
+    """Write a file of columns again with another value in the last record of a column, or with
+    another column.
+    """
     columns = read_columns(path)
     header = columns["header"]
     frames = []
@@ -872,7 +878,9 @@ def test_problems_say_where_and_what(corpus: Path) -> None:
 
 
 def test_problems_say_which_file_claims_what(corpus: Path, fresh: Path) -> None:
-    """A changed count in the summary: the message names the file that claims it, and what contradicts it."""
+    """A changed count in the summary: the message names the file that claims it, and what
+    contradicts it.
+    """
     kept = json.loads((fresh / "summary.json").read_bytes())["line_counts"]["kept"]
     on_json("summary.json", "line_counts", "kept", to=more)(corpus)
     seal(corpus)

@@ -328,7 +328,9 @@ def test_a_wrong_condition_is_shown_in_the_page(client: Client, condition: str, 
 
 
 def test_pages_stay_small_with_many_models(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a number of models there is no list of them: their ids are typed, and only some answers are shown."""
+    """Beyond a number of models there is no list of them: their ids are typed, and only some
+    answers are shown.
+    """
     for module in (question_page_module, table_page):
         monkeypatch.setattr(module, "MOST", 2)
     page = client.page("/questions?evaluation=sums&right=org/a&model=org/a&model=org/b")
@@ -385,7 +387,9 @@ def test_empty_fields_of_the_form_are_left_out(client: Client) -> None:
 
 
 def test_every_link_works(client: Client) -> None:
-    """All pages that can be reached from the first one are there, whatever the names in the records are."""
+    """All pages that can be reached from the first one are there, whatever the names in the records
+    are.
+    """
     seen: set[str] = set()
     waiting = [f"{client.prefix}/"]
     kinds: dict[str, int] = {}

@@ -1,4 +1,6 @@
-"""`view` in a real browser: all pages, filters, keys, themes, a phone, no script, and hostile records."""
+"""`view` in a real browser: all pages, filters, keys, themes, a phone, no script, and hostile
+records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`view --labels`: what the button writes, who may press it, and that `normalize --labels` takes it."""
+"""`view --labels`: what the button writes, who may press it, and that `normalize --labels` takes
+it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_a_label_is_written_shown_and_applied(
     client: Client, corpus: Path, file: Path, tmp_path: Path
 ) -> None:
-    """The whole way: the form of a page, a line of the file, the page after it, and the corrected corpus."""
+    """The whole way: the form of a page, a line of the file, the page after it, and the corrected
+    corpus.
+    """
     path = address(corpus, "q2", "org/b")
     before = client.page(address(corpus, "q2", "org/b", "answer"))
     (form,) = re.findall(
@@ -98,7 +102,9 @@ def test_a_label_is_written_shown_and_applied(
 
 
 def test_the_last_label_wins(client: Client, corpus: Path, file: Path) -> None:
-    """It can be taken back, and lines that somebody else has added count, even without a line break at the end."""
+    """It can be taken back, and lines that somebody else has added count, even without a line break
+    at the end.
+    """
     path = address(corpus, "q2", "org/b")
     post(client, path)
     file.write_bytes(

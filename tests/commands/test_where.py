@@ -1,4 +1,6 @@
-"""`--where`: conditions on fields, in all commands with filters, compared with plain Python over decoded records."""
+"""`--where`: conditions on fields, in all commands with filters, compared with plain Python over
+decoded records.
+"""
 
 from __future__ import annotations
 

@@ -147,7 +147,9 @@ def notes_of(metadata: dict[str, Any]) -> int:
 
 
 def check_metadata(columns: dict[str, Any], metadata: Sequence[dict[str, Any]]) -> None:
-    """A key has a column if it is among the first 64, and has at most 255 values of at most 128 bytes each."""
+    """A key has a column if it is among the first 64, and has at most 255 values of at most 128
+    bytes each.
+    """
     keys = list(dict.fromkeys(key for some in metadata for key in sorted(some)))
     coded = {}
     for key in keys[:64]:

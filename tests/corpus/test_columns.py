@@ -1,4 +1,6 @@
-"""Columns: they have what a plain reading of the lines gives, whatever the records, and damage is an error."""
+"""Columns: they have what a plain reading of the lines gives, whatever the records, and damage is
+an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Skimming parts: every line is complete and seen once, whatever the buffer size, and damage is reported."""
+"""Skimming parts: every line is complete and seen once, whatever the buffer size, and damage is
+reported.
+"""
 
 from __future__ import annotations
 

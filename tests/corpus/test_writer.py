@@ -1,4 +1,6 @@
-"""Writing shards: the bytes depend on the text alone, and a part is one frame that every decoder can read."""
+"""Writing shards: the bytes depend on the text alone, and a part is one frame that every decoder
+can read.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_bytes_do_not_depend_on_how_the_text_arrives(
 
 @pytest.mark.parametrize("level", [-7, 1, 2, 3, 4, 9, 19] if LONG else [-7, 3, 4, 19])
 def test_a_part_is_one_frame_with_a_small_window_and_a_checksum(level: int, tmp_path: Path) -> None:
-    """Whatever the level: naive readers stop after the first frame, and decoders may refuse windows over 8 MiB."""
+    """Whatever the level: naive readers stop after the first frame, and decoders may refuse windows
+    over 8 MiB.
+    """
     text = text_of_size(WINDOW + (1 << 20) if level < 4 else 1 << 20)
     written(tmp_path / "part", [text], "zst", level)
     data = (tmp_path / "part").read_bytes()

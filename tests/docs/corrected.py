@@ -1,4 +1,5 @@
-"""The coverage of corrected scores, by simulation: `python -m tests.docs.corrected` (or `make docs`).
+"""The coverage of corrected scores, by simulation: `python -m tests.docs.corrected` (or `make
+docs`).
 
 The table is between two markers in docs/repairs.md. Answers are right by chance, and the grader
 errs by chance. A model answers some questions, and some of these are labelled.

@@ -1,4 +1,6 @@
-"""The table of docs/benchmark.md by a seeded simulation: `python -m tests.docs.simulations` (or `make docs`)."""
+"""The table of docs/benchmark.md by a seeded simulation: `python -m tests.docs.simulations` (or
+`make docs`).
+"""
 
 from __future__ import annotations
 

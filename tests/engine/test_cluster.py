@@ -190,7 +190,9 @@ def test_a_missing_scheduler_is_named() -> None:
 def test_a_frozen_scheduler_is_reported_at_the_start(
     own: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
+    """A scheduler that accepts connections but never answers, or only the handshake: an error, no
+    hang.
+    """
     with use_limits(Limits(cluster_connect_seconds=30.0)), ClusterEngine(1, own.address):
         pass
     impatient = use_limits(Limits(cluster_connect_seconds=0.7))
@@ -342,7 +344,9 @@ def test_workers_that_join_later_get_work(one: Cluster) -> None:
 def test_a_result_lost_with_the_last_worker_ends_the_run(
     one: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
+    """A task has finished, and no worker is left to send its result or to run it again: an error,
+    no hang.
+    """
     gone = pytest.raises(ClusterError, match="there were no workers")
     with gone, use_limits(VERY_IMPATIENT), ClusterEngine(1, one.address) as engine:
         wait = engine._finished

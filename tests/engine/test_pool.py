@@ -1,4 +1,6 @@
-"""The pool engine: all results arrive, whatever happens to its workers, and no process is left behind."""
+"""The pool engine: all results arrive, whatever happens to its workers, and no process is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def panic(number: int) -> int:
 
 
 def hang(number: int) -> int:
-    """Wait for ever inside a native library, with the interpreter lock: no thread of this process runs."""
+    """Wait for ever inside a native library, with the interpreter lock: no thread of this process
+    runs.
+    """
     if number == 3:
         ctypes.PyDLL(None).pause()
     return number
@@ -160,7 +164,9 @@ def test_a_library_without_memory_ends_its_task(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_executor_whose_thread_died_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its thread, which may run out of memory too, an executor delivers nothing: the tasks run again."""
+    """Without its thread, which may run out of memory too, an executor delivers nothing: the tasks
+    run again.
+    """
 
     def fail(*_: object) -> None:
         raise MemoryError
@@ -204,7 +210,9 @@ def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
 def test_a_stopped_worker_beside_a_dead_one() -> None:
-    """The executor waits for the stopped worker, and whoever submits a task for the executor, since Python 3.12."""
+    """The executor waits for the stopped worker, and whoever submits a task for the executor, since
+    Python 3.12.
+    """
     with use_limits(Limits(pool_look_seconds=0.1)), PoolEngine(2) as engine:
         assert len(list(engine.run(double, range(5)))) == 5
         stopped, killed = engine._workers()

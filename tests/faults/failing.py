@@ -74,7 +74,9 @@ def contents(corpus: Path) -> dict[str, bytes]:
 def make_scene(
     folder: Path, *, replace: bool, limits: Limits = SMALL_TASKS, **options: Any
 ) -> Scene:
-    """Make shards of several formats with duplicates, conflicts and rejected lines, for a few tasks and parts."""
+    """Make shards of several formats with duplicates, conflicts and rejected lines, for a few tasks
+    and parts.
+    """
     shards = folder / "in"
     same = lines_of("same", 2)
     write(shards / "a.jsonl", [*lines_of("a", 3), *same, b"{", b""])

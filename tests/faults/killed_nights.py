@@ -1,4 +1,5 @@
-"""Nights that are killed: OUT is the corpus of the night before or of this one, and the next night gives the bytes.
+"""Nights that are killed: OUT is the corpus of the night before or of this one, and the next night
+gives the bytes.
 
 Every case builds the same pile in the same directory, so that the corpora have the same bytes.
 """
@@ -126,7 +127,9 @@ class KilledNights:
         return killed
 
     def _check_next(self, scene: Nights, result: NormalizeResult) -> None:
-        """Check the night after the kill: the bytes of a full run, and the work of the first night was usable."""
+        """Check the night after the kill: the bytes of a full run, and the work of the first night
+        was usable.
+        """
         check_same(contents(scene.out), self.after)
         assert result.unchanged >= self.unchanged, (
             f"{result.unchanged} shards unchanged, expected {self.unchanged}"

@@ -139,7 +139,9 @@ def frames(dice: random.Random, format_: Format) -> list[bytes]:
 
 
 def shard(dice: random.Random) -> tuple[str, bytes]:
-    """Return suffix and bytes of a shard that may be damaged at any level: JSON, lines, frames, bytes."""
+    """Return suffix and bytes of a shard that may be damaged at any level: JSON, lines, frames,
+    bytes.
+    """
     format_ = dice.choice(FORMATS)
     pieces = frames(dice, format_)
     deed = dice.choice(["nothing", "lose", "double", "swap", "damage", "damage a frame", "mix"])

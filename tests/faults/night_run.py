@@ -1,4 +1,5 @@
-"""One incremental night in its own process, which kills itself before some change to a file, if it is told to.
+"""One incremental night in its own process, which kills itself before some change to a file, if it
+is told to.
 
     python -m tests.faults.night_run NIGHT
 

@@ -80,7 +80,9 @@ def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1
 
 
 def generate_one(folder: Path) -> Path:
-    """Generate one compressed shard that is so large that the driver decompresses it and passes chunks to workers."""
+    """Generate one compressed shard that is so large that the driver decompresses it and passes
+    chunks to workers.
+    """
     generate(folder, 6_000, shards=1)
     path = next(folder.iterdir())
     path.write_bytes(path.read_bytes() + skippable(bytes(10 << 20)))

@@ -1,4 +1,6 @@
-"""Cases of the soak test with incremental nights: any changes to the pile, interruptions, damage and kills."""
+"""Cases of the soak test with incremental nights: any changes to the pile, interruptions, damage
+and kills.
+"""
 
 from __future__ import annotations
 

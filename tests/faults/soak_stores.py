@@ -1,4 +1,5 @@
-"""Cases of the soak test in an object store: two runs, leases that lapse, kills, and requests that fail.
+"""Cases of the soak test in an object store: two runs, leases that lapse, kills, and requests that
+fail.
 
 The server is real enough: separate processes talk to it over HTTP, and it holds answers back, loses
 them, or applies a request after its client was killed.
@@ -68,7 +69,9 @@ class StoreCases:
         assert len(self._hashes) == 3
 
     def stop(self, dice: random.Random) -> int:
-        """A run is stopped until its lease has lapsed, another one takes over, and the first one continues."""
+        """A run is stopped until its lease has lapsed, another one takes over, and the first one
+        continues.
+        """
         self._begin(dice)
         work = self._work(dice)
         self._hold(dice)
@@ -108,7 +111,9 @@ class StoreCases:
         return killed
 
     def race(self, dice: random.Random) -> int:
-        """Two runs begin at almost the same time: one of them publishes, or both one after the other."""
+        """Two runs begin at almost the same time: one of them publishes, or both one after the
+        other.
+        """
         self._begin(dice)
         first = self._start("a")
         first.sleep(dice.choice([0, 0, 0.1, 1.0]))

@@ -1,4 +1,6 @@
-"""One run with leases that lapse within a second: `python -m tests.faults.store_run SHARDS OUT JOBS WORK`."""
+"""One run with leases that lapse within a second: `python -m tests.faults.store_run SHARDS OUT JOBS
+WORK`.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def scene(
 def test_any_call_may_fail(
     operation: str, scene: Scene, calls: Callable[[str], Calls], request: pytest.FixtureRequest
 ) -> None:
-    """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes.
+    """OUT is missing or unchanged, the error names file and reason, and the next run gives the
+    expected bytes.
 
     Calls that are tried with a scene like this one are tried here with `make test-long`, or one if
     there are no others.
@@ -110,7 +111,9 @@ def kind_of(path: str) -> str:
 
 
 def calls_that_fail(files: list[str], operation: str, others: set[str]) -> list[int]:
-    """The numbers of calls to try: one for each kind of file that is tried nowhere else, or one other; or all."""
+    """The numbers of calls to try: one for each kind of file that is tried nowhere else, or one
+    other; or all.
+    """
     if LONG:
         return list(range(1, len(files) + 1))
     kinds: dict[str, list[int]] = {}

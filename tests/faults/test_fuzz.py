@@ -1,4 +1,6 @@
-"""Damaged input, at every level: no traceback, no hang, a documented exit code, and line counts that add up."""
+"""Damaged input, at every level: no traceback, no hang, a documented exit code, and line counts
+that add up.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ fuzz = settings(max_examples=examples(18, 300), suppress_health_check=list(Healt
 def test_damaged_shards(
     seed: int, conflicts: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """All lines are counted if shards are corrupt, cut, repeated or swapped, by bytes, frames, lines or JSON."""
+    """All lines are counted if shards are corrupt, cut, repeated or swapped, by bytes, frames,
+    lines or JSON.
+    """
     shards = damaged(random.Random(seed))
     place = tmp_path_factory.getbasetemp() / "fuzz"
     assert try_shards(place, shards, Options(conflicts=conflicts, repeats=conflicts, **SMALL)) in (

@@ -1,4 +1,5 @@
-"""A night that is killed at any moment leaves the old corpus or the new one, and work that the next night can use.
+"""A night that is killed at any moment leaves the old corpus or the new one, and work that the next
+night can use.
 
 `make test-long` kills nights before every change that they make to a file.
 """
@@ -43,7 +44,9 @@ def test_a_night_is_killed_before_a_change_to_a_file(scene: KilledNights) -> Non
 
 @pytest.mark.timeout(120)
 def test_a_night_is_killed_while_it_publishes_parts_that_are_not_linked(tmp_path: Path) -> None:
-    """The list of kept work names parts in OUT, which are those of the old list until the new corpus is there."""
+    """The list of kept work names parts in OUT, which are those of the old list until the new
+    corpus is there.
+    """
     scene = KilledNights(tmp_path / "scene", compression="none", part_size=64 << 10)
     total = scene.changes()
     found = set()

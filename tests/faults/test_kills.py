@@ -1,4 +1,5 @@
-"""Processes are killed, interrupted and terminated at certain moments: nothing is lost, and no process is left.
+"""Processes are killed, interrupted and terminated at certain moments: nothing is lost, and no
+process is left.
 
 Every test counts the signals that reached a process, and fails if there were none.
 """
@@ -180,7 +181,9 @@ def test_a_second_interrupt_stops_at_once(pile: Pile, tmp_path: Path) -> None:
 
 
 def test_two_workers_are_lost_in_two_ways(pile: Pile, tmp_path: Path) -> None:
-    """If one worker is stopped and the other one killed, the run does not wait for the stopped one for ever."""
+    """If one worker is stopped and the other one killed, the run does not wait for the stopped one
+    for ever.
+    """
     out = tmp_path / "out"
     process = Process(command(pile.shards, out))
     assert process.wait_until(lambda: len(process.workers()) == 2)

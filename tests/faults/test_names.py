@@ -94,7 +94,9 @@ def test_longest_file_name(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [["-v"], ["--format", "json"]])
 def test_texts_with_escape_sequences(options: list[str], tmp_path: Path) -> None:
-    """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
+    """Escape sequences in records, in keys and in rejected lines are escaped wherever they are
+    printed.
+    """
     record = sample(
         model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, **{STEERING: STEERING}
     )

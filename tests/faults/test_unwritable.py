@@ -1,4 +1,6 @@
-"""Outputs that cannot be written: full devices, full file systems, size limits, read-only directories."""
+"""Outputs that cannot be written: full devices, full file systems, size limits, read-only
+directories.
+"""
 
 from __future__ import annotations
 

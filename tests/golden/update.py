@@ -1,4 +1,5 @@
-"""Rewrite the expected output of whole runs, by hand after a change that is meant: `python -m tests.golden.update`.
+"""Rewrite the expected output of whole runs, by hand after a change that is meant: `python -m
+tests.golden.update`.
 
 Parts and rejects are kept as plain text: it can be reviewed, and compressed bytes change with the
 version of zstd.
@@ -21,7 +22,9 @@ GOLDEN = Path(__file__).parent / "demo"
 
 
 def produce(output: Path, **options: Any) -> dict[str, bytes]:
-    """Normalize the demo from the project's root, and give the text of what is promised, by file name."""
+    """Normalize the demo from the project's root, and give the text of what is promised, by file
+    name.
+    """
     run([DEMO], output, Options(**options))
     found = {}
     for path in sorted(output.glob("*.jsonl.zst")):

@@ -72,7 +72,9 @@ def choice(
 
 
 def old(row: dict[str, Any]) -> dict[str, Any]:
-    """A sample as it was before May 2024: no filter, metrics and hashes, arguments as lists, and numbers as numbers."""
+    """A sample as it was before May 2024: no filter, metrics and hashes, arguments as lists, and
+    numbers as numbers.
+    """
     arguments = [list(request.values()) for request in row["arguments"].values()]
     gone = ("filter", "metrics", "doc_hash", "prompt_hash", "target_hash")
     return {key: value for key, value in row.items() if key not in gone} | {"arguments": arguments}

@@ -1,4 +1,6 @@
-"""Requests and scores of HELM are joined by instance, perturbation and trial, in whatever order the files have them."""
+"""Requests and scores of HELM are joined by instance, perturbation and trial, in whatever order the
+files have them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.harnesses.helm_logs import (
 
 
 def big_run(count: int = 6, trials: int = 2):
-    """Every instance plain and perturbed, in several trials: each request has its own answer, and its own scores."""
+    """Every instance plain and perturbed, in several trials: each request has its own answer, and
+    its own scores.
+    """
     states = []
     entries = []
     scores = {}
@@ -219,7 +223,9 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
 
 
 def test_a_million_samples_fit_into_memory():
-    """Of the numbers of samples and the ranges in both files, about 200 bytes per sample with two entries."""
+    """Of the numbers of samples and the ranges in both files, about 200 bytes per sample with two
+    entries.
+    """
     requests = helm.FileIndex()
     entries = helm.FileIndex()
     count = 20_000

@@ -149,7 +149,9 @@ def separate(of, calibrated=False, **others):
     "method", ["multiple_choice_separate_original", "multiple_choice_separate_calibrated"]
 )
 def test_separate_choices_are_one_sample(tmp_path, method):
-    """What the metric picked is in the log: how it normalises the probabilities needs the tokenizer of the model."""
+    """What the metric picked is in the log: how it normalises the probabilities needs the tokenizer
+    of the model.
+    """
     of = instance()
     states = separate(of, calibrated=method.endswith("calibrated"))
     found = record(
@@ -230,7 +232,9 @@ def test_windows_of_language_modeling_are_added_up(tmp_path):
     ],
 )
 def test_failed_requests_are_errors(tmp_path, result, error):
-    """HELM scores a failed request as an empty answer: the score stays, the record says what it is worth."""
+    """HELM scores a failed request as an empty answer: the score stays, the record says what it is
+    worth.
+    """
     of = instance()
     states = [state(of, result=result), state(instance(2))]
     entries = [entry(of, exact_match=0.0), entry(instance(2), exact_match=1.0)]

@@ -1,4 +1,6 @@
-"""What a log says about its run: header, scorers, aggregates, and samples in each layout that Inspect has had."""
+"""What a log says about its run: header, scorers, aggregates, and samples in each layout that
+Inspect has had.
+"""
 
 from __future__ import annotations
 

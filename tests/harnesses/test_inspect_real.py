@@ -44,7 +44,9 @@ def test_the_aggregates_are_reproduced(name):
 
 
 def test_the_model_is_quoted_not_the_scorer():
-    """The explanation of the scorer repeats the answer of the model, and the scorer's answer is one number of it."""
+    """The explanation of the scorer repeats the answer of the model, and the scorer's answer is one
+    number of it.
+    """
     for record in imported(LOGS / "shortened_gsm8k.json").records:
         (said,) = record["output"]["raw"]
         (answer,) = record["answer_attribution"]

@@ -76,7 +76,9 @@ def decode(text: memoryview) -> object:
 
 
 def read(document: bytes, key: str | None, block_bytes: int = 7) -> tuple[list[object], bytes]:
-    """Return the items and the envelope, and check the positions, with small blocks and larger ones."""
+    """Return the items and the envelope, and check the positions, with small blocks and larger
+    ones.
+    """
     found = []
     for read_bytes in (block_bytes, 64):
         array = array_of(document, key, block_bytes=read_bytes)
@@ -155,7 +157,9 @@ def test_a_document_that_is_cut_is_refused(array, layout):
 
 @given(st.lists(objects, min_size=2, max_size=5), layouts, st.data())
 def test_damage_never_gives_a_wrong_cut(array, layout, data):
-    """A byte is changed: if the document is still JSON, the items are right, and if not, something raises."""
+    """A byte is changed: if the document is still JSON, the items are right, and if not, something
+    raises.
+    """
     document = bytearray(json.dumps({"a": [{}], "k": array, "z": 12}, **layout).encode())
     document[data.draw(st.integers(0, len(document) - 1))] = data.draw(
         st.sampled_from(b'{}[]",:\\\n a0\xff')

@@ -411,7 +411,9 @@ class TestScores:
         }
 
     def test_a_row_has_the_metrics_of_its_requests(self, tmp_path: Path):
-        """A task with both kinds of requests has two rows per question, and each row has columns of the other kind."""
+        """A task with both kinds of requests has two rows per question, and each row has columns of
+        the other kind.
+        """
         both = ["GENERATIVE", "LOGPROBS"]
         rows = [
             generated(1, ["4"], {"em": 1, "acc": None}),

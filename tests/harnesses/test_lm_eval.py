@@ -204,7 +204,9 @@ def test_mutual_information_without_any_context(tmp_path: Path) -> None:
 
 
 def test_contexts_that_differ_make_the_choices(tmp_path: Path) -> None:
-    """As in winogrande: the target is the common end, so that the accuracy tells which choice is correct."""
+    """As in winogrande: the target is the common end, so that the accuracy tells which choice is
+    correct.
+    """
     before = "Sarah was a better surgeon than Maria so"
     row = choice(likelihoods=[-4.0, -3.0], target="got the easy cases.", metrics=["acc"], acc=0.0)
     del row["acc_norm"]
@@ -433,7 +435,9 @@ def test_prompts_that_look_like_chats(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_the_question_alone(tmp_path: Path, template: Any, question: str | None) -> None:
-    """It is the input where the log proves it: the template only inserts values, and the prompt has the result."""
+    """It is the input where the log proves it: the template only inserts values, and the prompt has
+    the result.
+    """
     shots = "Q: 5 + 5?\nA: 10\n\n"
     prompt = f"{shots}Q: What is 0 + 1?\nA:"
     doc = {

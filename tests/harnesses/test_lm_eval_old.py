@@ -1,4 +1,6 @@
-"""lm-eval: logs from before November 2024, which do not name filters and metrics, and arrays from before May 2024."""
+"""lm-eval: logs from before November 2024, which do not name filters and metrics, and arrays from
+before May 2024.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def old_results(figures: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def write_array(directory: Path, rows: list[dict[str, Any]], document: dict[str, Any]) -> Log:
-    """Write a log as versions 0.4.0 to 0.4.2 did: samples are one indented array, under the model's arguments."""
+    """Write a log as versions 0.4.0 to 0.4.2 did: samples are one indented array, under the model's
+    arguments.
+    """
     directory.mkdir(exist_ok=True)
     (directory / "results.json").write_text(json.dumps(document, indent=2))
     (directory / "pretrained__org__model,dtype__float16_task.jsonl").write_text(
@@ -173,7 +177,9 @@ def test_an_array_that_is_cut(tmp_path: Path) -> None:
 
 
 def test_lines_in_an_array_file_are_told_apart(tmp_path: Path) -> None:
-    """A `.jsonl` of an old version has one array, and a `.json` of the Hub has lines: the content decides."""
+    """A `.jsonl` of an old version has one array, and a `.json` of the Hub has lines: the content
+    decides.
+    """
     write_log(tmp_path, [generation()], results({"exact_match,strict-match": 1.0}))
     (path,) = tmp_path.glob("samples_*")
     path.rename(path.with_suffix(".json"))

@@ -1,4 +1,6 @@
-"""AlpacaEval, MT-Bench, OpenAI evals and promptfoo: what becomes of their logs, and which figures are reproduced."""
+"""AlpacaEval, MT-Bench, OpenAI evals and promptfoo: what becomes of their logs, and which figures
+are reproduced.
+"""
 
 from __future__ import annotations
 
@@ -258,7 +260,9 @@ def test_an_error_of_openai_evals_is_that_of_its_sample(tmp_path: Path) -> None:
 
 
 def test_an_error_of_openai_evals_belongs_to_every_metric_of_the_run(tmp_path: Path) -> None:
-    """Sample 0 failed before the first score of the run, sample 2 after it: both count for each metric."""
+    """Sample 0 failed before the first score of the run, sample 2 after it: both count for each
+    metric.
+    """
     path = write_lines(
         tmp_path / "run.jsonl",
         SPEC,

@@ -1,4 +1,5 @@
-"""Writes the logs in `corpora/logs`: two models, two tasks of lm-eval and one of Inspect, with readable questions.
+"""Writes the logs in `corpora/logs`: two models, two tasks of lm-eval and one of Inspect, with
+readable questions.
 
     python -m tests.import_logs.sample_logs corpora/logs
 

@@ -1,4 +1,6 @@
-"""Which files an import takes: any file of a log finds it, and damaged logs are never skipped without a word."""
+"""Which files an import takes: any file of a log finds it, and damaged logs are never skipped
+without a word.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,9 @@ def test_all_records_are_valid(logs: Path, tmp_path: Path) -> None:
 
 
 def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path) -> None:
-    """Neither the number of processes nor the place of the logs changes a byte of a shard, or its name."""
+    """Neither the number of processes nor the place of the logs changes a byte of a shard, or its
+    name.
+    """
     import_logs(logs, tmp_path / "one")
     moved = tmp_path / "elsewhere"
     shutil.move(logs, moved)
@@ -123,7 +125,9 @@ def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path)
 
 
 def test_a_large_shard_is_one_frame_whatever_the_jobs(tmp_path: Path) -> None:
-    """Readers that stop after the first frame read all records, also where several threads compress."""
+    """Readers that stop after the first frame read all records, also where several threads
+    compress.
+    """
     rows = [
         choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(5_000)
     ]

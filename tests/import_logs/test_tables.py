@@ -1,4 +1,6 @@
-"""`import` of tables: each format gives the same records, and each row is a sample or is listed with its line."""
+"""`import` of tables: each format gives the same records, and each row is a sample or is listed
+with its line.
+"""
 
 from __future__ import annotations
 
@@ -587,7 +589,9 @@ def test_csv_and_json_lines_give_the_same_records(
 
 
 def csv_rows() -> list[tuple[int, list[str]]]:
-    """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first line."""
+    """The rows of a table whose blocks are those of a replaced `shard_at`, each with its first
+    line.
+    """
     return list(table._csv_cells("t.csv", table._Lines("t.csv", None), ","))
 
 
@@ -599,7 +603,9 @@ csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
 @example(text='5" disk,"two\nlines"\n', block=3)
 @example(text='"a""b",""\r\n""\n\n"x\n"', block=1)
 def test_rows_are_those_of_csv(text: str, block: int) -> None:
-    """Whatever the text and the blocks that it is read in, its rows are those of the `csv` module, or none are."""
+    """Whatever the text and the blocks that it is read in, its rows are those of the `csv` module,
+    or none are.
+    """
     lines = (text[at : at + block].encode() for at in range(0, len(text), block))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: lines))
@@ -666,7 +672,9 @@ def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str, copie
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
-    """The names of the columns may be longer than what tells the format, and have lines of their own."""
+    """The names of the columns may be longer than what tells the format, and have lines of their
+    own.
+    """
     names = ["q", "s", *(f"column {number}\nof many" for number in range(4_000))]
     rows = [dict.fromkeys(names, str(number)) | {"q": f"question {number}"} for number in range(2)]
     path = write(tmp_path / ("t.csv" if delimiter == "," else "t.tsv"), rows)

@@ -21,7 +21,9 @@ def _record(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
 
 
 def _newest(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
-    """Return such a function for a record of the newest version, of which the root and some values are closed."""
+    """Return such a function for a record of the newest version, of which the root and some values
+    are closed.
+    """
     before, _, after = (
         json.dumps(sample_of("0.3.0", kind, **fields), separators=(",", ":"))
         .encode()
@@ -92,7 +94,9 @@ def _root(keys: bytes) -> bytes:
 
 
 def _versions(size: int) -> bytes:
-    """Return lines of all versions by turns, every second one with an unknown key, a duplicate key or a wrong value."""
+    """Return lines of all versions by turns, every second one with an unknown key, a duplicate key
+    or a wrong value.
+    """
     samples = [
         json.dumps(sample_of(version)).encode()
         for version in ("0.2.0", "0.3.0", "0.2.0-released", "0.2.1")

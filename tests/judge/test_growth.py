@@ -173,7 +173,9 @@ def test_the_explained_errors_are_those_of_an_independent_validator(schema: Sche
 
 
 def _errors_of(error: jsonschema.ValidationError) -> list[tuple[str, str]]:
-    """Return the paths and codes of an error of the other validator, which has one for all unknown keys together."""
+    """Return the paths and codes of an error of the other validator, which has one for all unknown
+    keys together.
+    """
     keys: list[list[str]] = [[]]
     if error.validator == "required":
         keys = [[error.message.split("'")[1]]]
@@ -208,7 +210,8 @@ def test_many_errors_of_a_closed_object_are_counted_in_linear_time(
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_every_version_bounds_the_time_of_a_line(schema: str) -> None:
-    """Judged by one version alone, no hostile line takes much longer than when its version is told by its shape.
+    """Judged by one version alone, no hostile line takes much longer than when its version is told
+    by its shape.
 
     `make test` tries each kind of line with one version, `make test-long` with all.
     """

@@ -1,4 +1,6 @@
-"""Hostile lines get the designed verdict, in known, unknown and free-form fields, and never cause a traceback."""
+"""Hostile lines get the designed verdict, in known, unknown and free-form fields, and never cause a
+traceback.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Twins:
-    """Two judges with the same options, one of them without known inputs, that must agree on every chunk."""
+    """Two judges with the same options, one of them without known inputs, that must agree on every
+    chunk.
+    """
 
     def __init__(self, known_input_bytes: int = 1 << 20, **options: Any) -> None:
         self.subject = Judge(
@@ -217,7 +219,9 @@ def mutated(rng: random.Random, line: bytes) -> bytes:
 
 
 def chunk_of(rng: random.Random, lines: list[bytes], rate: float) -> bytes:
-    """Return a chunk of some of these lines: many of them mutated, some blank, perhaps without its last newline."""
+    """Return a chunk of some of these lines: many of them mutated, some blank, perhaps without its
+    last newline.
+    """
     ends = rng.choice([b"\n", b"\n", b"\n", b"\r\n"])
     chosen = []
     for _ in range(rng.choice([1, 3, 10, 20])):

@@ -24,7 +24,9 @@ from tests.strategies import dice, records, respelled
 def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
     record: dict[str, Any], rng: random.Random
 ) -> None:
-    """Every spelling of a record has the same normal form, which has the same values and is its own normal form."""
+    """Every spelling of a record has the same normal form, which has the same values and is its own
+    normal form.
+    """
     assert reference.is_valid(record)
     lines = [json.dumps(record).encode(), *(respelled(record, rng).encode() for _ in range(3))]
     once = normal(lines[0])
@@ -48,7 +50,9 @@ def normal_by(judge: Judge, line: bytes) -> bytes:
 def test_normal_forms_do_not_depend_on_earlier_records(
     batch: list[dict[str, Any]], rng: random.Random
 ) -> None:
-    """A judge that has learned unknown keys writes the same bytes as a fresh one, in one chunk or in many."""
+    """A judge that has learned unknown keys writes the same bytes as a fresh one, in one chunk or
+    in many.
+    """
     lines = [respelled(record, rng).encode() for record in batch]
     seasoned = Judge()
     once = bytearray()
@@ -103,7 +107,9 @@ def test_integral_numbers_in_integer_fields_become_integers(spelling: str, expec
 
 
 def test_only_nulls_that_mean_absence_are_left_out() -> None:
-    """A null is dropped in a known, optional and nullable field, and kept in unknown and free-form fields."""
+    """A null is dropped in a known, optional and nullable field, and kept in unknown and free-form
+    fields.
+    """
     record = sample(error=None, token_usage=None, performance=None, zz=None, metadata={"x": None})
     out = json.loads(normal(record))
     assert not {"error", "token_usage", "performance"} & out.keys()
@@ -184,7 +190,9 @@ def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
 
 
 def test_new_keys_in_every_record_do_not_build_a_decoder_each() -> None:
-    """The wait for the next decoder doubles, so hostile input cannot make the judge build decoders forever."""
+    """The wait for the next decoder doubles, so hostile input cannot make the judge build decoders
+    forever.
+    """
     machine = Judge()
     lines = [json.dumps(sample(**{f"key_{number}": number})).encode() for number in range(300)]
     batch = machine.judge_chunk(b"\n".join(lines), bytearray())

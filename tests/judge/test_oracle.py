@@ -1,4 +1,5 @@
-"""The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
+"""The judge agrees with an independent draft-07 validator on seeded mutations of records, by every
+schema version.
 
 `make test` judges 5,600 mutations, 3,200 of them by version 0.2.0. `make test-long` judges 40,000
 by each.
@@ -184,7 +185,8 @@ def spelled(value: Any, rng: random.Random) -> bytes:
 def disagreements(
     judge: Judge, values: Iterator[Any], version_of: Callable[[Any], str | None]
 ) -> tuple[int, int, str]:
-    """Judge values in chunks of several lines, and compare versions, verdicts and normal forms with the reference.
+    """Judge values in chunks of several lines, and compare versions, verdicts and normal forms with
+    the reference.
 
     Return the number of values and of valid ones, and the disagreements as text.
     """
@@ -225,7 +227,9 @@ def agrees_with_the_oracle(version: str, values: Iterator[Any], most: int) -> No
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_verdict_and_normal_form_equal_the_oracle(part: int) -> None:
-    """jsonschema and the reference implementation give the same verdict and normal form for every mutation."""
+    """jsonschema and the reference implementation give the same verdict and normal form for every
+    mutation.
+    """
     agrees_with_the_oracle("0.2.0", mutations("0.2.0", EXAMPLES, part, PARTS), EXAMPLES)
 
 
@@ -237,7 +241,9 @@ def test_verdict_and_normal_form_of_later_versions_equal_the_oracle(version: str
 
 @pytest.mark.parametrize("version", reference.VERSIONS)
 def test_the_version_of_a_mutation_is_that_of_the_oracle(version: str) -> None:
-    """A record is of the version that the reference implementation tells by its shape, or it is rejected."""
+    """A record is of the version that the reference implementation tells by its shape, or it is
+    rejected.
+    """
     judged, valid, wrong = disagreements(
         Judge(), mutations(version, FEWER_EXAMPLES), reference.version_of
     )
@@ -259,7 +265,9 @@ def test_versions_in_any_order_do_not_change_a_verdict() -> None:
 
 @pytest.mark.parametrize("version", reference.VERSIONS)
 def test_a_record_is_accepted_exactly_if_some_version_accepts_it(version: str) -> None:
-    """Turns, labels and spellings of several versions in one record: valid by one version is valid, else rejected."""
+    """Turns, labels and spellings of several versions in one record: valid by one version is valid,
+    else rejected.
+    """
     rng = random.Random(version)
     values = []
     for record in itertools.islice(random_mutations(9, version), FEWER_EXAMPLES):

@@ -1,4 +1,6 @@
-"""Both paths of the judge agree: on the version of a line, its verdict, its normal form, and all that is counted."""
+"""Both paths of the judge agree: on the version of a line, its verdict, its normal form, and all
+that is counted.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def mixed_records(rng: random.Random, most: int) -> list[dict[str, Any]]:
-    """Return records of all versions in any order: some mutated, some with lying labels, right hashes or odd keys."""
+    """Return records of all versions in any order: some mutated, some with lying labels, right
+    hashes or odd keys.
+    """
     streams = {
         version: random_mutations(rng.randrange(1 << 32), version) for version in reference.VERSIONS
     }
@@ -82,7 +86,9 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
 def test_both_paths_agree_on_every_line_of_mixed_versions(
     options: dict[str, Any], rng: random.Random
 ) -> None:
-    """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
+    """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the
+    second time.
+    """
     records = mixed_records(rng, 25)
     lines = [spelled(record, rng) for record in records]
     subject = Judge(JudgeSettings(warnings=True, **options))

@@ -166,7 +166,9 @@ NOT_REPAIRED: list[tuple[dict[str, Any], str, Any]] = [
 
 @pytest.mark.parametrize(("record", "path", "wrong"), NOT_REPAIRED)
 def test_other_mistakes_are_not_repaired(record: dict[str, Any], path: str, wrong: Any) -> None:
-    """The line is rejected with the same errors as without repairs, and does not count as one to repair."""
+    """The line is rejected with the same errors as without repairs, and does not count as one to
+    repair.
+    """
     line = line_of(changed(record, path, wrong))
     (with_repairs, _), (without, _) = judge(line, repairs=ALL), judge(line)
     assert with_repairs.rejected == without.rejected
@@ -204,7 +206,9 @@ def test_output_beside_turns_goes_to_metadata() -> None:
 
 @pytest.mark.parametrize("spelled", [b"NaN", b"-Infinity", b"1e999", b'"nan"', b'" Inf"'])
 def test_a_score_that_is_not_a_number_becomes_an_error(spelled: bytes) -> None:
-    """The record counts as one with an error: the placeholder is not an answer, and the text says what was there."""
+    """The record counts as one with an error: the placeholder is not an answer, and the text says
+    what was there.
+    """
     line = line_of(changed(later(error=None), "evaluation.score", NAN)).replace(b"NaN", spelled)
     batch, out = judge(line, repairs=ALL)
     found = json.loads(out)
@@ -329,7 +333,9 @@ K_EVAL = LM_EVAL | {
     ],
 )
 def test_rows_of_known_producers(row: dict[str, Any], codes: list[str] | None) -> None:
-    """Rows as converters write them are kept as records of the newest version, except where a score is missing."""
+    """Rows as converters write them are kept as records of the newest version, except where a score
+    is missing.
+    """
     batch, out = judge(line_of(row), repairs=ALL, target=NEWEST_SCHEMA.name)
     if codes is None:
         assert {finding.code for finding in batch.rejected[0].findings} >= {
@@ -541,7 +547,9 @@ TEXTS = [
 def test_texts_mean_what_the_schema_project_takes_them_for(
     path: str, kind: Callable[[Any], Any]
 ) -> None:
-    """A text is repaired exactly if the lax models of the schema's project accept it, and to the same value."""
+    """A text is repaired exactly if the lax models of the schema's project accept it, and to the
+    same value.
+    """
     subject = Judge(JudgeSettings(repairs=ALL))
     for text in TEXTS:
         out = bytearray()
@@ -556,7 +564,9 @@ def test_texts_mean_what_the_schema_project_takes_them_for(
 
 
 def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`evaluation_result_id: null` is cut out of a line only if that gives what the slow path gives."""
+    """`evaluation_result_id: null` is cut out of a line only if that gives what the slow path
+    gives.
+    """
     plain = later(evaluation_result_id=None)
     bare = later(
         evaluation_result_id=None,

@@ -275,7 +275,9 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_a_warning_does_not_change_the_verdict(
     code: str, odd: dict[str, Any], plain: dict[str, Any]
 ) -> None:
-    """For each warning there is a valid record that has it, and a similar valid record that does not."""
+    """For each warning there is a valid record that has it, and a similar valid record that does
+    not.
+    """
     wanted = {"warn.tool_call_id": ["warn.tool_calls_count", "warn.tool_call_id"]}.get(code, [code])
     assert warning_codes(odd) == wanted
     assert warning_codes(plain) == []
@@ -283,7 +285,9 @@ def test_a_warning_does_not_change_the_verdict(
 
 
 def test_warnings_about_versions_name_the_expected_labels() -> None:
-    """The message has the labels of the version that the record follows, and a long label is shortened."""
+    """The message has the labels of the version that the record follows, and a long label is
+    shortened.
+    """
     batch, _ = judge(json.dumps({**PLAIN, "schema_version": "x" * 100_000}).encode(), warnings=True)
     ((_, finding),) = batch.warnings
     assert finding.path == "$.schema_version"

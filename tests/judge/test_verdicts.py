@@ -113,7 +113,9 @@ def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
 def test_verdicts_are_the_same_without_normal_forms(
     options: dict[str, Any], rng: random.Random
 ) -> None:
-    """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
+    """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes
+    before quotes.
+    """
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
     lines.insert(
         rng.randrange(25), rng.choice([b"", b" ", b'{"', b'"\\', b"[]", b"\xff", lines[0][:-9]])
@@ -152,7 +154,9 @@ def test_records_without_normal_forms(rng: random.Random) -> None:
 def test_no_valid_record_seems_to_have_lost_a_key(
     version: str, data: st.DataObject, rng: random.Random
 ) -> None:
-    """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
+    """Random valid records take the fast path without normal forms, too, as soon as their unknown
+    keys are learned.
+    """
     record = data.draw(records_of[version])
     lines = b"\n".join(respelled(record, rng).encode() for _ in range(3))
     subject = Judge(JudgeSettings(schema=version, normal=False))
@@ -216,7 +220,9 @@ def test_quotes_are_counted(text: str) -> None:
 
 
 def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dict[str, Any]:
-    """Return a record with right or wrong numbers of turns and calls, and ids of calls that may not exist."""
+    """Return a record with right or wrong numbers of turns and calls, and ids of calls that may not
+    exist.
+    """
     turns = record.get(schema.turns_field) or []
     for turn in turns:
         if rng.random() < 0.1:

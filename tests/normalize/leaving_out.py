@@ -1,4 +1,5 @@
-"""What `--same-run`, `--conflicts` and `--repeats` leave out of a set of records, slowly and simply.
+"""What `--same-run`, `--conflicts` and `--repeats` leave out of a set of records, slowly and
+simply.
 
 Written from the documentation, with the standard library: it shares no code with fastrec.
 """

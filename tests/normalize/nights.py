@@ -1,4 +1,5 @@
-"""Nights: `normalize` with `incremental` into one output, and after each night the same shards without it, elsewhere.
+"""Nights: `normalize` with `incremental` into one output, and after each night the same shards
+without it, elsewhere.
 
 All files of both corpora must have the same bytes, the manifest included.
 """
@@ -159,7 +160,9 @@ def first_attempt(night: Night) -> dict[str, Any]:
 
 
 class Nights:
-    """A pile, the corpus that is made from it night after night, and what is known about the last night."""
+    """A pile, the corpus that is made from it night after night, and what is known about the last
+    night.
+    """
 
     def __init__(self, folder: Path, pile: Pile | None = None, content: int = 0) -> None:
         self.folder = folder

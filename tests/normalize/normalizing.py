@@ -126,7 +126,9 @@ def write(
 
 
 def without_long(lines: Iterable[bytes], longest: int = 6_000) -> list[bytes]:
-    """Leave out most of the long lines, which are a fifth of generated lines, and three quarters of their text."""
+    """Leave out most of the long lines, which are a fifth of generated lines, and three quarters of
+    their text.
+    """
     return [line for number, line in enumerate(lines) if len(line) <= longest or number % 25 == 0]
 
 

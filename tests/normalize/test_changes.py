@@ -232,7 +232,9 @@ class Disk(Engine):
 
 
 def hashes(data: str, way: str) -> tuple[tuple[int, int, str], ...]:
-    """The hashes of a file that was read as a whole, or in two ranges, the second of which may be empty."""
+    """The hashes of a file that was read as a whole, or in two ranges, the second of which may be
+    empty.
+    """
     if way == "whole":
         return ((0, len(data), data),)
     return ((0, 1, data[:1]), (1, len(data) - 1, data[1:])) if way == "halves" else ()
@@ -254,7 +256,9 @@ def test_any_two_nights(
     *, before: dict[str, tuple[int, int, int, str]], now: dict[str, tuple[int, int, int, str]], same: set[str],
     moves: list[str], certain: list[bool], hashed: list[str], by_content: bool, seed: int,
 ) -> None:  # fmt: skip
-    """Whatever was renamed, swapped, touched, copied or reordered: the definition holds, and order does not matter."""
+    """Whatever was renamed, swapped, touched, copied or reordered: the definition holds, and order
+    does not matter.
+    """
     now = now | {path: file for path, file in before.items() if path in same}
     new_names = dict(zip("abcdef", moves, strict=True))
     now = {new_names[path[0]] + path[1:]: file for path, file in now.items()} if seed % 2 else now

@@ -1,4 +1,6 @@
-"""Determinism: parts and summary depend on the lines alone, and every rejected line has its location."""
+"""Determinism: parts and summary depend on the lines alone, and every rejected line has its
+location.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,9 @@ def test_small_runs_and_windows_do_not_change_the_corpus(
 
 
 def test_many_runs_in_many_processes(tmp_path: Path) -> None:
-    """Ranges of files, decompressed chunks and small shards in two processes give the same corpus as one task."""
+    """Ranges of files, decompressed chunks and small shards in two processes give the same corpus
+    as one task.
+    """
     several = without_long(lines(Recipe(records=280, seed=11, text="words", **EVERYTHING)))
     shards = [
         write(tmp_path / "plain.jsonl", several[:70]),
@@ -282,7 +286,9 @@ def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path:
 def test_long_lines_between_chunks_keep_their_locations(
     places: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """Lines over the limit before, between and after chunks are rejected with the right line and offset."""
+    """Lines over the limit before, between and after chunks are rejected with the right line and
+    offset.
+    """
     long = b"x" * 30_000
     several = [long if number in places else mixed_lines()[number][:4_000] for number in range(10)]
     shard = write(tmp_path / "in.jsonl", several, Format.GZIP)
@@ -299,7 +305,9 @@ def test_long_lines_between_chunks_keep_their_locations(
 def test_ranges_of_a_plain_file_have_the_right_line_numbers(
     task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path
 ) -> None:
-    """If a plain file is cut into ranges, every rejected line has its line number and offset, conflicts included."""
+    """If a plain file is cut into ranges, every rejected line has its line number and offset,
+    conflicts included.
+    """
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(mixed_lines()[:80]))
     corpus = normalized(

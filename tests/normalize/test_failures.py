@@ -127,7 +127,9 @@ def test_all_bad_shards_are_named_and_nothing_is_published(
 def test_good_shards_are_published_on_request(
     shards: Path, tmp_path: Path, way: dict[str, Any]
 ) -> None:
-    """Skipping bad shards gives the corpus of the good ones, and the manifest lists the skipped ones."""
+    """Skipping bad shards gives the corpus of the good ones, and the manifest lists the skipped
+    ones.
+    """
     corpus = normalized(shards, tmp_path / "out", skip_bad_shards=True, **way)
     assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
     assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == [
@@ -144,7 +146,9 @@ def test_good_shards_are_published_on_request(
 
 
 def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """If every shard would be skipped, all are named and nothing is published, unless the corpus may be empty."""
+    """If every shard would be skipped, all are named and nothing is published, unless the corpus
+    may be empty.
+    """
     bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
     with pytest.raises(BadShardsError) as caught:
         normalized(bad, tmp_path / "out", skip_bad_shards=True, allow_empty=False, **way)
@@ -413,7 +417,9 @@ def test_the_current_directory_can_be_the_output(
 
 
 def test_temporary_files_go_to_the_work_directory(shard: Path, tmp_path: Path) -> None:
-    """With a work directory, only the staged corpus is beside the output, and nothing stays in either."""
+    """With a work directory, only the staged corpus is beside the output, and nothing stays in
+    either.
+    """
     seen: list[list[str]] = []
 
     def look() -> None:

@@ -140,7 +140,9 @@ def plain_judge(target: str, mode: Any, repair: tuple[str, ...]) -> Judge:
 def matching(
     lines: list[bytes], filters: Filters, options: dict[str, Any]
 ) -> tuple[list[bytes], Schema]:
-    """The lines that match, with all that are blank or invalid; and the target that follows from them."""
+    """The lines that match, with all that are blank or invalid; and the target that follows from
+    them.
+    """
 
     def judged(
         target: Schema, line: bytes, mode: str = options["sample_hash"]
@@ -153,7 +155,8 @@ def matching(
         )
 
     def is_newer(line: bytes) -> bool:
-        """Whether it is a record of a later version, or one that names a metric, which decides for the newest version.
+        """Whether it is a record of a later version, or one that names a metric, which decides for
+        the newest version.
 
         Also if its hash is wrong, which `verify` rejects.
         """
@@ -203,7 +206,9 @@ def test_the_corpus_is_that_of_the_matching_lines(
     options: dict[str, Any],
     in_pieces: bool,
 ) -> None:
-    """Parts and summary have the bytes of a corpus made without filters from the matching and invalid lines."""
+    """Parts and summary have the bytes of a corpus made without filters from the matching and
+    invalid lines.
+    """
     filters = make_filters(**asked)
     lines = [make_line(rng, versions) for _ in range(rng.randint(0, 25))] + rng.sample(
         OTHER_LINES, rng.randint(0, 4)

@@ -1,4 +1,6 @@
-"""A run with too many rejected lines, or without any records, does not replace a corpus: it is refused."""
+"""A run with too many rejected lines, or without any records, does not replace a corpus: it is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ BAD = b'{"nonsense": true}'
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a directory with shards of valid records, of both kinds of lines, of invalid lines, and of none."""
+    """Work in a directory with shards of valid records, of both kinds of lines, of invalid lines,
+    and of none.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         "tempfile.tempdir", str(tmp_path / "scratch")
@@ -179,7 +183,9 @@ def test_a_refused_corpus_is_replaced_by_the_next_and_removed_by_a_published_one
 
 @pytest.mark.parametrize("kind", ["a corpus", "a file"])
 def test_somebody_elses_files_are_neither_replaced_nor_removed(out: str, kind: str) -> None:
-    """Something else at OUT.refused stops a run that might be refused before it starts, and is never removed."""
+    """Something else at OUT.refused stops a run that might be refused before it starts, and is
+    never removed.
+    """
     if kind == "a corpus":
         fastrec.normalize("good.jsonl", f"{out}.refused")
     else:
@@ -236,7 +242,9 @@ def test_a_run_that_writes_the_refused_corpus_is_not_disturbed() -> None:
 def test_a_refused_corpus_is_replaced_without_exchanging_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the system cannot exchange two directories, two renames do it, and nothing is left over."""
+    """Where the system cannot exchange two directories, two renames do it, and nothing is left
+    over.
+    """
     monkeypatch.setattr(publish, "exchange", lambda *_: False)
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0)):
         with pytest.raises(RefusedError):
@@ -290,7 +298,9 @@ def test_a_crash_between_two_renames_loses_no_corpus(refused: bool) -> None:
 def test_a_failed_copy_in_a_store_is_repeated(
     in_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the store fails while a refused corpus is copied, the old corpus stays, and the next run starts over."""
+    """If the store fails while a refused corpus is copied, the old corpus stays, and the next run
+    starts over.
+    """
     out = in_store
     fastrec.normalize("good.jsonl", out)
     before = files(out)
@@ -326,7 +336,9 @@ def test_a_symbolic_link_keeps_its_corpus() -> None:
 
 
 def test_the_command_says_what_happened() -> None:
-    """It prints the summary as always, and an error with reason, place and what to do, also with --quiet."""
+    """It prints the summary as always, and an error with reason, place and what to do, also with
+    --quiet.
+    """
     assert CliRunner().invoke(cli, ["normalize", "good.jsonl", "-o", "corpus"]).exit_code == 0
     arguments = [
         "normalize",

@@ -304,7 +304,9 @@ def test_content_does_not_mind_other_times_and_inodes(scene: Nights) -> None:
 
 @pytest.mark.parametrize("kind", ["part-*.jsonl*", "part-*.columns"])
 def test_damaged_parts_that_are_read_are_noticed(tmp_path: Path, kind: str) -> None:
-    """A part that is merged with new records is checked record by record, even if size and time are the same."""
+    """A part that is merged with new records is checked record by record, even if size and time are
+    the same.
+    """
     scene = first_night(tmp_path)
     for path in scene.out.glob(kind):
         damage(path, "flipped", in_secret=True)
@@ -416,7 +418,9 @@ def test_a_bad_shard_that_is_skipped(scene: Nights) -> None:
 
 @pytest.mark.parametrize("limits", [SMALL_TASKS, MERGE_EARLY], ids=["small", "merged"])
 def test_an_interrupted_night_is_resumed(limits: Limits, scene: Nights) -> None:
-    """After an interruption anywhere, OUT is that of the night before, and its work is still usable."""
+    """After an interruption anywhere, OUT is that of the night before, and its work is still
+    usable.
+    """
     unchanged = len(scene.pile.paths)
     for epoch in range(3):
         scene.pile.add(answers("eval-1", MODELS[2 + epoch]), Format.ZSTD)
@@ -435,7 +439,9 @@ def test_an_interrupted_night_is_resumed(limits: Limits, scene: Nights) -> None:
 
 @pytest.mark.parametrize("attempt", ATTEMPTS[1:], ids=["plain", "other"])
 def test_an_interrupted_run_of_another_kind(attempt: dict[str, Any], scene: Nights) -> None:
-    """A run without the option, or with other options: what it has finished does not get in the way of kept work."""
+    """A run without the option, or with other options: what it has finished does not get in the way
+    of kept work.
+    """
     unchanged = len(scene.pile.paths)
     for epoch in range(3):
         scene.pile.add([*answers("eval-1", MODELS[2 + epoch], epoch=epoch), b"{"])

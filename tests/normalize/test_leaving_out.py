@@ -1,4 +1,6 @@
-"""`--same-run`, `--conflicts` and `--repeats` together, against simple rules, in both schema versions."""
+"""`--same-run`, `--conflicts` and `--repeats` together, against simple rules, in both schema
+versions.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ def test_records_are_left_out_by_the_rules(
     sort_by: tuple[str, ...],
     in_tasks: bool,
 ) -> None:
-    """For any records, options, sort order and part size: what stays, what is rejected, and what the summary says."""
+    """For any records, options, sort order and part size: what stays, what is rejected, and what
+    the summary says.
+    """
     fields = tuple(field for field in sort_by if schema == NEW or field != "evaluation_result_id")
     common: dict[str, Any] = {"schema": schema, "sort_by": fields}
     with (
@@ -159,7 +163,9 @@ def check(
 def test_a_run_that_stops_between_steps_is_resumed(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts that were made before or after other parts were counted are reused, and the corpus is the same."""
+    """Parts that were made before or after other parts were counted are reused, and the corpus is
+    the same.
+    """
     chosen = [
         (run, 0, 0, 0, number, question, 0, 0, 0, 0)
         for number in range(8)
@@ -202,7 +208,9 @@ def stop(*_: Any, **__: Any) -> None:
 
 
 def test_a_label_that_the_upgrade_keeps_does_not_tell_runs_apart(tmp_path: Path) -> None:
-    """A record that was converted again with a wrong label is a duplicate, with other metadata or without."""
+    """A record that was converted again with a wrong label is a duplicate, with other metadata or
+    without.
+    """
     lines = []
     for run, label in enumerate((OLD, NEW, "banana")):
         for number, metadata in enumerate(({}, {"metadata": {"a": '\\"}}', "z": "1"}})):

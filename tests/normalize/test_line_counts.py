@@ -1,4 +1,6 @@
-"""Line counts: every line is kept, a duplicate, rejected or blank, checked against a slow and simple count."""
+"""Line counts: every line is kept, a duplicate, rejected or blank, checked against a slow and
+simple count.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Line(NamedTuple):
 
 @st.composite
 def piles(draw: Any) -> list[list[Line]]:
-    """Shards of lines of every kind: few identities, so that there are copies and repeats within and between them."""
+    """Shards of lines of every kind: few identities, so that there are copies and repeats within
+    and between them.
+    """
     rng = draw(dice)
     bases = draw(st.lists(records, min_size=1, max_size=4))
     for base in bases:
@@ -165,7 +169,9 @@ choices = st.fixed_dictionaries(
 def test_every_line_is_accounted_for(
     pile: list[list[Line]], options: dict[str, Any], pieces: bool
 ) -> None:
-    """For any lines and options: distinct records are kept, duplicates dropped, invalid lines rejected unchanged."""
+    """For any lines and options: distinct records are kept, duplicates dropped, invalid lines
+    rejected unchanged.
+    """
     with tempfile.TemporaryDirectory() as folder:
         shards = write_pile(Path(folder), pile)
         limits = IN_PIECES if pieces else LIMITS
@@ -219,7 +225,8 @@ def check_rejects(corpus: Corpus, shards: Sequence[Path], bad: list[Line]) -> No
 def check_left_out(
     corpus: Corpus, shards: Sequence[Path], first: dict[str, Line], options: dict[str, Any]
 ) -> tuple[set[str], set[str]]:
-    """Records left out by options are rejected once, at their first location, and counted in the summary.
+    """Records left out by options are rejected once, at their first location, and counted in the
+    summary.
 
     Returns them, and the records that were dropped as duplicates because only their runs differ.
     """

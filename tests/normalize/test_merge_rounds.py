@@ -78,7 +78,9 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeTask]:
 def test_merging_runs_does_not_change_the_corpus(
     conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]
 ) -> None:
-    """Dozens of runs, merged in groups of three in several rounds, give the same parts, rejects and counts."""
+    """Dozens of runs, merged in groups of three in several rounds, give the same parts, rejects and
+    counts.
+    """
     other = normalized(
         pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts
     )
@@ -124,7 +126,9 @@ def check_rounds(tmp_path: Path, **engine: Any) -> None:
 
 @pytest.mark.parametrize("most", [1, 10, 50, 100])
 def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path) -> None:
-    """Even if there are too many borders to hold, shards, tasks and their order do not change the cuts."""
+    """Even if there are too many borders to hold, shards, tasks and their order do not change the
+    cuts.
+    """
     borders = {"most_borders": most}
     limits = Limits(**borders)
     pile = list(shuffled_shards(mixed_lines()[:120], 9, tmp_path / "pile"))
@@ -275,7 +279,9 @@ def test_a_run_resumes_in_the_middle_of_a_round(
     merged: list[MergeTask],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wherever merging is interrupted, the next run merges the rest, sorts nothing, and gives the same bytes."""
+    """Wherever merging is interrupted, the next run merges the rest, sorts nothing, and gives the
+    same bytes.
+    """
     files, total = whole
     assert total > 6
     if count > total:
@@ -316,7 +322,9 @@ def test_shards_may_change_after_a_round(
 def test_a_bad_shard_may_become_readable_after_a_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records of a skipped shard are not in merged runs, which are not reused once the shard can be read."""
+    """Records of a skipped shard are not in merged runs, which are not reused once the shard can be
+    read.
+    """
     folder = write(tmp_path / "in" / "a.jsonl", mixed_lines()[:10]).parent
     write(folder / "b.jsonl", mixed_lines()[10:20])
     failed: list[str] = []
@@ -383,7 +391,9 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
 def test_runs_without_fences_are_always_merged(
     shards: Path, tmp_path: Path, merged: list[MergeTask]
 ) -> None:
-    """Runs of an interrupted run with more shards have no fences, so they are merged even if they are few."""
+    """Runs of an interrupted run with more shards have no fences, so they are merged even if they
+    are few.
+    """
     interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
     for name in "bcdefg":
         next(shards.glob(f"{name}.*")).unlink()
@@ -425,7 +435,9 @@ fields = st.tuples(
     st.sampled_from([None, "first", "reject"]),
 )
 def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any) -> None:
-    """Partitioned lists give the same counts, examples and superseded records as lists counted by one process."""
+    """Partitioned lists give the same counts, examples and superseded records as lists counted by
+    one process.
+    """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):

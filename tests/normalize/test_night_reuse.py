@@ -1,4 +1,6 @@
-"""What an incremental night does again: only new and changed shards are judged, only changed parts are written."""
+"""What an incremental night does again: only new and changed shards are judged, only changed parts
+are written.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def scene(tmp_path: Path) -> Nights:
 
 
 def first_night(folder: Path) -> Nights:
-    """Six evaluations with two models each, a shard per evaluation and model, several parts per evaluation."""
+    """Six evaluations with two models each, a shard per evaluation and model, several parts per
+    evaluation.
+    """
     pile = Pile(folder / "in", evaluations=EVALUATIONS, models=2)
     scene = Nights(folder, pile)
     scene.content = {"part_size": PART}
@@ -386,7 +390,8 @@ def test_a_touched_file_is_judged_again_by_default(scene: Nights) -> None:
 
 @pytest.mark.parametrize("hours", [0, 1])
 def test_a_change_right_after_the_run_is_found(scene: Nights, hours: int) -> None:
-    """A file that was written just before it was read may change again within the resolution of the clock.
+    """A file that was written just before it was read may change again within the resolution of the
+    clock.
 
     So may one that was written before the clock was set back.
     """

@@ -368,7 +368,9 @@ def test_the_schema_of_the_summary_is_up_to_date() -> None:
 
 
 def test_summaries_follow_their_schema(mixed: Path, tmp_path: Path) -> None:
-    """A summary is valid, and has every field of the schema, but for those that need --map, --labels or --fixes."""
+    """A summary is valid, and has every field of the schema, but for those that need --map,
+    --labels or --fixes.
+    """
     corpus = normalized(mixed, tmp_path / "out")
     schema = json.loads(SCHEMA.read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -97,7 +97,9 @@ def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
 
 
 def test_a_cluster_is_fed_by_its_own_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of the cluster counts, not the driver's `--jobs`: the large shard is shared, with the same bytes."""
+    """The size of the cluster counts, not the driver's `--jobs`: the large shard is shared, with
+    the same bytes.
+    """
     shards = [write(tmp_path / "large.jsonl", mixed_lines()[:6], Format.ZSTD)]
     shards += [write(tmp_path / f"{number}.jsonl", mixed_lines()[:6]) for number in range(40)]
     limits = Limits(task_bytes=shards[0].stat().st_size, decompressed_chunk_bytes=10_000)

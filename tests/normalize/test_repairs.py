@@ -38,7 +38,9 @@ CASES: list[tuple[str, Any]] = [
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """Two shards: one with 2 valid records and 6 to repair, and one with 3 to repair and 1 that cannot be."""
+    """Two shards: one with 2 valid records and 6 to repair, and one with 3 to repair and 1 that
+    cannot be.
+    """
     folder = tmp_path / "in"
     folder.mkdir()
     records = [changed(later(evaluation_id=f"e{n}"), *case) for n, case in enumerate(CASES)]
@@ -105,7 +107,9 @@ def test_a_score_that_is_not_a_number_is_no_answer(shards: Path, tmp_path: Path)
 
 
 def test_lines_that_repairs_would_keep_are_counted(shards: Path, tmp_path: Path) -> None:
-    """In the closing lines, the summary, the rejects file and the list of rejected lines, also with some repairs."""
+    """In the closing lines, the summary, the rejects file and the list of rejected lines, also with
+    some repairs.
+    """
     out = tmp_path / "out"
     options = (
         "--schema",
@@ -152,7 +156,9 @@ def test_lines_that_repairs_would_keep_are_counted(shards: Path, tmp_path: Path)
 def test_rejected_lines_are_the_same_with_repairs_that_do_not_fit(
     shards: Path, tmp_path: Path
 ) -> None:
-    """A repair that a line does not need changes nothing: the same parts and the same rejected lines."""
+    """A repair that a line does not need changes nothing: the same parts and the same rejected
+    lines.
+    """
     for name, repair in (("none", ()), ("some", "number_from_boolean")):
         normalize(shards, tmp_path / name, schema="0.3.0", repair=repair)
     files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("none", "some")]
@@ -218,7 +224,9 @@ def test_validate_lists_repairs(shards: Path, tmp_path: Path) -> None:
 def test_counts_of_repairs_survive_an_interrupted_run(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A resumed run, and one with another number of tasks, give the same summary as an undisturbed one."""
+    """A resumed run, and one with another number of tasks, give the same summary as an undisturbed
+    one.
+    """
     small = Limits(task_bytes=1_000)
     chosen = {"schema": "0.3.0", "repair": ["null", "nan_score", "result_id_null"]}
     normalize(shards, tmp_path / "whole", **chosen)

@@ -107,7 +107,9 @@ def interrupt(
 def test_finished_tasks_are_not_repeated(
     count: int, shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
 ) -> None:
-    """Wherever a run is interrupted, the next one does the rest, says so, and publishes the same bytes."""
+    """Wherever a run is interrupted, the next one does the rest, says so, and publishes the same
+    bytes.
+    """
     whole = everything(normalized(shards, tmp_path / "whole"))
     sorted_tasks.clear()
     error = interrupt(shards, tmp_path / "out", count)
@@ -175,7 +177,9 @@ def nothing(_: Path) -> str:
 def test_only_tasks_of_changed_shards_are_repeated(
     deed: Callable[[Path], str], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
 ) -> None:
-    """A changed, new or removed shard costs its own task only, and the corpus is that of a fresh run."""
+    """A changed, new or removed shard costs its own task only, and the corpus is that of a fresh
+    run.
+    """
     interrupt(shards, tmp_path / "out", 3)
     expected = deed(shards)
     sorted_tasks.clear()
@@ -228,7 +232,9 @@ def test_work_of_another_build_is_not_reused(
     sorted_tasks: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another commit or another library may give other bytes: its work is ignored, and one line says so."""
+    """Another commit or another library may give other bytes: its work is ignored, and one line
+    says so.
+    """
     here = build.identity()
     monkeypatch.setattr(options_module, "identity", lambda: {**here, what: "0.0"})
     interrupt(shards, tmp_path / "out")
@@ -264,7 +270,9 @@ def test_damaged_work_is_repeated(kind: str, how: str, shards: Path, tmp_path: P
 
 
 def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path) -> None:
-    """A journal that is truncated or damaged anywhere costs repeated work, but changes no byte and causes no error."""
+    """A journal that is truncated or damaged anywhere costs repeated work, but changes no byte and
+    causes no error.
+    """
     whole = everything(normalized(shards, tmp_path / "whole"))
     interrupt(shards, tmp_path / "out", 5)
     work = tmp_path / ".out.fastrec-work"
@@ -423,7 +431,9 @@ def test_too_little_space_is_noticed_before_the_work(
 
 
 def test_an_incomplete_old_corpus_is_not_moved_back(shards: Path, tmp_path: Path) -> None:
-    """An old corpus that was being removed has lost its manifest first, so it does not count as a corpus."""
+    """An old corpus that was being removed has lost its manifest first, so it does not count as a
+    corpus.
+    """
     old = tmp_path / ".out.fastrec-old"
     normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
     (old / "manifest.json").unlink()

@@ -1,4 +1,5 @@
-"""`normalize --track-sources`: each record has the shard and the line of its first occurrence, however it was made.
+"""`normalize --track-sources`: each record has the shard and the line of its first occurrence,
+however it was made.
 
 `normalized` compares all sources with those found by brute force.
 """
@@ -45,7 +46,9 @@ FEW = answers("eval-0", MODELS[0])
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Shards of all formats with duplicates within and between them, repeats, invalid and blank lines."""
+    """Shards of all formats with duplicates within and between them, repeats, invalid and blank
+    lines.
+    """
     folder = tmp_path_factory.mktemp("shards")
     one = answers("eval-0", MODELS[0])
     two = answers("eval-1", MODELS[1])
@@ -129,7 +132,9 @@ def test_the_order_of_shards_decides(shards: list[Path], expected: Corpus, tmp_p
 def test_lines_are_those_of_the_shard_with_filters(
     way: dict[str, Any], shards: list[Path], tmp_path: Path
 ) -> None:
-    """Records that filters leave out count as lines of their shard, before the records that match and after them."""
+    """Records that filters leave out count as lines of their shard, before the records that match
+    and after them.
+    """
     corpus = normalized(
         shards[2:], tmp_path / "out", part_size=PART, track_sources=True, model=MODELS[3], **way
     )
@@ -292,7 +297,9 @@ def test_nothing_changed(tmp_path: Path) -> None:
 
 
 def test_duplicates_come_and_go(tmp_path: Path) -> None:
-    """A shard with the same records comes before all others, moves behind them, and goes; so does the first source."""
+    """A shard with the same records comes before all others, moves behind them, and goes; so does
+    the first source.
+    """
     pile = Pile(tmp_path / "in", evaluations=3, models=2)
     scene = tracked_night(tmp_path, pile)
     copy = pile.add([b"", *answers("eval-1", MODELS[0]), *answers("eval-1", MODELS[1])])

@@ -58,7 +58,9 @@ def line_of(version: str, number: int, **changes: Any) -> bytes:
 
 
 def named(number: int, metric: object, **changes: Any) -> bytes:
-    """A record in the shape of 0.2.0 with this `evaluation_result_id`, which is an unknown key there."""
+    """A record in the shape of 0.2.0 with this `evaluation_result_id`, which is an unknown key
+    there.
+    """
     return line_of(OLD, number, evaluation_result_id=metric, **changes)
 
 
@@ -128,7 +130,9 @@ METRICS = [named(2, "em"), named(2, None)]  # only the first one names a metric
 def test_the_target_follows_from_the_content(
     some: list[bytes], rng: random.Random, is_first_line: bool
 ) -> None:
-    """Whatever the order of lines, their shards and the guess: the target and all files are the same."""
+    """Whatever the order of lines, their shards and the guess: the target and all files are the
+    same.
+    """
     shards: list[list[bytes]] = [[] for _ in range(rng.randint(1, 3))]
     for line in some:
         shards[rng.randrange(len(shards))].append(line)
@@ -160,7 +164,9 @@ def test_no_records_are_of_the_default_version(tmp_path: Path) -> None:
 
 
 def test_a_mixed_corpus_is_the_sum_of_its_versions(tmp_path: Path) -> None:
-    """Records of all versions at once give the same parts as corpora of each version, brought together."""
+    """Records of all versions at once give the same parts as corpora of each version, brought
+    together.
+    """
     made = list(lines(Recipe(records=150, schema="mixed", seed=5, rejects=0.05, duplicates=0.1)))
     shards = [write(tmp_path / f"{number}.jsonl", made[number::3]) for number in range(3)]
     mixed = normalized(shards, tmp_path / "mixed")
@@ -192,7 +198,9 @@ def test_a_corpus_of_the_newest_version_stays_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("first_line_only")
 @pytest.mark.parametrize(("jobs", "version"), [*((1, version) for version in LATER), (2, NEW)])
 def test_a_later_record_starts_a_run_again(jobs: int, version: str, tmp_path: Path) -> None:
-    """If the first lines are of the default version, but another one is not, the run starts again and says so."""
+    """If the first lines are of the default version, but another one is not, the run starts again
+    and says so.
+    """
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old(12, 12 * name)) for name in range(4)]
     write(tmp_path / "in" / "2.jsonl", [*old(6, 90), line_of(version, 100), *old(6, 101), b"{"])
     report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
@@ -224,7 +232,9 @@ def test_a_wrong_guess_is_noticed_early(tmp_path: Path, tasks: list[str]) -> Non
 def test_a_run_without_later_records_starts_again(
     jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the guess is the newest version, but all valid records are of the default one, that is the target."""
+    """If the guess is the newest version, but all valid records are of the default one, that is the
+    target.
+    """
     guess_always(monkeypatch, NEW)
     shards = [write(tmp_path / f"{name}.jsonl", [*old(12, 12 * name), b"{"]) for name in range(3)]
     report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
@@ -237,7 +247,9 @@ def test_a_run_without_later_records_starts_again(
 def test_a_later_record_counts_although_its_hash_is_wrong(
     guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether a later record has to be rejected does not depend on the guess, so neither does the target."""
+    """Whether a later record has to be rejected does not depend on the guess, so neither does the
+    target.
+    """
     guess_always(monkeypatch, guess)
     records = [
         {key: value for key, value in sample().items() if key != "sample_hash"},
@@ -270,7 +282,9 @@ def test_a_repaired_record_counts(
 def test_records_that_name_metrics_count(
     guess: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record in the shape of 0.2.0 that names its metric decides for the version that has metrics."""
+    """A record in the shape of 0.2.0 that names its metric decides for the version that has
+    metrics.
+    """
     guess_always(monkeypatch, guess)
     some = [
         named(number, metric, schema_version=label)
@@ -428,7 +442,9 @@ def test_chunks_of_a_stream_are_removed_when_the_target_is_certain(
 @pytest.mark.usefixtures("first_line_only")
 @pytest.mark.parametrize("count", [1, 4, 6])
 def test_work_for_the_right_target_is_reused(count: int, tmp_path: Path, tasks: list[str]) -> None:
-    """A run that was interrupted after it started again is resumed with the target that it had found."""
+    """A run that was interrupted after it started again is resumed with the target that it had
+    found.
+    """
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old(12, 12 * name)) for name in range(5)]
     write(tmp_path / "in" / "2.jsonl", [*old(6), line_of(NEW, 100), *old(6, 200)])
     whole = normalized(shards, tmp_path / "whole", limits=A_TASK_EACH)
@@ -463,7 +479,9 @@ def test_work_of_another_choice_is_not_reused(
 
 
 def test_a_later_record_is_rejected_if_the_user_says_so(tmp_path: Path) -> None:
-    """With an explicit target of the default version, a later record is rejected, and the message says what to do."""
+    """With an explicit target of the default version, a later record is rejected, and the message
+    says what to do.
+    """
     shard = write(tmp_path / "in.jsonl", [*old(2), *(line_of(version, 5) for version in LATER)])
     corpus = normalized(shard, tmp_path / "out", schema=OLD)
     assert corpus.summary["rejected_by_code"] == {"version.newer": len(LATER)}
@@ -589,7 +607,9 @@ def test_cat_selects_metrics(tmp_path: Path) -> None:
 
 
 def test_damage_of_a_corpus_with_metrics_is_found(tmp_path: Path) -> None:
-    """A record of another version, and a hash of another recipe, are not valid in a corpus of the newest version."""
+    """A record of another version, and a hash of another recipe, are not valid in a corpus of the
+    newest version.
+    """
     shard = write(tmp_path / "in.jsonl", [line_of(NEW, 1), *old(3, 5)])
     corpus = normalized(shard, tmp_path / "out", compression="none")
     (part,) = corpus.parts

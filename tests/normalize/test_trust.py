@@ -1,4 +1,6 @@
-"""A trusted corpus as input: its records are not judged again, and the output has the same bytes as if they were."""
+"""A trusted corpus as input: its records are not judged again, and the output has the same bytes as
+if they were.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ LABELS = ("banana", "0.2.1", "0.3.0", "instance_level_eval_0.2.0")
 
 
 def odd_line(rng: random.Random, versions: tuple[str, ...]) -> bytes:
-    """Return a record, some with a wrong label, turns of two versions, or a null that the normal form leaves out."""
+    """Return a record, some with a wrong label, turns of two versions, or a null that the normal
+    form leaves out.
+    """
     record = json.loads(make_line(rng, versions))
     if rng.random() < 0.2:
         record["schema_version"] = rng.choice(LABELS)
@@ -95,7 +99,9 @@ changed_with = st.fixed_dictionaries(
 def test_trusted_and_judged_corpora_give_the_same_bytes(
     rng: random.Random, versions: Any, first: Any, then: Any, filters: Any
 ) -> None:
-    """Over options, filters and versions, for several corpora and shards beside them, also in an incremental run."""
+    """Over options, filters and versions, for several corpora and shards beside them, also in an
+    incremental run.
+    """
     options = {**then, **(filters if rng.random() < 0.6 else {}), "allow_empty": True}
     limits = replace(SMALL, chunk_bytes=rng.choice([1_500, 1 << 18]))
     with tempfile.TemporaryDirectory() as scratch, use_limits(limits):
@@ -219,7 +225,9 @@ def write_frames(
 
 
 def test_somebody_elses_corpus_is_judged(tmp_path: Path) -> None:
-    """A consistent manifest is no proof: an invalid record is rejected, and one notice says why it was looked at."""
+    """A consistent manifest is no proof: an invalid record is rejected, and one notice says why it
+    was looked at.
+    """
     fastrec.normalize(
         write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", compression="none"
     )
@@ -266,7 +274,9 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_what_was_taken_on_trust_is_judged_the_next_time(kind: str, tmp_path: Path) -> None:
-    """A corpus made with --trust is not one that this user has judged: a broken line does not become one of theirs."""
+    """A corpus made with --trust is not one that this user has judged: a broken line does not
+    become one of theirs.
+    """
     fastrec.normalize(
         write(tmp_path / "a.jsonl", lines("org/a", 3)), tmp_path / "theirs", compression="none"
     )
@@ -348,7 +358,8 @@ def test_a_damaged_part_is_noticed(corpus: Path, tmp_path: Path) -> None:
 def test_parts_that_do_not_change_are_copied(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A corpus alone is neither written as runs, nor read again, nor compressed again: where all of this fails, copies
+    """A corpus alone is neither written as runs, nor read again, nor compressed again: where all of
+    this fails, copies
     still work."""
     with use_limits(SMALL):
         fastrec.normalize(corpus, tmp_path / "judged", part_size=6_000, judge=True)

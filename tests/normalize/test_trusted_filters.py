@@ -1,4 +1,6 @@
-"""Filters and conditions on a trusted corpus are answered by its columns, as if its lines were judged."""
+"""Filters and conditions on a trusted corpus are answered by its columns, as if its lines were
+judged.
+"""
 
 from __future__ import annotations
 

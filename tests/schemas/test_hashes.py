@@ -33,7 +33,9 @@ def test_an_unknown_algorithm_is_refused() -> None:
 
 @pytest.mark.parametrize("algorithm", HASHES)
 def test_lists_of_references_have_hashes_of_their_own(algorithm: str) -> None:
-    """A question may have no reference, one or several, and one that is no list counts as a list of one."""
+    """A question may have no reference, one or several, and one that is no list counts as a list of
+    one.
+    """
     compute = LIST_HASHES[algorithm]
     assert compute("raw", "a") == compute("raw", ["a"])
     assert len({compute("raw", references) for references in ([], [""], ["a"], ["a", ""])}) == 4

@@ -1,4 +1,6 @@
-"""The recipes of `sample_hash` give the published digests, and the name of a recipe depends on the question alone."""
+"""The recipes of `sample_hash` give the published digests, and the name of a recipe depends on the
+question alone.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def digest(name: str, raw: str, references: list[str]) -> str:
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("number", range(3))
 def test_worked_digests(name: str, number: int) -> None:
-    """Each recipe gives the digest that was worked out for three questions, and the finder names it."""
+    """Each recipe gives the digest that was worked out for three questions, and the finder names
+    it.
+    """
     raw, references = QUESTIONS[number]
     assert digest(name, raw, references) == DIGESTS[name][number]
     assert RecipeFinder().find(raw, references, DIGESTS[name][number]) == NAMES[number][name]
@@ -167,7 +171,9 @@ def hashed(question: tuple[str, list[str], str]) -> tuple[str, list[str], str]:
 @given(st.lists(questions.map(hashed), max_size=5), questions.map(hashed))
 @settings(max_examples=examples(36, 600))
 def test_a_name_does_not_depend_on_earlier_hashes(history, question) -> None:
-    """After any other hashes, the name is that of the first recipe that gives the hash (R1 for one reference only)."""
+    """After any other hashes, the name is that of the first recipe that gives the hash (R1 for one
+    reference only).
+    """
     finder = RecipeFinder()
     for earlier in history:
         finder.find(*earlier)
@@ -262,7 +268,9 @@ def test_a_wrong_hash_takes_one_digest_per_different_text(monkeypatch) -> None:
 
 
 def test_names_do_not_depend_on_the_order_of_lines() -> None:
-    """A judge counts the same recipes for the same lines in any order, for each evaluation and model."""
+    """A judge counts the same recipes for the same lines in any order, for each evaluation and
+    model.
+    """
     shard = list(lines(Recipe(records=150, seed=2, schema="mixed", warnings=0.1)))
     forwards, backwards = (
         Judge(JudgeSettings(target=NEWEST_SCHEMA.name))

@@ -18,7 +18,9 @@ from fastrec.schemas.schema import (
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_a_version_agrees_with_its_file(schema: Schema) -> None:
-    """The file's own label is one of the version, and all fields that other folders use are properties."""
+    """The file's own label is one of the version, and all fields that other folders use are
+    properties.
+    """
     assert schema.document["version"] in schema.labels
     assert schema.file == f"instance_level_eval_{schema.name}.schema.json"
     assert {

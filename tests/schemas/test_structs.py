@@ -70,7 +70,9 @@ def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_structs_agree_with_the_schema_field_by_field(schema: Schema) -> None:
-    """Every object of the schema has a Struct with the same fields, order, types, bounds and required fields."""
+    """Every object of the schema has a Struct with the same fields, order, types, bounds and
+    required fields.
+    """
     compare(msgspec.inspect.type_info(schema.record), schema.document, "$")
 
 
@@ -149,7 +151,9 @@ def test_shape_follows_the_schema() -> None:
 
 
 def test_widened_records_are_records_with_more_fields_in_order() -> None:
-    """Fields of unknown keys come after the known ones by code point, at any level and for any name."""
+    """Fields of unknown keys come after the known ones by code point, at any level and for any
+    name.
+    """
     wide = widen(
         Record,
         {

@@ -44,7 +44,9 @@ RECORDS = examples(100, 5_000)
 
 @cache
 def validator() -> jsonschema.Draft7Validator:
-    """A second validator over the published structure, where it is beside this checkout, or else over our file."""
+    """A second validator over the published structure, where it is beside this checkout, or else
+    over our file.
+    """
     published = SHARED / "instance_level_eval_0.3.0.schema.json"
     return jsonschema.Draft7Validator(
         json.loads(published.read_bytes()) if published.exists() else NEWEST_SCHEMA.document
@@ -62,7 +64,9 @@ def upgraded(record: dict[str, Any], version: str = "0.2.0") -> tuple[dict[str, 
 @settings(max_examples=EXAMPLES)
 @given(old_records)
 def test_any_old_record_becomes_valid(versioned: tuple[str, dict[str, Any]]) -> None:
-    """The result is valid by a second validator, is that of the second implementation, and does not change again."""
+    """The result is valid by a second validator, is that of the second implementation, and does not
+    change again.
+    """
     version, record = versioned
     before = copy.deepcopy(record)
     new, codes = upgraded(record, version)
@@ -183,7 +187,9 @@ def generated(folder: Path, records: int) -> list[bytes]:
 
 
 def test_generated_records_are_upgraded_field_by_field(tmp_path: Path) -> None:
-    """Normal forms of upgraded records are valid by a second validator, and every field is what it should be."""
+    """Normal forms of upgraded records are valid by a second validator, and every field is what it
+    should be.
+    """
     judge = Judge(JudgeSettings(target=NEWEST_SCHEMA.name))
     notes: Counter[str] = Counter()
     wanted_notes: Counter[str] = Counter()

@@ -173,7 +173,9 @@ LABELLED: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape[1]])
 def test_a_label_decides_only_where_several_shapes_fit(name: str) -> None:
-    """With and without the prefix, in any order, and a label of another version is a warning that is counted."""
+    """With and without the prefix, in any order, and a label of another version is a warning that
+    is counted.
+    """
     record, _, expected = SHAPES[name]
     subject = Judge()
     for label in sorted(LABELS) * 2:
@@ -202,7 +204,9 @@ def test_labels_that_name_no_version_are_counted() -> None:
 @pytest.mark.parametrize("version", SCHEMAS)
 @pytest.mark.parametrize("kind", ["single_turn", "multi_turn", "agentic"])
 def test_a_full_record_of_a_version_has_no_warning_about_it(version: str, kind: str) -> None:
-    """Records that use every field of a version are of that version, on the fast path, with its hash."""
+    """Records that use every field of a version are of that version, on the fast path, with its
+    hash.
+    """
     record = sample_of(version, kind)
     record["sample_hash"] = reference.sample_hash(record, version)
     batch, out = judge(json.dumps(record).encode(), sample_hash="verify")

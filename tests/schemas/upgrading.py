@@ -1,4 +1,5 @@
-"""A second implementation of the upgrade, slow and obvious, and what the tests of the upgrade need to generate records.
+"""A second implementation of the upgrade, slow and obvious, and what the tests of the upgrade need
+to generate records.
 
 It uses nothing of fastrec. It takes the path of every value in turn and says what has to be there
 in the new record.
@@ -230,7 +231,9 @@ _sources = st.sampled_from(["output.raw", "interactions[3].content", "messages[0
 def _mixed(
     record: dict[str, Any], extras: dict[str, Any], messages: Any, names: dict[str, Any]
 ) -> dict[str, Any]:
-    """Add what makes an upgrade difficult: unknown keys with the names of new fields, and names that are taken."""
+    """Add what makes an upgrade difficult: unknown keys with the names of new fields, and names
+    that are taken.
+    """
     record = {**extras, **record}
     if record["interaction_type"] == "single_turn" and messages is not None:
         record["messages"] = messages

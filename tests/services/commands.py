@@ -71,7 +71,9 @@ class Commands:
 
 
 class _NoPandas:
-    """Hides pandas, which is not installed with fastrec. pyarrow would import it for each Parquet export, in 0.4 s."""
+    """Hides pandas, which is not installed with fastrec. pyarrow would import it for each Parquet
+    export, in 0.4 s.
+    """
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":

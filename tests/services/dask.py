@@ -51,7 +51,9 @@ class Cluster:
         self.restore(workers)
 
     def restore(self, count: int) -> None:
-        """Replace dead workers, end some if there are too many, and wait until the scheduler has noticed."""
+        """Replace dead workers, end some if there are too many, and wait until the scheduler has
+        noticed.
+        """
         alive = [process for process in self._processes if process.poll() is None]
         for process in alive[count:]:
             process.kill()

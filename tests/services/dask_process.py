@@ -1,4 +1,5 @@
-"""Dask schedulers and workers that are forked from a server, which has imported Dask once: 0.8 s less for each.
+"""Dask schedulers and workers that are forked from a server, which has imported Dask once: 0.8 s
+less for each.
 
 Each is a process of its own, over TCP, and runs the same function as the command line of Dask. A
 process with other modules to import than this one needs a new interpreter: see `Cluster`.

@@ -55,7 +55,9 @@ orders = st.permutations(FIELDS).map(tuple) | st.permutations(METRIC_FIELDS).map
 def test_borders_hold_the_records_of_a_question(
     sized: list[tuple[tuple[object, ...], int]], order: tuple[str, ...], window_ends: list[int]
 ) -> None:
-    """Records whose leading fields are equal, and no others, are from the prefix to the prefix and FF."""
+    """Records whose leading fields are equal, and no others, are from the prefix to the prefix and
+    FF.
+    """
     leading = order[: max(order.index("evaluation_name"), order.index("sample_hash")) + 1]
     make_key = key_maker(order)
     expected = Counter[tuple[object, ...]]()
@@ -126,7 +128,9 @@ def borders_of(several: Sequence[Sequence[int]], salt: int = 0) -> list[Border]:
 
 
 def by_splitting(borders: Sequence[Border], part: int) -> list[bytes]:
-    """The definition of the cuts: split the range at the border of the lowest rank, and then both halves."""
+    """The definition of the cuts: split the range at the border of the lowest rank, and then both
+    halves.
+    """
     places = []
     position = 0
     last = b""
@@ -175,7 +179,9 @@ def test_cuts_split_ranges_at_the_lowest_rank(
 @settings(max_examples=examples(15, 500))
 @given(evaluations, salts)
 def test_parts_are_within_bounds(several: list[list[int]], salt: int) -> None:
-    """Parts have ½ to 2 × the part size, but for those with one question that is larger than the part size."""
+    """Parts have ½ to 2 × the part size, but for those with one question that is larger than the
+    part size.
+    """
     borders = borders_of(several, salt)
     parts = parts_of(borders, chosen(borders))
     for part in parts:
@@ -195,7 +201,8 @@ def test_changes_within_a_large_evaluation_move_no_cut_outside(
     shift: int,
     salt: int,
 ) -> None:
-    """If it is larger than the part size before and after, all other cuts stay, also those where it begins or ends.
+    """If it is larger than the part size before and after, all other cuts stay, also those where it
+    begins or ends.
 
     The other evaluations may have any size. The questions of the large one may be others, also the
     first and the last.
@@ -254,7 +261,9 @@ def test_limits_make_parts_larger(
 def test_small_corpora_have_smaller_parts(
     several: list[list[int]], salt: int, part: int, least_part: int, fewest_parts: int
 ) -> None:
-    """The part size is halved while the corpus has less than some parts of it, and parts are not too small."""
+    """The part size is halved while the corpus has less than some parts of it, and parts are not
+    too small.
+    """
     borders = borders_of(several, salt)
     expected = part
     total = sum(size for _, size in borders)
@@ -280,7 +289,9 @@ def test_few_borders_are_held() -> None:
 
 
 def test_cuts_stay_when_all_questions_grow() -> None:
-    """Most cuts stay if each question gets one more answer, and nearly all if one question in a thousand does."""
+    """Most cuts stay if each question gets one more answer, and nearly all if one question in a
+    thousand does.
+    """
     rng = random.Random(4)
     borders = borders_of(
         [[rng.randint(1, 9) * 50 for _ in range(count)] for count in (5_000, 50, 700, 80, 3_000)]
@@ -304,7 +315,9 @@ def test_cuts_stay_when_all_questions_grow() -> None:
 
 
 def test_other_sort_orders() -> None:
-    """A cut where the first sort field changes is at its value, also if that is an integer with NULs."""
+    """A cut where the first sort field changes is at its value, also if that is an integer with
+    NULs.
+    """
     order = ("sample_id", *FIELDS[:4])
     make_key = key_maker(order)
     sizes = BorderSizes(order)

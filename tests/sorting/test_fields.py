@@ -113,7 +113,9 @@ def test_columns_can_be_added() -> None:
 
 @pytest.mark.parametrize("order", [FIELDS, METRIC_FIELDS])
 def test_many_keys_of_one_question_share_their_values(order: tuple[str, ...]) -> None:
-    """A question with a million answers is in one part, so each of its records must need little memory."""
+    """A question with a million answers is in one part, so each of its records must need little
+    memory.
+    """
     metric = "f1" if order is METRIC_FIELDS else UNSET
     keys = sorted(
         key_of(order, ("e", "h", f"m{number % 3}", "run", "q", metric)) for number in range(1_200)

@@ -58,7 +58,9 @@ def record(values: Fields) -> Record:
 
 
 def place(values: Fields, order: tuple[str, ...]) -> tuple[Any, ...]:
-    """What to compare instead of a key: integers by value and before strings, strings by code point."""
+    """What to compare instead of a key: integers by value and before strings, strings by code
+    point.
+    """
     named = dict(zip(FIELDS, values, strict=True))
     sample_id = named["sample_id"]
     named["sample_id"] = (1, 0, sample_id) if isinstance(sample_id, str) else (0, sample_id, "")

@@ -48,7 +48,9 @@ layouts = st.fixed_dictionaries(
 def test_a_merged_run_has_the_records_of_its_runs(
     pile: list[list[Item]], cuts: list[bytes], layout: dict[str, int]
 ) -> None:
-    """Merged in groups of any size, once or twice: the same records of the same origins, and every duplicate counts."""
+    """Merged in groups of any size, once or twice: the same records of the same origins, and every
+    duplicate counts.
+    """
     block_rows = layout["block_rows"]
     window_bytes = layout["window_bytes"]
     groups = layout["groups"]

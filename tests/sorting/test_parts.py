@@ -1,4 +1,6 @@
-"""Parts of a corpus are gathered like runs: with their origins, without removed pieces, and never if damaged."""
+"""Parts of a corpus are gathered like runs: with their origins, without removed pieces, and never
+if damaged.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ nights = st.lists(
 
 
 class Corpus:
-    """One part, made again every night from the last one and from new runs; and what it should hold."""
+    """One part, made again every night from the last one and from new runs; and what it should
+    hold.
+    """
 
     def __init__(self, folder: str, block_rows: int, window_bytes: int) -> None:
         self._folder = folder
@@ -143,7 +147,9 @@ def test_nights_on_top_of_each_other_equal_all_records_at_once(
     cuts: list[bytes],
     is_merged: bool,
 ) -> None:
-    """The last part without removed pieces, and new runs: all distinct records, with the origins of every copy."""
+    """The last part without removed pieces, and new runs: all distinct records, with the origins of
+    every copy.
+    """
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(folder, block_rows, window_bytes)
         for night, one in enumerate(several):

@@ -149,7 +149,9 @@ def test_every_record_is_gathered_once_and_sorted(
     cuts: list[bytes],
     blocks_per_fence: int,
 ) -> None:
-    """For any runs, blocks, windows, cuts and fences: each distinct record once, sorted by key and then by bytes."""
+    """For any runs, blocks, windows, cuts and fences: each distinct record once, sorted by key and
+    then by bytes.
+    """
     check(pile, block_rows, window_bytes, sorted(set(cuts)), blocks_per_fence)
 
 
@@ -159,7 +161,9 @@ def test_every_record_is_gathered_once_and_sorted(
 def test_slices_do_not_depend_on_the_order_of_ranges(
     pile: list[list[Item]], block_rows: int, cuts: list[bytes], rng: random.Random
 ) -> None:
-    """`Fences` remembers the last range; whichever it was, it finds the fences that belong to the next one."""
+    """`Fences` remembers the last range; whichever it was, it finds the fences that belong to the
+    next one.
+    """
     ranges = list(pairwise([None, *sorted(set(cuts)), None]))
     rng.shuffle(ranges)
     with tempfile.TemporaryDirectory() as folder:
@@ -180,7 +184,9 @@ def test_slices_do_not_depend_on_the_order_of_ranges(
 def test_records_of_one_key_stay_together(
     block_rows: int, window_bytes: int, cuts: list[bytes]
 ) -> None:
-    """All records of a key are in one window, sorted by bytes, even if they fill many blocks of many runs."""
+    """All records of a key are in one window, sorted by bytes, even if they fill many blocks of
+    many runs.
+    """
     pile = []
     for number in range(3):
         same = [
@@ -322,7 +328,9 @@ def test_a_file_that_ends_inside_a_block_is_an_error(length: int, tmp_path: Path
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_changed_byte_in_a_file_of_blocks_is_an_error(compressed: bool, tmp_path: Path) -> None:
-    """Whatever byte of a file of blocks is changed, and wherever it is cut off, it is not read as another file."""
+    """Whatever byte of a file of blocks is changed, and wherever it is cut off, it is not read as
+    another file.
+    """
     path = tmp_path / "blocks"
     write_blocks(str(path), [[1, 2], ["three"]], compressed=compressed)
     whole = path.read_bytes()

@@ -45,7 +45,9 @@ def test_everything_else_is_plain(head):
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_strict_prefix_of_a_magic_number_is_that_format(format_):
-    """Input that ends inside a magic number has that format, so that reading reports it as truncated."""
+    """Input that ends inside a magic number has that format, so that reading reports it as
+    truncated.
+    """
     magic_bytes = {Format.ZSTD: 4, Format.GZIP: 2, Format.BZ2: 4, Format.XZ: 6}[format_]
     whole = compressed(format_, b"text")
     assert [detect(whole[:length]) for length in range(1, magic_bytes)] == [format_] * (
@@ -149,5 +151,7 @@ def test_other_spellings_of_formats_of_text_are_told(text, name):
     ],
 )
 def test_lines_that_may_be_json_lines_are_judged_one_by_one(text):
-    """One line that looks like an object is enough: damaged lines around it are rejected, and others are kept."""
+    """One line that looks like an object is enough: damaged lines around it are rejected, and
+    others are kept.
+    """
     assert why_foreign(text, "file") is None

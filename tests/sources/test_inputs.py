@@ -156,7 +156,9 @@ def test_an_empty_file_that_should_be_compressed_gives_a_notice(tmp_path, monkey
     "name", [b"with space.jsonl", b"new\nline.jsonl", b"not-utf8-\xff.jsonl", b"-dash.jsonl"]
 )
 def test_unusual_names_work(tmp_path, monkeypatch, name):
-    """Spaces, line breaks and bytes that are not UTF-8 are found by directory, glob and name, and read."""
+    """Spaces, line breaks and bytes that are not UTF-8 are found by directory, glob and name, and
+    read.
+    """
     monkeypatch.chdir(tmp_path)
     path = os.fsdecode(name)
     with open(path, "wb") as file:  # noqa: PTH123
@@ -183,7 +185,9 @@ def test_messages_can_always_be_printed(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("tree")
 def test_all_missing_inputs_are_reported_at_once():
-    """One error lists every missing file, every glob without a match and every directory without shards."""
+    """One error lists every missing file, every glob without a match and every directory without
+    shards.
+    """
     Path("dangling.jsonl").symlink_to("nowhere")
     with pytest.raises(UsageError) as caught:
         find_shards(

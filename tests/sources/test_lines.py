@@ -145,7 +145,9 @@ def test_a_range_keeps_its_byte_order_mark():
 
 
 def test_long_lines_have_position_length_and_head():
-    """A line over the limit is reported in order with its offset, number, exact length and first kilobyte."""
+    """A line over the limit is reported in order with its offset, number, exact length and first
+    kilobyte.
+    """
     text = b"one\n" + b"abcdefgh" * 1000 + b"\n" + b"x" * 100 + b"\n" + b"three"
     for block_bytes in (1, 17, 4096, 100_000):
         assert list(chunks(cut(text, block_bytes), max_line_bytes=100)) == [

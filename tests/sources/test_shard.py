@@ -95,7 +95,9 @@ def test_an_empty_file_has_no_lines(tmp_path):
 
 @pytest.mark.parametrize("data", [b"(", b"P*M", b"\x1f", b"BZh", b"\xfd7z", b"B"])
 def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
-    """A prefix of a magic number is not text, even if its bytes are letters: no record begins like that."""
+    """A prefix of a magic number is not text, even if its bytes are letters: no record begins like
+    that.
+    """
     with pytest.raises(ShardTruncatedError):
         list(written(tmp_path, data).read())
 
@@ -104,7 +106,9 @@ def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
     ("format_", "suffix"), [*zip(FORMATS, (".zst", ".gz", ".bz2", ".xz"), strict=True)]
 )
 def test_a_damaged_magic_number_is_detected_by_the_name(tmp_path, format_, suffix):
-    """A file named as compressed must be compressed or text, so every flip in its magic number is found."""
+    """A file named as compressed must be compressed or text, so every flip in its magic number is
+    found.
+    """
     whole = compressed(format_, TEXT)
     for index in range(6):
         for bit in range(8):
@@ -179,7 +183,9 @@ def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD])
 @pytest.mark.parametrize("change", ["grow", "touch"])
 def test_a_file_that_changes_while_it_is_read_is_detected(tmp_path, format_, change):
-    """The shard is bad if its size or modification time changes between the first and the last byte."""
+    """The shard is bad if its size or modification time changes between the first and the last
+    byte.
+    """
     shard = written(tmp_path, compressed(format_, TEXT * 100))
     items = shard.read(chunk_bytes=1000)
     next(items)
@@ -192,7 +198,9 @@ def test_a_file_that_changes_while_it_is_read_is_detected(tmp_path, format_, cha
 
 
 def test_a_file_that_changed_since_discovery_is_detected(tmp_path):
-    """Ranges of a file are read at different times, so each read checks that the file is the one that was found."""
+    """Ranges of a file are read at different times, so each read checks that the file is the one
+    that was found.
+    """
     shard = written(tmp_path, TEXT)
     os.utime(shard.path, ns=(1, 1))
     with pytest.raises(ShardError, match="changed after"):

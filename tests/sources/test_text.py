@@ -1,4 +1,6 @@
-"""Decompression: all frames and members are read, and every truncation, bit flip and bomb is handled."""
+"""Decompression: all frames and members are read, and every truncation, bit flip and bomb is
+handled.
+"""
 
 import lzma
 import random
@@ -222,7 +224,9 @@ class TestZstd:
 
     @pytest.mark.parametrize("sized", [False, True])
     def test_a_corruption_is_found_to_within_a_few_blocks(self, sized):
-        """The error has the offset of at most BLOCKS_PER_PIECE blocks before it, however much text a call gives."""
+        """The error has the offset of at most BLOCKS_PER_PIECE blocks before it, however much text
+        a call gives.
+        """
         text = random.Random(1).randbytes(
             3 * MIB
         )  # it cannot be compressed, so that an offset in it is one in the file
@@ -265,7 +269,9 @@ class TestGzip:
     @pytest.mark.parametrize("fields", FIELDS)
     @pytest.mark.parametrize("slice_bytes", [1, 7, 16, 1 << 16])
     def test_any_header_is_read_from_any_slices(self, fields, slice_bytes):
-        """Names, comments, extra fields and header checksums are read correctly, wherever a slice ends."""
+        """Names, comments, extra fields and header checksums are read correctly, wherever a slice
+        ends.
+        """
         data = gzip_member(FIRST, **fields) + gzip_member(SECOND, **fields)
         assert text_of(Format.GZIP, data, slice_bytes=slice_bytes) == FIRST + SECOND
 

@@ -71,7 +71,9 @@ def test_two_readers_do_not_share_a_decompressor() -> None:
 
 
 def test_a_reader_is_no_cycle() -> None:
-    """Tasks run without the collector, so a cycle with the buffers of a shard would stay until the process ends."""
+    """Tasks run without the collector, so a cycle with the buffers of a shard would stay until the
+    process ends.
+    """
     data = frame(TEXT)
     gc.collect()
     gc.disable()

@@ -1,4 +1,6 @@
-"""Standard errors, intervals and tests over clusters, by simulation; `docs/leaderboard.md` has these figures."""
+"""Standard errors, intervals and tests over clusters, by simulation; `docs/leaderboard.md` has
+these figures.
+"""
 
 from __future__ import annotations
 

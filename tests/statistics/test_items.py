@@ -30,7 +30,9 @@ SCORES = arrays(
 
 
 def simulate(models: int, questions: int, wrong_keys: int, seed: int) -> Array:
-    """Answers of models of different skill to questions of different difficulty, some with a wrong key."""
+    """Answers of models of different skill to questions of different difficulty, some with a wrong
+    key.
+    """
     random = np.random.default_rng(seed)
     skill = np.linspace(-2, 2, models)[:, None]
     difficulty = random.normal(0, 1, questions)

@@ -91,7 +91,9 @@ def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
 
 
 def test_the_p_value_of_millions_of_flips_is_fast() -> None:
-    """It is that of the exact sum, close to the normal distribution, or 0 if too small for a double."""
+    """It is that of the exact sum, close to the normal distribution, or 0 if too small for a
+    double.
+    """
     expected = 0.04560829986538208  # computed with all bits, which takes ten seconds
     assert mcnemar(499_000, 501_000) == pytest.approx(expected, rel=1e-8)
     one = examples(1_000_000, 2_000_000)

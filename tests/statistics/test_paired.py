@@ -1,4 +1,6 @@
-"""Two series of values: exact sums and means, the power of the tests by simulation, and numbers beyond doubles."""
+"""Two series of values: exact sums and means, the power of the tests by simulation, and numbers
+beyond doubles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rank ranges against an independent computation: scipy's tests for each pair, and Holm's method by hand."""
+"""Rank ranges against an independent computation: scipy's tests for each pair, and Holm's method by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_ranks_do_not_depend_on_the_unit_of_scores(
 
 
 def matrix(random: Any, kind: str, questions: int, models: int) -> list[list[Fraction | None]]:
-    """Values of models: right or wrong, shares of several answers, scores, or scores of which many are the same."""
+    """Values of models: right or wrong, shares of several answers, scores, or scores of which many
+    are the same.
+    """
     trials = {"binary": 1, "halves": 2, "thirds": 3, "scores": 1_000}
     some = trials.get(kind, 1)
     values = [
@@ -127,7 +131,8 @@ def doubles(rows: Sequence[Sequence[Fraction | None]]) -> Any:
 def test_all_pairs_have_the_p_values_of_pairs_alone(
     seed: int, models: int, questions: int, kind: str, size: int
 ) -> None:
-    """The test and the p-value are those that `compare` computes of exact fractions; so are the numbers of changes.
+    """The test and the p-value are those that `compare` computes of exact fractions; so are the
+    numbers of changes.
 
     Also if questions come in clusters, of which models have answered different questions or the same.
     """

@@ -19,7 +19,9 @@ trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(
 def test_chances_are_shares_of_all_choices(
     found: list[tuple[int, int]], k: int, errors_as_wrong: bool
 ) -> None:
-    """The unbiased estimate is the share of all choices of K answers with a right one, or with right ones only."""
+    """The unbiased estimate is the share of all choices of K answers with a right one, or with
+    right ones only.
+    """
     answers = [flag == RIGHT for flag, _ in found if flag != ERROR or errors_as_wrong]
     choices = list(combinations(answers, k))
     some = [Trial(flag, float(flag == RIGHT), said, 1) for flag, said in found]

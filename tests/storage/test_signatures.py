@@ -133,7 +133,9 @@ def test_the_signature_of_an_unknown_version_ends_with_zero() -> None:
 def test_only_versions_that_follow_from_the_content_tell_that_objects_are_copies(
     url: str, field: str, is_same: bool
 ) -> None:
-    """Two objects may be written in the same second; and what a web server says is about one address."""
+    """Two objects may be written in the same second; and what a web server says is about one
+    address.
+    """
     one, other = (found_object(f"{url}/{name}", {"size": 3, field: "x"}) for name in "ab")
     assert (one.version == other.version) is is_same
     assert one == found_object(one.path, {"size": 3, field: "x"})

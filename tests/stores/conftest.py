@@ -72,7 +72,9 @@ def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture
 def shard(s3: S3, shards: Path) -> str:
-    """The URL of a directory with one shard, for tests of anything else: each shard takes some requests."""
+    """The URL of a directory with one shard, for tests of anything else: each shard takes some
+    requests.
+    """
     s3.put("in/shard-0.jsonl", (shards / "shard-0.jsonl").read_bytes())
     s3.requests()
     return "s3://bucket/in"

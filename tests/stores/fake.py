@@ -1,4 +1,5 @@
-"""An object store in the memory of this process, which behaves like S3 and fails at chosen requests: `fake://bucket/a`.
+"""An object store in the memory of this process, which behaves like S3 and fails at chosen
+requests: `fake://bucket/a`.
 
 store = FakeStore.reset()
 store.before = lambda request: ...     called before each request; what it raises, the request raises

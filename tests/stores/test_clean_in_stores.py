@@ -1,4 +1,6 @@
-"""`clean` in a store: under the lease of the output, and without the files that a run may yet publish."""
+"""`clean` in a store: under the lease of the output, and without the files that a run may yet
+publish.
+"""
 
 from __future__ import annotations
 

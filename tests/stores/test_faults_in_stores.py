@@ -43,13 +43,17 @@ def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clients:
-    """The clients of this process, which keep the settings of the environment in which they were made."""
+    """The clients of this process, which keep the settings of the environment in which they were
+    made.
+    """
 
     def __init__(self) -> None:
         self._environment: dict[str, str] = {}
 
     def use(self, **environment: str) -> dict[str, str]:
-        """Forget them if they were made for another environment, and all stores that did not answer."""
+        """Forget them if they were made for another environment, and all stores that did not
+        answer.
+        """
         OBJECT_STORE._silent.clear()
         if environment != self._environment:
             self._environment = environment
@@ -354,7 +358,9 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.M
 def test_a_killed_run_is_resumed(
     way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path
 ) -> None:
-    """A run killed while it waits for an answer leaves no manifest, and the next run gives the same bytes."""
+    """A run killed while it waits for an answer leaves no manifest, and the next run gives the same
+    bytes.
+    """
     moments = ["/.fastrec-writing", "/summary-", "/part-00001-"]
     for moment in moments if LONG else moments[1:2] if way == signal.SIGKILL else moments[2:]:
         s3.fail(Fault("slow", "PUT", moment, times=1, seconds=1.0))

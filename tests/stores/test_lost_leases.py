@@ -1,4 +1,5 @@
-"""Two runs, one output in a store: whatever the moment at which one stalls, dies or loses an answer, a corpus is whole.
+"""Two runs, one output in a store: whatever the moment at which one stalls, dies or loses an
+answer, a corpus is whole.
 
 Each test repeats a run, and lets something happen at one of its requests: at some with `make test`,
 at every one with `make test-long`.
@@ -290,7 +291,9 @@ def test_requests_are_repeated(store: Faults, shards: dict[str, Path]) -> None:
 def test_parts_of_another_run_are_copied(
     store: Faults, shards: dict[str, Path], tmp_path: Path
 ) -> None:
-    """A run that resumes uses copies with its own names, and does not depend on what the other run does to its own."""
+    """A run that resumes uses copies with its own names, and does not depend on what the other run
+    does to its own.
+    """
 
     def die(request: str) -> None:
         if "/summary-" in request:

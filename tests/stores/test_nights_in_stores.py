@@ -1,4 +1,6 @@
-"""Incremental nights with shards, output or kept work in an object store, and with tasks on a cluster."""
+"""Incremental nights with shards, output or kept work in an object store, and with tasks on a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +175,9 @@ def sent(store: Faults) -> list[str]:
 
 @pytest.mark.parametrize("work_dir", WORK)
 def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_path: Path) -> None:
-    """At any request: the corpus is that of the night before or of tonight, and the next night gives the bytes."""
+    """At any request: the corpus is that of the night before or of tonight, and the next night
+    gives the bytes.
+    """
 
     class Killed(BaseException):
         """Nothing is sent any more, not even to clean up."""

@@ -1,4 +1,6 @@
-"""`normalize` with inputs, output or work in an object store: the same bytes as on this machine, nothing left over."""
+"""`normalize` with inputs, output or work in an object store: the same bytes as on this machine,
+nothing left over.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +195,9 @@ def test_objects_in_memory(shards: Path, local: Corpus) -> None:
 
 
 def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_path: Path) -> None:
-    """`file://` URLs mean the same as paths: for duplicates, for an output in an input, and for publishing."""
+    """`file://` URLs mean the same as paths: for duplicates, for an output in an input, and for
+    publishing.
+    """
     url = f"file://{tmp_path}/deep/corpus"
     options = Options(part_size=PART_SIZE, work_dir=f"file://{tmp_path}/work")
     report = run([f"file://{shards}", shards], url, options)

@@ -1,4 +1,5 @@
-"""The rules for outputs in an object store, on a store in this process: an S3 server would take five times as long.
+"""The rules for outputs in an object store, on a store in this process: an S3 server would take
+five times as long.
 
 `test_normalize_in_stores` and `test_faults_in_stores` write to an S3 server.
 """
@@ -89,7 +90,9 @@ def test_foreign_files_stay(shard: str, store: Bucket) -> None:
 def test_the_old_corpus_stays_until_the_new_one_is_there(
     inputs: str, store: Bucket, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new files have other names, one request publishes them, and then the old files are removed."""
+    """The new files have other names, one request publishes them, and then the old files are
+    removed.
+    """
     normalize(inputs)
     before = published(store)
     write = SharedObject.write
@@ -131,7 +134,9 @@ def test_an_unfinished_corpus_is_not_an_input(
 def test_a_run_that_starts_again_with_another_schema_is_resumed(
     count: int, store: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next run continues the journal of the target that was found, from another directory of the store."""
+    """The next run continues the journal of the target that was found, from another directory of
+    the store.
+    """
     monkeypatch.setattr(targets, "_PEEKED_BYTES", 1)
     old = [json.dumps(sample(sample_id=f"q-{number}")).encode() for number in range(30)]
     new = json.dumps(sample_of("0.3.0")).encode()
@@ -166,7 +171,9 @@ def test_an_output_that_exists_is_refused(shard: str, store: Bucket, local: Corp
 
 
 def test_foreign_files_that_look_like_parts_stay(shard: str, store: Bucket) -> None:
-    """Without a lease or a manifest, even files named like parts belong to somebody else: shards have such names."""
+    """Without a lease or a manifest, even files named like parts belong to somebody else: shards
+    have such names.
+    """
     store.put("mine/part-00000.jsonl.gz", b"precious")
     for options in ({}, {"overwrite": True}, {"fresh": True}):
         with pytest.raises(

@@ -36,7 +36,9 @@ def found(*names: str) -> list[str]:
 
 
 def test_urls_of_directories_globs_and_objects(s3: S3) -> None:
-    """A directory gives all shards below it that are not hidden, a glob those that match, an object itself."""
+    """A directory gives all shards below it that are not hidden, a glob those that match, an object
+    itself.
+    """
     for key in ("a.jsonl", "b/c.jsonl.gz", "b/d.txt", "b/.e.jsonl", ".f/g.jsonl", "h?.jsonl"):
         s3.put(f"runs/{key}", b"{}\n")
     every = ["runs/a.jsonl", "runs/h?.jsonl", "runs/b/c.jsonl.gz"]

@@ -139,7 +139,9 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Exp
 def test_the_census_agrees_with_simple_counting(
     records: list[Fields], parts: int, rng: Any
 ) -> None:
-    """Questions, answers, ids and hashes that disagree, repeats and contradictions, however spread over parts."""
+    """Questions, answers, ids and hashes that disagree, repeats and contradictions, however spread
+    over parts.
+    """
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
         spread[rng.randrange(parts) if rng else number % parts].append(record)
@@ -167,7 +169,9 @@ def test_the_census_agrees_with_simple_counting(
 
 @given(st.lists(fields, min_size=1, max_size=30), dice)
 def test_the_census_does_not_depend_on_the_order(records: list[Fields], rng: Any) -> None:
-    """Shuffled records, in one part or in many, give the same counts and the same identities in the same order."""
+    """Shuffled records, in one part or in many, give the same counts and the same identities in the
+    same order.
+    """
     shuffled = rng.sample(records, len(records))
     assert census([records]) == census([shuffled]) == census([[record] for record in shuffled])
 

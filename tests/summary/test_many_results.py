@@ -1,4 +1,6 @@
-"""Corpora with many evaluations and models: the summary is written in pieces, and too many results are refused."""
+"""Corpora with many evaluations and models: the summary is written in pieces, and too many results
+are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Means over questions: exact for any repeats and errors, and independent of how the corpus was made."""
+"""Means over questions: exact for any repeats and errors, and independent of how the corpus was
+made.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def check(found: Means, expected: NaiveModel) -> None:
 def test_means_agree_with_fractions(
     records: list[tuple[bytes, bytes, Outcome]], parts: int
 ) -> None:
-    """However answers, errors and repeats are spread over parts, both readings are those of a simple computation."""
+    """However answers, errors and repeats are spread over parts, both readings are those of a
+    simple computation.
+    """
     lists = []
     for first in range(parts):
         part = records[first::parts]
@@ -75,7 +79,9 @@ def test_means_agree_with_fractions(
 
 
 def trials(seed: int) -> list[dict[str, Any]]:
-    """Records of three models: with one to four answers per question in several runs, with errors, with errors only."""
+    """Records of three models: with one to four answers per question in several runs, with errors,
+    with errors only.
+    """
     rng = random.Random(seed)
     records = []
     for question in range(60):
@@ -99,7 +105,9 @@ def trials(seed: int) -> list[dict[str, Any]]:
 
 
 def test_the_summary_depends_on_the_records_alone(tmp_path: Path) -> None:
-    """Part size, sort order, jobs and partitions of the census change nothing, and fractions give the same numbers."""
+    """Part size, sort order, jobs and partitions of the census change nothing, and fractions give
+    the same numbers.
+    """
     (tmp_path / "a.jsonl").write_text(
         "".join(json.dumps(record) + "\n" for record in trials(seed=3))
     )

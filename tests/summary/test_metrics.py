@@ -66,7 +66,9 @@ def corpus_of(folder: Path, records: Iterable[dict[str, Any]], **options: Any) -
 
 
 def eight_metrics() -> list[dict[str, Any]]:
-    """Ten samples, each answered once by two models, and scored by eight metrics: number m has scores m and m + 1."""
+    """Ten samples, each answered once by two models, and scored by eight metrics: number m has
+    scores m and m + 1.
+    """
     return [
         graded(metric, question, number + (question + len(model)) % 2, model_id=model)
         for number, metric in enumerate(METRICS)
@@ -140,7 +142,9 @@ def test_eight_metrics_on_ten_samples_are_ten_questions(tmp_path: Path) -> None:
 def test_metrics_agree_with_fractions(
     rows: list[tuple[Any, ...]], parts: int, order: tuple[str, ...]
 ) -> None:
-    """However records are spread over parts and sorted, each metric has the numbers of a simple computation."""
+    """However records are spread over parts and sorted, each metric has the numbers of a simple
+    computation.
+    """
     records = [
         graded(metric, question, score, evaluation_name=name, model_id=model, error=error)
         for name, metric, model, question, score, error in rows
@@ -426,7 +430,9 @@ def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_pa
 
 
 def test_facts_about_a_corpus(tmp_path: Path) -> None:
-    """Versions, upgrades, labels, repeats and recipes are below the tables, in JSON, and on the page."""
+    """Versions, upgrades, labels, repeats and recipes are below the tables, in JSON, and on the
+    page.
+    """
     records = [
         graded("m", 1, 1, schema_version="0.2.1"),
         graded("m", 2, 1, evaluation_name="other"),

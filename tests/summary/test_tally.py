@@ -115,7 +115,9 @@ def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.integers(-5, 5) | st.booleans(), min_size=2, max_size=20))
 def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
-    """It agrees with the standard deviation of the statistics module divided by the root of the count."""
+    """It agrees with the standard deviation of the statistics module divided by the root of the
+    count.
+    """
     expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
     tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
     assert means_of(tally.answers()).score_standard_error == pytest.approx(
@@ -203,7 +205,9 @@ def test_kinds_of_records_are_counted() -> None:
 
 @given(st.sampled_from(HUGE), st.booleans())
 def test_rows_carry_integers_of_any_size(number: int, unknown: bool) -> None:
-    """A score or a count beyond 64 bits can be written and read, on the fast path and on the slow path."""
+    """A score or a count beyond 64 bits can be written and read, on the fast path and on the slow
+    path.
+    """
     usage = {"input_tokens": abs(number), "output_tokens": 0, "total_tokens": 10**18}
     record = scored(number, token_usage=usage, **({"unknown": 1} if unknown else {}))
     found = tallied(record)

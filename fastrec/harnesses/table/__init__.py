@@ -94,7 +94,7 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
     names_in_metadata: dict[str, str | None] = {}
 
     def sample_of(cells: dict[str, Any]) -> Sample:
-        # Columns that the table lacks are not looked for: a call takes a tenth of the time of a row.
+        # Columns that the table lacks are not looked for: each call takes time in every row.
         evaluation = columns.evaluation or _required(cells, columns.evaluation_column)
         model = columns.model or _required(cells, columns.model_column)
         question = _required(cells, columns.input_column)
