@@ -113,7 +113,8 @@ class EvaluationItems(ScopeNames, kw_only=True):
     questions_needed: int | None
     """For a reliability of 0.9, with questions like these."""
     complete_models: int
-    """Models with at least 90 % of the questions; reliability is computed over these."""
+    """Models with at least 90 % of the questions; reliability is computed over these, if there are
+    at least 8."""
     complete_questions: int
     """Questions that all of these models answered."""
     questions: list[Item]
@@ -150,7 +151,7 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]
     places = {name: place for place, name in enumerate(table.models)}
-    return scores[[places[name] for name in models]]
+    return scores[[places[name] for name in models if name in places]]
 
 
 def _evaluation(
@@ -160,7 +161,7 @@ def _evaluation(
     enough = models >= FEWEST_MODELS
     complete = scores[(~np.isnan(scores)).mean(axis=1) >= _COVERAGE]
     complete = complete[:, ~np.isnan(complete).any(axis=0)]
-    found = reliability(complete) if enough else None
+    found = reliability(complete) if len(complete) >= FEWEST_MODELS else None
     questions = _questions(selection, table, scores, seed, enough=enough)
     names, metric = table.name
     return EvaluationItems(

@@ -72,7 +72,7 @@ def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **opt
       fastrec score corpus --rule number --dry-run
       fastrec score corpus --rule number -o scored
       fastrec score corpus --rules rules.toml -o scored --overwrite
-      fastrec score corpus --rule choice --replace -o scored
+      fastrec score corpus --rule choice --replace -o replaced
     """
     from fastrec.commands.score import score as run
 

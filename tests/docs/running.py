@@ -52,6 +52,7 @@ _GIVEN: Final = (
     "answers.csv",
     "details.toml",
     "prices.toml",
+    "rules.toml",
 )
 _DETAILS: Final = """
 source_metadata = {source_organization_name = "Acme", evaluator_relationship = "first_party"}
@@ -106,6 +107,8 @@ def given() -> dict[str, Path]:
     fastrec.normalize(root / "new", root / "new-corpus")
     (root / "answers.csv").write_text("model,question,response,correct\norg/model,2 + 2?,4,yes\n")
     (root / "details.toml").write_text(_DETAILS)
+    rule = '[[rule]]\nname = "last"\nextract = "number"\ncompare = "number"\n'
+    (root / "rules.toml").write_text(rule)
     (root / "prices.toml").write_text('["*"]\ninput = 2.5\noutput = 10\n')
     (root / "old-corpus").symlink_to("corpus-monday")
     (root / "corpora").symlink_to(ROOT / "corpora")
