@@ -79,8 +79,15 @@ def _whole(text: str) -> str | None:
 
 
 def _last_number(text: str) -> str | None:
+    """The last number: looked for where its signs begin, because a long text takes long."""
+    end = len(text)
+    while end and not text[end - 1].isdecimal():
+        end -= 1
+    start = end
+    while start and (text[start - 1].isdecimal() or text[start - 1] in ",./-−"):
+        start -= 1
     last = None
-    for match in NUMBER.finditer(text):
+    for match in NUMBER.finditer(text, start, end):
         last = match
     return last and last.group()
 
@@ -124,6 +131,8 @@ def _json_field(name: str) -> Extractor:
     key = re.compile(rf"(?<!\\)(?:\"{spelled}\"|'{spelled}'|\b{spelled}\b)\s*:\s*")
 
     def last_value(text: str) -> str | None:
+        if name not in text:
+            return None
         ends = [match.end() for match in key.finditer(text)]
         for start in reversed(ends):
             value = _json_value(text, start)

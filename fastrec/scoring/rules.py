@@ -12,6 +12,7 @@ missing = "wrong"                what counts if nothing can be extracted: wrong,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -77,6 +78,9 @@ def shipped_rule(name: str) -> Rule:
     return SHIPPED[name]
 
 
+_LONGEST_NUMBER: Final = 100  # characters of a reference that is nothing but a number
+
+
 class Verdict(NamedTuple):
     extracted: str | None
     is_right: bool
@@ -91,6 +95,8 @@ class Scorer:
         self._extract = extractor_of(rule.extract)
         self._clean = cleaner_of(rule.clean)
         self._agrees = comparison_of(rule.compare, rule.tolerance)
+        # The answers of all models to a question follow each other.
+        self._value_of = lru_cache(maxsize=256)(self._reference_value)
 
     def score(self, text: str, references: Sequence[str], choices: Sequence[str]) -> Verdict:
         """Extract the answer of a text, and tell whether it agrees with any reference."""
@@ -99,14 +105,15 @@ class Scorer:
             return Verdict(None, is_right=False)
         value = self._clean(extracted)
         options = [self._clean(choice) for choice in choices]
-        wanted = map(self._reference_value, references)
+        wanted = map(self._value_of, references)
         is_right = any(self._agrees(value, reference, options) for reference in wanted)
         return Verdict(extracted, is_right)
 
     def _reference_value(self, reference: str) -> str:
         """The clean value of a reference, which may be a whole solution like an answer."""
-        whole = self._clean(reference)
-        if self.rule.compare == "number" and is_number(whole):
-            return whole
+        if self.rule.compare == "number" and len(reference) <= _LONGEST_NUMBER:
+            whole = self._clean(reference)
+            if is_number(whole):
+                return whole
         extracted = self._extract(reference)
-        return whole if extracted is None else self._clean(extracted)
+        return self._clean(reference if extracted is None else extracted)
