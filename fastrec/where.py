@@ -197,7 +197,7 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
         phrase = wanted.casefold()
         return lambda value: phrase in text_of(value).casefold()
     if operator == "=~":
-        search = _regular_expression(wanted)
+        search = compile_pattern(wanted).search
         return lambda value: search(text_of(value)) is not None
     compare = _COMPARISONS[operator]
     number = number_of(wanted)
@@ -227,18 +227,20 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else _spell(value).decode()
 
 
-def _regular_expression(pattern: str) -> Callable[[str], object]:
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern of RE2, which takes linear time for every text."""
     try:
         import re2  # noqa: PLC0415 - an optional package
     except ImportError as exc:
-        raise UsageError("=~ needs the package google-re2: pip install google-re2") from exc
+        raise UsageError(
+            "regular expressions need the package google-re2: pip install google-re2"
+        ) from exc
     options = re2.Options()
     options.log_errors = False
     try:
-        search: Callable[[str], object] = re2.compile(pattern, options).search
+        return re2.compile(pattern, options)
     except re2.error as exc:
         raise UsageError(f"{pattern!r} is not a regular expression of RE2: {exc}") from exc
-    return search
 
 
 class GroupBy(msgspec.Struct, frozen=True):

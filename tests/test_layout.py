@@ -190,7 +190,7 @@ EDGES = {
         "statistics",
     },
     "statistics": {"errors"},
-    "scoring": {"errors", "filters", "toml_file"},
+    "scoring": {"errors", "filters", "toml_file", "where"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
     "harnesses": {"errors", "filters", "schemas", "sources", "storage", "toml_file"},

@@ -43,6 +43,7 @@ from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
+from fastrec.where import said
 
 _EXAMPLES: Final = 3  # of each kind, evaluation and rule
 _SHOWN_CHARACTERS: Final = 400  # of the end of an answer, in an example
@@ -489,12 +490,7 @@ def _texts(value: Any) -> list[str]:
 
 def _answer_of(record: dict[str, Any]) -> str:
     """The last text that the model said; empty if it said nothing."""
-    output = record.get("output") or {}
-    texts = [text for text in _texts(output.get("raw")) if text]
-    if not texts:
-        turns = record.get("messages") or record.get("interactions") or []
-        texts = [turn.get("content") for turn in turns if turn.get("role") == "assistant"]
-        texts = [text for text in texts if isinstance(text, str) and text]
+    texts = [text for text in said(record) if text]
     return texts[-1] if texts else ""
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from fastrec.errors import UsageError
+from fastrec.where import compile_pattern
 
 Extractor = Callable[[str], str | None]
 Extract = str | dict[str, str]
@@ -171,20 +172,6 @@ def _broken_value(text: str, start: int, quote: str) -> str | None:
         return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), content)
     end = _END_OF_WORD.search(text, start)
     return text[start : end.start() if end else len(text)].strip()
-
-
-def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern of re2, which takes linear time for every text."""
-    try:
-        import re2  # noqa: PLC0415 - an optional package
-    except ImportError as exc:
-        raise UsageError("patterns need the package google-re2: pip install google-re2") from exc
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as exc:
-        raise UsageError(f"the pattern {pattern!r} is not understood: {exc}") from exc
 
 
 def _pattern(pattern: str, *, last: bool) -> Extractor:

@@ -16,7 +16,6 @@ from fastrec.statistics.items import Indices
 from fastrec.statistics.p_values import Array
 
 SPLITS: Final = 20  # of models into those that choose and those that judge
-FEWEST_MODELS: Final = 8
 
 
 class Fidelity(NamedTuple):

@@ -107,7 +107,7 @@ def test_no_text_takes_long(extract: Extract, text: str) -> None:
         ("last", "expected one of whole, number"),
         ({"regex": "x"}, "expected one of whole, number"),
         ({"json": "a", "first": "b"}, "expected one of whole, number"),
-        ({"first": "("}, "the pattern '(' is not understood"),
+        ({"first": "("}, "'(' is not a regular expression of RE2"),
         ([], "an empty list"),
     ],
 )
