@@ -493,7 +493,7 @@ def test_a_cut_file_that_changes_is_listed_once_and_does_not_count(
 
     monkeypatch.setattr(Judge, "judge_chunk", change_at_the_third)
     found = balanced(
-        use_limits(SMALL_TASKS)(validate)([changing, other], json_log=tmp_path / "log")
+        use_limits(SMALL_TASKS)(validate)([changing, other], jobs=1, json_log=tmp_path / "log")
     )
     assert len(found.bad_shards) == 1
     assert "changed" in found.bad_shards[0]
