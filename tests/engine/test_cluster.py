@@ -235,6 +235,7 @@ def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
         ClusterEngine(1, one.address).__enter__()
 
 
+@pytest.mark.long_only  # as workers that are there at the start
 def test_a_late_worker_of_another_build_is_refused(own: Cluster, tmp_path: Path) -> None:
     """A worker that joins after the builds were compared could produce other bytes."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -321,6 +322,7 @@ def test_a_worker_killed_in_each_pass_changes_no_byte(
     assert Corpus(tmp_path / "out").same_for_all == whole
 
 
+@pytest.mark.long_only  # rounds do not depend on the engine
 def test_rounds_on_a_cluster(three: Cluster, tmp_path: Path) -> None:
     """A cluster that merges runs between the passes gives the same bytes, also with filters."""
     check_rounds(tmp_path, engine="dask", scheduler=three.address)

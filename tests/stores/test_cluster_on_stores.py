@@ -68,6 +68,7 @@ def test_the_commands_of_the_readme(
     )
 
 
+@pytest.mark.long_only  # tests/engine tries it on this machine
 def test_a_worker_killed_in_each_pass_changes_no_byte(
     three: Cluster, inputs: str, s3: S3, local: Corpus
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_worker_killed_in_each_pass_changes_no_byte(
     assert_same(s3, local)
 
 
+@pytest.mark.long_only  # as directories in tests/engine
 def test_a_store_that_workers_cannot_reach_is_refused(inputs: str, s3: S3) -> None:
     """The error names workers without access to the store, before any work."""
     nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}

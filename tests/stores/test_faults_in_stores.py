@@ -354,7 +354,9 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.M
     assert store.read_all("s3://bucket/a") == b""
 
 
-@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "way", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long_only)]
+)
 def test_a_killed_run_is_resumed(
     way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path
 ) -> None:

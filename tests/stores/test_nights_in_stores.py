@@ -268,6 +268,7 @@ class TestOnACluster:
 
     pytestmark = LOOSE
 
+    @pytest.mark.long_only  # other tests try nights in a store, and clusters
     def test_nights_on_a_cluster(self, tmp_path: Path) -> None:
         """Work that a pool has kept is good for a cluster, and the other way round."""
         pytest.importorskip("distributed", reason="the extra `dask` is not installed")
