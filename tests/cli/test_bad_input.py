@@ -190,7 +190,7 @@ def test_not_a_corpus(command: str, bad: str, why: str) -> None:
     ("bad", "why"),
     [
         ("missing", "missing: cannot be found: No such file or directory"),
-        ("empty", "empty: the directory has no *.jsonl* files"),
+        ("empty", "empty: the directory has no *.jsonl* or *.parquet files"),
         ("missing/*.zst", "missing/*.zst: no such file, and no file matches it as a glob"),
     ],
 )
@@ -492,18 +492,6 @@ def test_a_table_among_shards_is_a_bad_shard() -> None:
     done = run(["normalize", "array.json", "more", "-o", "new", "--skip-bad-shards"])
     assert done.returncode == 0
     assert said in done.stderr
-
-
-@pytest.mark.usefixtures("place")
-def test_a_directory_of_parquet_is_not_taken_for_logs() -> None:
-    """The tables that `export` writes are named as what they are."""
-    fastrec.export("corpus", "tables", format="parquet")
-    for bad in ("tables", "tables/data/part-00000.parquet"):
-        done = run(OF_SHARDS["normalize"], bad)
-        assert "is Parquet, not JSON Lines" in done.stderr
-        assert "lighteval logs" not in done.stderr
-        assert done.returncode == (2 if bad == "tables" else 3)
-        assert not Path("new").exists()
 
 
 # A wrong command line

@@ -14,7 +14,6 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import parquet_module
 from fastrec.harnesses.lighteval.files import (
     LAYOUTS,
     Metric,
@@ -28,6 +27,7 @@ from fastrec.harnesses.lighteval.files import (
 from fastrec.harnesses.lighteval.sample import columns_of, samples_in
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
+from fastrec.sources.formats import parquet_module
 
 __all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
 

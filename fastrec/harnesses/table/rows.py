@@ -19,13 +19,13 @@ import msgspec
 from stringzilla import count
 
 from fastrec.errors import LogError, listed
-from fastrec.harnesses.files import parquet_module, read_at
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.recognise import PARQUET_MAGIC, head_of
+from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import BOM, REFUSALS, integer_in, spell
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
+from fastrec.storage.base import read_at
 
 _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20

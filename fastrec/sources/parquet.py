@@ -1,0 +1,416 @@
+"""Read Parquet with pyarrow: tables of columns, or rows of records as lines of JSON.
+
+pyarrow starts threads, and a process with threads must not fork. So mostly workers import this.
+
+Records as columns have no absent fields, and a field has one type. So in a line,
+
+- a field that is null is left out, as is an object in which all fields are null
+- text in place of an object or of objects is their JSON, if it is JSON
+- a number that JSON lacks (NaN, Infinity) is spelled as Python does, and the line will be rejected
+
+Rows of `fastrec export` become exactly the records that they were made of: a column NAME_type has
+the type of NAME, and `extra` has what other columns cannot hold, by path.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Raw
+
+from fastrec.errors import ForeignFormatError, ShardCorruptError, listed
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader, ReaderFile
+
+_SLICE_BYTES: Final = 16 << 20
+_BATCH_BYTES: Final = 2 << 20
+_BATCH_ROWS: Final = 1000
+_CUT: Final = "it is cut or damaged: a Parquet file ends with a footer, and this one has none"
+FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
+_BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
+
+
+class Survey(msgspec.Struct):
+    # the names of the columns; of structs, also those of their fields
+    columns: dict[str, list[str]]
+    filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
+    rows: int
+    # Row groups to read together: the first, the one after the last, the rows before, and their
+    # own rows.
+    slices: list[tuple[int, int, int, int]]
+
+
+class Table:
+    def __init__(self, path: str, batch: pa.RecordBatch) -> None:
+        self._path = path
+        self._batch = batch
+        self.rows: int = batch.num_rows
+
+    def values(self, column: str, field: str = "") -> list[Any]:
+        """The values of a column, or of a field of it; nulls if the file does not have it.
+
+        Arrow spells dates, times and decimals: Python has no dates after 9999 and no nanoseconds,
+        and with pandas installed, the values would be those of pandas.
+        """
+        array = self._array(column, field)
+        if array is None:
+            return [None] * self.rows
+        with _errors_of(self._path):  # for example bytes that are no text
+            if _has_spelled(array.type):
+                array = array.cast(_spelled(array.type))
+            values: list[Any] = array.to_pylist()
+        return values
+
+    def lengths(self, column: str, field: str = "") -> list[list[int]]:
+        """The lengths of the innermost lists of a column, without decoding their items.
+
+        A list has one length, a list of lists the length of each. Values that are no lists have
+        none.
+        """
+        array = self._array(column, field)
+        if array is None or not _is_list(array.type):
+            return [[] for _ in range(self.rows)]
+        if not _is_list(array.type.value_type):
+            return [[length] if length else [] for length in _lengths(array)]
+        inner = _lengths(array.values)
+        bounds = array.offsets.to_pylist()
+        return [inner[start:end] for start, end in pairwise(bounds)]
+
+    def _array(self, column: str, field: str) -> Any:
+        if column not in self._batch.schema.names:
+            return None
+        array = self._batch.column(column)
+        if not field:
+            return array
+        if not pa.types.is_struct(array.type) or array.type.get_field_index(field) < 0:
+            return None
+        return array.field(field)
+
+
+def survey(path: str) -> Survey:
+    """Read the footer of a file, and cut its rows into slices.
+
+    Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a
+    column are damaged.
+    """
+    with _opened(path) as file, _errors_of(path):
+        columns = {
+            field.name: [child.name for child in field.type]
+            if pa.types.is_struct(field.type)
+            else []
+            for field in file.schema_arrow
+        }
+        _check_names(path, file)
+        filled = [
+            f"{field.name}.{child.name}" if child is not field else field.name
+            for field in file.schema_arrow
+            for child in (field.type if pa.types.is_struct(field.type) else [field])
+            if not pa.types.is_null(child.type)
+        ]
+        metadata = file.metadata
+        slices: list[tuple[int, int, int, int]] = []
+        first = size = before = rows = 0
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            size += group.total_byte_size
+            rows += group.num_rows
+            if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
+                slices.append((first, index + 1, before, rows - before))
+                first = index + 1
+                size = 0
+                before = rows
+        return Survey(columns=columns, filled=filled, rows=metadata.num_rows, slices=slices)
+
+
+def _check_names(path: str, file: pq.ParquetFile) -> None:
+    names = file.schema_arrow.names
+    if len({*names}) < len(names):
+        raise ShardCorruptError(path, f"has two columns of the same name: {listed(names, 30)}")
+
+
+def first_task(path: str) -> str:
+    """The task that the first row names; empty if it does not, or there is no row."""
+    for table in tables(path, ["doc.task_name"]):
+        for task in table.values("doc", "task_name"):
+            return task if isinstance(task, str) else ""
+    if survey(path).rows:
+        raise ShardCorruptError(path, FEWER_ROWS)
+    return ""
+
+
+def tables(
+    path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None
+) -> Iterator[Table]:
+    """Read columns of some row groups, or of all, a few rows at a time, to bound memory."""
+    with _opened(path) as file, _errors_of(path):
+        first, end = groups or (0, file.metadata.num_row_groups)
+        yield from _tables(path, file, wanted, range(first, end))
+
+
+def _tables(
+    path: str, file: pq.ParquetFile, wanted: Sequence[str], groups: Sequence[int]
+) -> Iterator[Table]:
+    for index in groups:
+        group = file.metadata.row_group(index)
+        rows = max(1, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
+        for batch in file.iter_batches(
+            batch_size=min(rows, _BATCH_ROWS),
+            row_groups=[index],
+            columns=list(wanted),
+            use_threads=False,
+        ):
+            yield Table(path, batch)
+
+
+# Rows of records
+
+RECORD: Final = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
+"""Columns that every table of records has."""
+FREE: Final = ("metadata", "additional_details", "arguments")
+"""Fields of records that are objects with any keys."""
+OBJECTS: Final = (
+    *FREE,
+    "input",
+    "output",
+    "interactions",
+    "messages",
+    "tool_calls",
+    "answer_attribution",
+    "evaluation",
+    "token_usage",
+    "performance",
+)
+"""Fields of records that are objects, or arrays of objects."""
+MEASURES: Final = ("response_characters", "turns", "tool_calls")
+"""Columns of an export that are counted in the record."""
+_EXTRA: Final = "extra"
+_STEP: Final = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+_decode_raw: Final = msgspec.json.Decoder(Raw).decode
+_decode_extra: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def lines(path: str, reader: Reader, start: int, end: int | None) -> Iterator[bytes]:
+    """Yield the rows of the row groups of a byte range as lines of JSON, some at a time."""
+    file = _file(path, reader)
+    with _errors_of(path):
+        _check_names(path, file)
+        names = file.schema_arrow.names
+        if missing := [name for name in RECORD if name not in names]:
+            raise ForeignFormatError(
+                path,
+                f"is a Parquet table, not of records: it has no column {listed(missing)}; "
+                "`fastrec import` reads tables and logs",
+            )
+        groups = _groups_in(file.metadata, reader.size, start, end)
+        missing_rows = sum(file.metadata.row_group(index).num_rows for index in groups)
+        record_of = _record_maker(file.schema_arrow)
+        for table in _tables(path, file, names, groups):
+            columns = [table.values(name) for name in names]
+            cells = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            yield _encode_lines(map(record_of, cells))
+            missing_rows -= table.rows
+    if missing_rows:
+        raise ShardCorruptError(path, FEWER_ROWS)
+
+
+def _groups_in(metadata: Any, size: int, start: int, end: int | None) -> list[int]:
+    """The row groups that begin in a byte range, if all of them shared the file by their sizes.
+
+    Their true offsets are not looked at, as in `survey`.
+    """
+    sizes = [
+        max(0, metadata.row_group(index).total_byte_size)
+        for index in range(metadata.num_row_groups)
+    ]
+    offsets = accumulate(sizes, initial=0)
+    scale = sum(sizes) + 1
+    places = [offset * size // scale for offset in offsets][: len(sizes)]
+    return [
+        index
+        for index, place in enumerate(places)
+        if start <= place and (end is None or place < end)
+    ]
+
+
+_Make = Callable[[Any], Any]
+
+
+def _record_maker(columns: pa.Schema) -> _Make:
+    """Make the function from the cells of a row to a record."""
+    if not {*MEASURES, _EXTRA} <= {*columns.names}:
+        return _object_maker(columns, is_export=False)
+    fields = [column for column in columns if column.name not in (*MEASURES, _EXTRA)]
+    make_object = _object_maker(fields, is_export=True)
+
+    def make(cells: dict[str, Any]) -> dict[str, Any]:
+        record: dict[str, Any] = make_object(cells)
+        if cells[_EXTRA] is not None:
+            for place, value in _decode_extra(cells[_EXTRA]).items():
+                _put(record, place, value)
+        return record
+
+    return make
+
+
+def _object_maker(columns: Iterable[pa.Field], *, is_export: bool, is_free: bool = False) -> _Make:
+    kinds = {column.name: column.type for column in columns}
+    plan = []
+    for name, kind in kinds.items():
+        type_column = f"{name}_type" if is_export and f"{name}_type" in kinds else ""
+        make = _maker(kind, "" if is_free else name, is_export=is_export)
+        if not is_export or name.removesuffix("_type") not in kinds.keys() - {name}:
+            plan.append((name, type_column, make))
+
+    def make_object(cells: dict[str, Any]) -> dict[str, Any]:
+        fields = {}
+        for name, type_column, make in plan:
+            value = cells[name]
+            if value is None:
+                continue
+            if type_column:
+                value = _typed(value, cells[type_column])
+            elif make:
+                value = make(value)
+                if value == {} and not is_export:
+                    continue
+            fields[name] = value
+        return fields
+
+    return make_object
+
+
+def _maker(kind: pa.DataType, name: str, *, is_export: bool) -> _Make | None:
+    """Make the function from a cell of a field to its value; None if they are the same."""
+    is_free = name in FREE or not name
+    if pa.types.is_struct(kind):
+        return _object_maker(kind, is_export=is_export, is_free=is_free)
+    if pa.types.is_map(kind):
+        return _pairs
+    if _is_list(kind):
+        make_item = _maker(kind.value_type, name, is_export=is_export)
+        return make_item and (lambda items: [item and make_item(item) for item in items])
+    if pa.types.is_floating(kind):
+        return _number
+    if "binary" in str(kind):  # of several kinds
+        return lambda cell: _objects_in(cell.decode()) if name in OBJECTS else cell.decode()
+    return _objects_in if name in OBJECTS else None
+
+
+def _pairs(cell: list[tuple[Any, Any]]) -> Any:
+    """A map as an object. With a key twice, it stays a list, and the line will be rejected."""
+    pairs = dict(cell)
+    return pairs if len(pairs) == len(cell) else cell
+
+
+def _number(cell: float) -> Any:
+    number = float(cell)
+    return number if math.isfinite(number) else Raw(json.dumps(number).encode())
+
+
+def _typed(cell: Any, kind: str | None) -> Any:
+    """The value in a column of an export, whose type is in the column beside it."""
+    if cell is None:
+        return None
+    if kind == "integer":
+        return Raw(cell.encode()) if isinstance(cell, str) else int(cell)
+    if kind == "boolean":
+        return bool(cell)
+    return cell[0] if kind == "string" and isinstance(cell, list) else cell
+
+
+def _objects_in(text: Any) -> Any:
+    """The JSON of an object or an array in a text, or what is there if it is something else."""
+    if not isinstance(text, str) or not text.startswith(("{", "[")) or "\n" in text:
+        return text
+    try:
+        return _decode_raw(text)
+    except msgspec.MsgspecError:
+        return text
+
+
+def _put(record: Any, place: str, value: Raw) -> None:
+    """Add a value to a record, given its path: `$.messages[0]["my key"]`."""
+    *steps, last = [
+        int(index) if index else msgspec.json.decode(quoted) if quoted else name
+        for name, index, quoted in _STEP.findall(place)
+    ]
+    for step in steps:
+        record = record[step]
+    record[last] = value
+
+
+def _has_spelled(kind: pa.DataType) -> bool:
+    """Whether a type has dates, times or decimals in it, in lists and structs too."""
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        return any(_has_spelled(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+
+
+def _spelled(kind: pa.DataType) -> pa.DataType:
+    """The type with text in place of dates, times and decimals."""
+    if not _has_spelled(kind):
+        return kind
+    if pa.types.is_list(kind):
+        return pa.list_(_spelled(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _spelled(field.type)) for field in kind])
+    return pa.string()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _lengths(array: Any) -> list[int]:
+    """Count the innermost values of each item of an array of lists."""
+    bounds = array.offsets.to_pylist()
+    if _is_list(array.type.value_type):
+        before = [0, *accumulate(_lengths(array.values))]
+        bounds = [before[bound] for bound in bounds]
+    return [end - start for start, end in pairwise(bounds)]
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    with storage_of(path).open_reader(path) as reader:
+        yield _file(path, reader)
+
+
+def _file(path: str, reader: Reader) -> pq.ParquetFile:
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(
+        pa.system_memory_pool()
+    )  # gives memory back; a reader keeps the pool that it starts with
+    try:
+        with _errors_of(path, _CUT):
+            return pq.ParquetFile(ReaderFile(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    finally:
+        pa.set_memory_pool(pool)
+
+
+@contextmanager
+def _errors_of(path: str, problem: str = "") -> Iterator[None]:
+    """Turn errors of pyarrow into ours.
+
+    Some are an OSError, but without a number, unlike those of the system.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, TypeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error).partition("\n")[0]
+        raise ShardCorruptError(
+            path, problem or f"this Parquet file is damaged: {reason}"
+        ) from None
