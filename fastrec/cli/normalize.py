@@ -388,10 +388,10 @@ def normalize(
 ) -> None:
     """Turn any number of shards into one clean, sorted corpus.
 
-    PATHS are files, directories (searched for *.jsonl*, or else for *.parquet), quoted patterns,
-    URLs of these in an object store (s3://, gs://, hf:// …), or - for standard input. OUTPUT is
-    published atomically: part-*.jsonl.zst, summary.json, manifest.json, and, if lines were
-    rejected, rejects.jsonl.zst.
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an
+    object store (s3://, gs://, hf:// …), or - for standard input. Files are JSON lines, plain or
+    compressed, or Parquet tables of records. OUTPUT is published atomically:
+    part-*.jsonl.zst, summary.json, manifest.json, and, if lines were rejected, rejects.jsonl.zst.
 
     \b
     Exit codes:

@@ -178,7 +178,11 @@ _FOREIGN: Final = (
         "a file of columns",
         "give the directory of the corpus, or its parts by *.jsonl*",
     ),
-    (PARQUET_MAGIC, "Parquet", "name the file itself, neither compressed nor through a pipe"),
+    (
+        PARQUET_MAGIC,
+        "Parquet",
+        "name the files, as 'DIR/**/*.parquet'; they must not be compressed or come from a pipe",
+    ),
     (
         b"ARROW1",
         "Arrow",

@@ -5,7 +5,8 @@
 
 1. Collect the names: the arguments, then the lines of `files_from`.
 2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory
-   stands for its `*.jsonl*` files at any depth, sorted; if it has none, for its `*.parquet` files.
+   stands for its `*.jsonl*` files at any depth, sorted. Parquet has to be named, or to match a
+   glob: beside tables of records are often others.
 3. Drop files that were given before, by any name or link, with a notice.
 4. Report everything that is missing in one error.
 
@@ -162,7 +163,6 @@ _MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 4  # that this version reads
 _UNFINISHED: Final = ".fastrec-writing"
 _MOST_UNNAMED: Final = 3  # in a notice
-_TABLE: Final = ".parquet"
 
 
 class _Manifest(msgspec.Struct):
@@ -224,19 +224,16 @@ class _Search:
         self.damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
 
     def shards_in(self, folders: Iterable[tuple[str, Collection[str]]]) -> Iterator[str]:
-        """Yield the paths of the shards in folders: *.jsonl* files, or else *.parquet.
+        """Yield the paths of the shards in folders: *.jsonl* files.
 
         In a corpus, only its parts, by its manifest.
         """
         unnamed: dict[str, list[str]] = {}  # by corpus
-        tables: list[str] = []
-        has_lines = False
         for folder, names in folders:
             # a key may have two slashes
             before = f"{folder}/" if is_url(folder) else join(folder, "")
-            seen = sorted(name for name in names if not name.startswith("."))
-            paths = [before + name for name in seen if ".jsonl" in name]
-            tables += [before + name for name in seen if name.endswith(_TABLE)]
+            shards = [name for name in names if ".jsonl" in name and not name.startswith(".")]
+            paths = [before + name for name in sorted(shards)]
             corpora = [above for above in _folders_above(folder) if above in unnamed]
             if corpora:
                 unnamed[corpora[0]] += paths
@@ -256,16 +253,6 @@ class _Search:
                 )
             else:
                 yield from paths
-            has_lines = has_lines or bool(paths)
-        if tables and has_lines:
-            files = counted(len(tables), "Parquet file")
-            examples = listed([*map(shown, tables)], _MOST_UNNAMED)
-            self.notices.append(
-                f"{files} not read, because there are *.jsonl* files: {examples}; name them, too, "
-                "to read both"
-            )
-        else:
-            yield from tables
         for corpus, paths in unnamed.items():
             if paths:
                 self._note_unnamed(corpus, paths)
@@ -324,7 +311,7 @@ def _objects_of(name: str, search: _Search) -> list[FoundObject]:
     problem = "no such object, and no object matches it as a glob"
     for path, match in _objects_at(name):
         if path == name and match is None:
-            problem = _NO_SHARDS
+            problem = "the directory has no *.jsonl* files"
         for found in [match] if match else _shard_objects_in(path, search):
             objects[found.path] = found
     if not objects:
@@ -359,11 +346,7 @@ def _shards(objects: Sequence[FoundObject]) -> list[Shard]:
     return shards
 
 
-_NO_SHARDS: Final = "the directory has no *.jsonl* or *.parquet files"
-_ADVICE = (
-    "Check the names. A directory is searched for *.jsonl* files, or else for *.parquet; "
-    "hidden files are skipped."
-)
+_ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden files are skipped."
 
 
 def find_shards(
@@ -453,7 +436,11 @@ def _shard_paths(name: str, search: _Search) -> list[str]:
     for path in paths:
         found += _shard_paths_in(path, search) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
     if not found:
-        problem = "no such file, and no file matches it as a glob" if is_pattern else _NO_SHARDS
+        problem = (
+            "no such file, and no file matches it as a glob"
+            if is_pattern
+            else "the directory has no *.jsonl* files"
+        )
         search.problems.append(f"{shown(name)}: {problem}")
     # `**` matches a file and also its directory.
     return list(dict.fromkeys(map(os.path.normpath, found))) if is_pattern else found

@@ -6,7 +6,7 @@ Records as columns have no absent fields, and a field has one type. So in a line
 
 - a field that is null is left out, as is an object in which all fields are null
 - text in place of an object or of objects is their JSON, if it is JSON
-- a number that JSON lacks (NaN, Infinity) is spelled as Python does, and the line will be rejected
+- a number that JSON lacks (NaN, Infinity) is null, so as a score it is rejected
 
 Rows of `fastrec export` become exactly the records that they were made of: a column NAME_type has
 the type of NAME, and `extra` has what other columns cannot hold, by path.
@@ -14,8 +14,6 @@ the type of NAME, and `extra` has what other columns cannot hold, by path.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Raw
 
-from fastrec.errors import ForeignFormatError, ShardCorruptError, listed
+from fastrec.errors import ForeignFormatError, ShardCorruptError, ShardError, listed
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader, ReaderFile
 
@@ -109,7 +107,7 @@ def survey(path: str) -> Survey:
             else []
             for field in file.schema_arrow
         }
-        _check_names(path, file)
+        _names(path, file)
         filled = [
             f"{field.name}.{child.name}" if child is not field else field.name
             for field in file.schema_arrow
@@ -131,10 +129,11 @@ def survey(path: str) -> Survey:
         return Survey(columns=columns, filled=filled, rows=metadata.num_rows, slices=slices)
 
 
-def _check_names(path: str, file: pq.ParquetFile) -> None:
-    names = file.schema_arrow.names
+def _names(path: str, file: pq.ParquetFile) -> list[str]:
+    names: list[str] = file.schema_arrow.names
     if len({*names}) < len(names):
         raise ShardCorruptError(path, f"has two columns of the same name: {listed(names, 30)}")
+    return names
 
 
 def first_task(path: str) -> str:
@@ -177,6 +176,7 @@ RECORD: Final = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "e
 """Columns that every table of records has."""
 FREE: Final = ("metadata", "additional_details", "arguments")
 """Fields of records that are objects with any keys."""
+_ANY_KEYS: Final = (*FREE, "")  # an object in one of these has no name
 OBJECTS: Final = (
     *FREE,
     "input",
@@ -204,23 +204,27 @@ def lines(path: str, reader: Reader, start: int, end: int | None) -> Iterator[by
     """Yield the rows of the row groups of a byte range as lines of JSON, some at a time."""
     file = _file(path, reader)
     with _errors_of(path):
-        _check_names(path, file)
-        names = file.schema_arrow.names
+        names = _names(path, file)
         if missing := [name for name in RECORD if name not in names]:
             raise ForeignFormatError(
                 path,
                 f"is a Parquet table, not of records: it has no column {listed(missing)}; "
                 "`fastrec import` reads tables and logs",
             )
+        is_export = {*MEASURES, _EXTRA} <= {*names}
+        record_of = _object_maker(file.schema_arrow, "record", is_export)
         groups = _groups_in(file.metadata, reader.size, start, end)
-        missing_rows = sum(file.metadata.row_group(index).num_rows for index in groups)
-        record_of = _record_maker(file.schema_arrow)
+        rows_left = sum(file.metadata.row_group(index).num_rows for index in groups)
         for table in _tables(path, file, names, groups):
             columns = [table.values(name) for name in names]
-            cells = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-            yield _encode_lines(map(record_of, cells))
-            missing_rows -= table.rows
-    if missing_rows:
+            cells = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+            records = [record_of(row) for row in cells]
+            if is_export:
+                for record in records:
+                    _restore(record)
+            yield _encode_lines(records)
+            rows_left -= table.rows
+    if rows_left:
         raise ShardCorruptError(path, FEWER_ROWS)
 
 
@@ -229,99 +233,56 @@ def _groups_in(metadata: Any, size: int, start: int, end: int | None) -> list[in
 
     Their true offsets are not looked at, as in `survey`.
     """
-    sizes = [
-        max(0, metadata.row_group(index).total_byte_size)
-        for index in range(metadata.num_row_groups)
-    ]
-    offsets = accumulate(sizes, initial=0)
-    scale = sum(sizes) + 1
-    places = [offset * size // scale for offset in offsets][: len(sizes)]
-    return [
-        index
-        for index, place in enumerate(places)
-        if start <= place and (end is None or place < end)
-    ]
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    *offsets, whole = accumulate((max(0, group.total_byte_size) for group in groups), initial=0)
+    places = [offset * size // (whole + 1) for offset in offsets]
+    return [index for index, place in enumerate(places) if start <= place < (end or size)]
 
 
 _Make = Callable[[Any], Any]
 
 
-def _record_maker(columns: pa.Schema) -> _Make:
-    """Make the function from the cells of a row to a record."""
-    if not {*MEASURES, _EXTRA} <= {*columns.names}:
-        return _object_maker(columns, is_export=False)
-    fields = [column for column in columns if column.name not in (*MEASURES, _EXTRA)]
-    make_object = _object_maker(fields, is_export=True)
-
-    def make(cells: dict[str, Any]) -> dict[str, Any]:
-        record: dict[str, Any] = make_object(cells)
-        if cells[_EXTRA] is not None:
-            for place, value in _decode_extra(cells[_EXTRA]).items():
-                _put(record, place, value)
-        return record
-
-    return make
-
-
-def _object_maker(columns: Iterable[pa.Field], *, is_export: bool, is_free: bool = False) -> _Make:
+def _object_maker(columns: Iterable[pa.Field], name: str, is_export: bool) -> _Make:
+    """Make the function from cells to an object, which is a field of this name."""
     kinds = {column.name: column.type for column in columns}
+    types = {field: f"{field}_type" for field in kinds if is_export and f"{field}_type" in kinds}
     plan = []
-    for name, kind in kinds.items():
-        type_column = f"{name}_type" if is_export and f"{name}_type" in kinds else ""
-        make = _maker(kind, "" if is_free else name, is_export=is_export)
-        if not is_export or name.removesuffix("_type") not in kinds.keys() - {name}:
-            plan.append((name, type_column, make))
+    for field, kind in kinds.items():
+        if field not in types.values():
+            make = _maker(kind, "" if name in _ANY_KEYS else field, is_export)
+            plan.append((field, types.get(field), make))
 
     def make_object(cells: dict[str, Any]) -> dict[str, Any]:
         fields = {}
-        for name, type_column, make in plan:
-            value = cells[name]
-            if value is None:
-                continue
-            if type_column:
+        for field, type_column, make in plan:
+            value = cells[field]
+            if value is not None and type_column:
                 value = _typed(value, cells[type_column])
-            elif make:
+            elif value is not None and make:
                 value = make(value)
-                if value == {} and not is_export:
-                    continue
-            fields[name] = value
+            if value is not None and (value != {} or is_export):
+                fields[field] = value
         return fields
 
     return make_object
 
 
-def _maker(kind: pa.DataType, name: str, *, is_export: bool) -> _Make | None:
+def _maker(kind: pa.DataType, name: str, is_export: bool) -> _Make | None:
     """Make the function from a cell of a field to its value; None if they are the same."""
-    is_free = name in FREE or not name
     if pa.types.is_struct(kind):
-        return _object_maker(kind, is_export=is_export, is_free=is_free)
+        return _object_maker(kind, name, is_export)
     if pa.types.is_map(kind):
-        return _pairs
+        return dict
     if _is_list(kind):
-        make_item = _maker(kind.value_type, name, is_export=is_export)
+        make_item = _maker(kind.value_type, name, is_export)
         return make_item and (lambda items: [item and make_item(item) for item in items])
-    if pa.types.is_floating(kind):
-        return _number
     if "binary" in str(kind):  # of several kinds
         return lambda cell: _objects_in(cell.decode()) if name in OBJECTS else cell.decode()
     return _objects_in if name in OBJECTS else None
 
 
-def _pairs(cell: list[tuple[Any, Any]]) -> Any:
-    """A map as an object. With a key twice, it stays a list, and the line will be rejected."""
-    pairs = dict(cell)
-    return pairs if len(pairs) == len(cell) else cell
-
-
-def _number(cell: float) -> Any:
-    number = float(cell)
-    return number if math.isfinite(number) else Raw(json.dumps(number).encode())
-
-
-def _typed(cell: Any, kind: str | None) -> Any:
+def _typed(cell: Any, kind: str) -> Any:
     """The value in a column of an export, whose type is in the column beside it."""
-    if cell is None:
-        return None
     if kind == "integer":
         return Raw(cell.encode()) if isinstance(cell, str) else int(cell)
     if kind == "boolean":
@@ -339,15 +300,19 @@ def _objects_in(text: Any) -> Any:
         return text
 
 
-def _put(record: Any, place: str, value: Raw) -> None:
-    """Add a value to a record, given its path: `$.messages[0]["my key"]`."""
-    *steps, last = [
-        int(index) if index else msgspec.json.decode(quoted) if quoted else name
-        for name, index, quoted in _STEP.findall(place)
-    ]
-    for step in steps:
-        record = record[step]
-    record[last] = value
+def _restore(record: dict[str, Any]) -> None:
+    """Add the values that columns could not hold, by paths like `$.messages[0]["my key"]`."""
+    for name in MEASURES:
+        record.pop(name, None)
+    for path, value in _decode_extra(record.pop(_EXTRA, "{}")).items():
+        *steps, last = [
+            int(index) if index else msgspec.json.decode(quoted) if quoted else name
+            for name, index, quoted in _STEP.findall(path)
+        ]
+        parent: Any = record
+        for step in steps:
+            parent = parent[step]
+        parent[last] = value
 
 
 def _has_spelled(kind: pa.DataType) -> bool:
@@ -409,7 +374,7 @@ def _errors_of(path: str, problem: str = "") -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, TypeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
+            raise ShardError(path, f"cannot be read: {error.strerror}") from error
         reason = str(error).partition("\n")[0]
         raise ShardCorruptError(
             path, problem or f"this Parquet file is damaged: {reason}"

@@ -185,7 +185,8 @@ class Shard(msgspec.Struct, frozen=True):
                 text = self._raw_blocks(source, size, stats)
                 if self.format is Format.PARQUET:
                     # The bytes are hashed after the rows: who needs only the first ones stops.
-                    text = chain(self._rows(source, start, end), (b"" for _ in text))
+                    rows = parquet_module(self.path).lines(self.path, source, start, end)
+                    text = chain(rows, (b"" for _ in text))
                 elif stats.raw_start == 0:
                     text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
                 yield from cut(text, offset=stats.raw_start)
@@ -193,12 +194,6 @@ class Shard(msgspec.Struct, frozen=True):
                 self._compare("records", self.listed.records, stats.lines - before)
 
         return read()
-
-    def _rows(self, source: Reader, start: int, end: int | None) -> Iterator[bytes]:
-        try:
-            yield from parquet_module(self.path).lines(self.path, source, start, end)
-        except OSError as exc:
-            raise ShardError(self.path, _reason("cannot be read", exc)) from exc
 
     def read_text(self) -> Iterator[bytes]:
         """Read the text in blocks of any size, for callers that need no lines."""

@@ -190,7 +190,7 @@ def test_not_a_corpus(command: str, bad: str, why: str) -> None:
     ("bad", "why"),
     [
         ("missing", "missing: cannot be found: No such file or directory"),
-        ("empty", "empty: the directory has no *.jsonl* or *.parquet files"),
+        ("empty", "empty: the directory has no *.jsonl* files"),
         ("missing/*.zst", "missing/*.zst: no such file, and no file matches it as a glob"),
     ],
 )

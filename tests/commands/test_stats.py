@@ -739,7 +739,7 @@ def test_corpus_without_manifest(copy: Path) -> None:
     [
         (["missing"], 2, "missing: cannot be found"),
         ([], 2, "no input: name files"),
-        (["empty"], 2, "the directory has no *.jsonl* or *.parquet files"),
+        (["empty"], 2, "the directory has no *.jsonl* files"),
         (
             ["cut.jsonl.zst"],
             3,
