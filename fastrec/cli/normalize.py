@@ -290,7 +290,7 @@ _MORE: dict[str, dict[str, Any]] = {
         "show_default": "evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
         "evaluation_result_id if records have it",
     },
-    "map": {"metavar": "FILE", "type": click.Path()},
+    "map": {"metavar": "FILE|eee", "type": click.Path(), "multiple": True},
     "labels": {"metavar": "FILE", "type": click.Path()},
     "fixes": {"metavar": "FILE", "type": click.Path()},
     "max_rejects": {

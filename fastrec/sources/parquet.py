@@ -33,7 +33,7 @@ _SLICE_BYTES: Final = 16 << 20
 _BATCH_BYTES: Final = 2 << 20
 _BATCH_ROWS: Final = 1000
 _CUT: Final = "it is cut or damaged: a Parquet file ends with a footer, and this one has none"
-FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
+_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
@@ -42,9 +42,8 @@ class Survey(msgspec.Struct):
     columns: dict[str, list[str]]
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
-    # Row groups to read together: the first, the one after the last, the rows before, and their
-    # own rows.
-    slices: list[tuple[int, int, int, int]]
+    # Row groups to read together: the first, the one after the last, and the rows before.
+    slices: list[tuple[int, int, int]]
 
 
 class Table:
@@ -63,10 +62,17 @@ class Table:
         if array is None:
             return [None] * self.rows
         with _errors_of(self._path):  # for example bytes that are no text
-            if _has_spelled(array.type):
-                array = array.cast(_spelled(array.type))
+            kind = _spelled(array.type)
+            if kind != array.type:
+                array = array.cast(kind)
             values: list[Any] = array.to_pylist()
         return values
+
+    def cells(self) -> Iterator[dict[str, Any]]:
+        """The rows, as values by the name of their column."""
+        names = self._batch.schema.names
+        for row in zip(*map(self.values, names), strict=True):
+            yield dict(zip(names, row, strict=True))
 
     def lengths(self, column: str, field: str = "") -> list[list[int]]:
         """The lengths of the innermost lists of a column, without decoding their items.
@@ -107,7 +113,9 @@ def survey(path: str) -> Survey:
             else []
             for field in file.schema_arrow
         }
-        _names(path, file)
+        if len(columns) < len(file.schema_arrow):
+            names = listed(file.schema_arrow.names, 30)
+            raise ShardCorruptError(path, f"has two columns of the same name: {names}")
         filled = [
             f"{field.name}.{child.name}" if child is not field else field.name
             for field in file.schema_arrow
@@ -115,25 +123,18 @@ def survey(path: str) -> Survey:
             if not pa.types.is_null(child.type)
         ]
         metadata = file.metadata
-        slices: list[tuple[int, int, int, int]] = []
+        slices: list[tuple[int, int, int]] = []
         first = size = before = rows = 0
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
             size += group.total_byte_size
             rows += group.num_rows
             if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
-                slices.append((first, index + 1, before, rows - before))
+                slices.append((first, index + 1, before))
                 first = index + 1
                 size = 0
                 before = rows
         return Survey(columns=columns, filled=filled, rows=metadata.num_rows, slices=slices)
-
-
-def _names(path: str, file: pq.ParquetFile) -> list[str]:
-    names: list[str] = file.schema_arrow.names
-    if len({*names}) < len(names):
-        raise ShardCorruptError(path, f"has two columns of the same name: {listed(names, 30)}")
-    return names
 
 
 def first_task(path: str) -> str:
@@ -141,8 +142,6 @@ def first_task(path: str) -> str:
     for table in tables(path, ["doc.task_name"]):
         for task in table.values("doc", "task_name"):
             return task if isinstance(task, str) else ""
-    if survey(path).rows:
-        raise ShardCorruptError(path, FEWER_ROWS)
     return ""
 
 
@@ -160,7 +159,8 @@ def _tables(
 ) -> Iterator[Table]:
     for index in groups:
         group = file.metadata.row_group(index)
-        rows = max(1, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
+        rows_left = group.num_rows
+        rows = max(1, _BATCH_BYTES * rows_left // max(1, group.total_byte_size))
         for batch in file.iter_batches(
             batch_size=min(rows, _BATCH_ROWS),
             row_groups=[index],
@@ -168,6 +168,9 @@ def _tables(
             use_threads=False,
         ):
             yield Table(path, batch)
+            rows_left -= batch.num_rows
+        if rows_left:
+            raise ShardCorruptError(path, _FEWER_ROWS)
 
 
 # Rows of records
@@ -204,28 +207,19 @@ def lines(path: str, reader: Reader, start: int, end: int | None) -> Iterator[by
     """Yield the rows of the row groups of a byte range as lines of JSON, some at a time."""
     file = _file(path, reader)
     with _errors_of(path):
-        names = _names(path, file)
-        if missing := [name for name in RECORD if name not in names]:
-            raise ForeignFormatError(
-                path,
-                f"is a Parquet table, not of records: it has no column {listed(missing)}; "
-                "`fastrec import` reads tables and logs",
-            )
+        names = file.schema_arrow.names
+        if not {*RECORD} <= {*names}:
+            reason = f"is a Parquet table, not of records, which have the columns {listed(RECORD)}"
+            raise ForeignFormatError(path, f"{reason}; `fastrec import` reads tables and logs")
         is_export = {*MEASURES, _EXTRA} <= {*names}
         record_of = _object_maker(file.schema_arrow, "record", is_export)
         groups = _groups_in(file.metadata, reader.size, start, end)
-        rows_left = sum(file.metadata.row_group(index).num_rows for index in groups)
         for table in _tables(path, file, names, groups):
-            columns = [table.values(name) for name in names]
-            cells = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-            records = [record_of(row) for row in cells]
+            records = [record_of(cells) for cells in table.cells()]
             if is_export:
                 for record in records:
                     _restore(record)
             yield _encode_lines(records)
-            rows_left -= table.rows
-    if rows_left:
-        raise ShardCorruptError(path, FEWER_ROWS)
 
 
 def _groups_in(metadata: Any, size: int, start: int, end: int | None) -> list[int]:
@@ -256,11 +250,13 @@ def _object_maker(columns: Iterable[pa.Field], name: str, is_export: bool) -> _M
         fields = {}
         for field, type_column, make in plan:
             value = cells[field]
-            if value is not None and type_column:
+            if value is None:
+                continue
+            if type_column:
                 value = _typed(value, cells[type_column])
-            elif value is not None and make:
+            elif make:
                 value = make(value)
-            if value is not None and (value != {} or is_export):
+            if value != {} or is_export:
                 fields[field] = value
         return fields
 
@@ -277,7 +273,7 @@ def _maker(kind: pa.DataType, name: str, is_export: bool) -> _Make | None:
         make_item = _maker(kind.value_type, name, is_export)
         return make_item and (lambda items: [item and make_item(item) for item in items])
     if "binary" in str(kind):  # of several kinds
-        return lambda cell: _objects_in(cell.decode()) if name in OBJECTS else cell.decode()
+        return bytes.decode
     return _objects_in if name in OBJECTS else None
 
 
@@ -315,22 +311,14 @@ def _restore(record: dict[str, Any]) -> None:
         parent[last] = value
 
 
-def _has_spelled(kind: pa.DataType) -> bool:
-    """Whether a type has dates, times or decimals in it, in lists and structs too."""
-    if pa.types.is_struct(kind) or pa.types.is_list(kind):
-        return any(_has_spelled(kind.field(index).type) for index in range(kind.num_fields))
-    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
-
-
 def _spelled(kind: pa.DataType) -> pa.DataType:
-    """The type with text in place of dates, times and decimals."""
-    if not _has_spelled(kind):
-        return kind
+    """The type with text in place of dates, times and decimals, in lists and structs too."""
     if pa.types.is_list(kind):
-        return pa.list_(_spelled(kind.value_type))
+        return pa.list_(kind.value_field.with_type(_spelled(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _spelled(field.type)) for field in kind])
-    return pa.string()
+        return pa.struct([field.with_type(_spelled(field.type)) for field in kind])
+    is_spelled = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
+    return pa.string() if is_spelled else kind
 
 
 def _is_list(kind: pa.DataType) -> bool:
