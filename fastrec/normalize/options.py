@@ -613,7 +613,7 @@ class NormalizeArguments(FilterArguments, total=False):
     max_line_bytes: int
     max_window: int
     track_sources: bool
-    map: Paths | None
+    map: Paths
     keep_names: bool
     labels: str | os.PathLike[str] | None
     fixes: str | os.PathLike[str] | None
@@ -638,7 +638,7 @@ def make_options(**given: Any) -> Options:
     """Make options from the arguments of `normalize`, which has the filters as arguments, too."""
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
-    maps = several_paths("map", given.get("map") or ())
+    maps = several_paths("map", given.get("map", ()))
     given["map"] = tuple(rule for path in maps for rule in read_names(os.fspath(path)))
     if (path := given.pop("labels", None)) is not None:
         given["labels"] = GivenFile.at(os.fspath(path))

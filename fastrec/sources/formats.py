@@ -100,9 +100,8 @@ def parquet_module(path: str) -> Any:
     ForeignFormatError if it is not installed.
     """
     if find_spec("pyarrow") is None:
-        command = "pip install 'fastrec[parquet]'"
         raise ForeignFormatError(
-            path, f"is Parquet, and reading it needs pyarrow, which is not installed: {command}"
+            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
         )
     return import_module("fastrec.sources.parquet")
 

@@ -790,7 +790,7 @@ class TestDamage:
         monkeypatch.setattr("fastrec.sources.formats.find_spec", lambda _: None)
         (bad,) = grouped(*logs.iterdir()).bad
         assert bad.path == str(next(logs.glob("*.parquet")))
-        assert bad.reason.endswith("pip install 'fastrec[parquet]'")
+        assert bad.reason.endswith("pip install pyarrow")
 
     def test_a_cut_file_is_named(self, logs: Path):
         path = next(logs.glob("*.parquet"))

@@ -196,7 +196,6 @@ def test_several_maps(names: Path) -> None:
     assert first.old == "*/{variant}"
     assert [*make_options(map=names).map] == others[-5:]
     assert make_options(map=[names]).map == make_options(map=names).map
-    assert make_options(map=None).map == ()
     with pytest.raises(UsageError, match="cannot be read"):
         make_options(map="./eee")
 
