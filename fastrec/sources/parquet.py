@@ -179,7 +179,6 @@ RECORD: Final = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "e
 """Columns that every table of records has."""
 FREE: Final = ("metadata", "additional_details", "arguments")
 """Fields of records that are objects with any keys."""
-_ANY_KEYS: Final = (*FREE, "")  # an object in one of these has no name
 OBJECTS: Final = (
     *FREE,
     "input",
@@ -219,7 +218,10 @@ def lines(path: str, reader: Reader, start: int, end: int | None) -> Iterator[by
             if is_export:
                 for record in records:
                     _restore(record)
-            yield _encode_lines(records)
+            text = _encode_lines(records)
+            if text.count(b"\n") > table.rows:
+                raise ShardCorruptError(path, "has a line break inside of a value")
+            yield text
 
 
 def _groups_in(metadata: Any, size: int, start: int, end: int | None) -> list[int]:
@@ -243,7 +245,7 @@ def _object_maker(columns: Iterable[pa.Field], name: str, is_export: bool) -> _M
     plan = []
     for field, kind in kinds.items():
         if field not in types.values():
-            make = _maker(kind, "" if name in _ANY_KEYS else field, is_export)
+            make = _maker(kind, "" if name in (*FREE, "") else field, is_export)
             plan.append((field, types.get(field), make))
 
     def make_object(cells: dict[str, Any]) -> dict[str, Any]:

@@ -252,7 +252,7 @@ def test_a_table_is_no_shard(tmp_path: Path) -> None:
     assert b"`fastrec import` reads tables and logs" in done.stderr
 
 
-def test_parquet_in_a_pipe_or_compressed(tmp_path: Path) -> None:
+def test_compressed_parquet(tmp_path: Path) -> None:
     data = write_table(tmp_path / "a.parquet", records(2)).read_bytes()
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(data))
     with pytest.raises(ForeignFormatError, match="is Parquet, not JSON Lines: name the files"):
@@ -303,6 +303,17 @@ def test_paths_and_types_that_no_export_writes(tmp_path: Path) -> None:
         path = write_table(tmp_path / f"{number}.parquet", [{**record, **counts, "extra": extra}])
         with pytest.raises(ShardCorruptError, match="this Parquet file is damaged"):
             lines_in(shard_at(str(path)))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"extra": '{"$.x": [\n1]}'}, {"sample_id": "1\n", "sample_id_type": "integer"}]
+)
+def test_a_value_cannot_break_a_line(tmp_path: Path, changes: dict[str, str]) -> None:
+    """Text that is taken for JSON of our own making must not become another line."""
+    row = {**records(1)[0], **dict.fromkeys(MEASURES, 1), "extra": "{}", **changes}
+    path = write_table(tmp_path / "a.parquet", [row])
+    with pytest.raises(ShardCorruptError, match="has a line break inside of a value"):
+        lines_in(shard_at(str(path)))
 
 
 def test_a_damaged_file_is_a_bad_shard(tmp_path: Path) -> None:
