@@ -67,6 +67,11 @@ def test_names_of_another_converter(tmp_path: Path, imported: Names, converted: 
     assert not joined.notices
 
 
+def test_scores_that_are_all_the_same_tell_nothing(tmp_path: Path) -> None:
+    old = corpus(tmp_path / "old", ("sums", "exact"), right=0)
+    assert not notices(old, corpus(tmp_path / "new", ("sums", "another"), right=0))
+
+
 def test_names_with_the_same_scores(tmp_path: Path) -> None:
     """The note has the exact line of the map."""
     old = corpus(tmp_path / "old", ("sums", "exact"), ("sums", "other"))
@@ -88,6 +93,7 @@ def test_names_with_the_same_scores(tmp_path: Path) -> None:
         (("sums", None), {}),
         (("sums", "exact"), {"right": 4}),
         (("sums", "another"), {"error": "timeout"}),
+        (("sums", "another"), {"right": 5}),
     ],
 )
 def test_other_metrics_are_not_named(tmp_path: Path, names: Names, options: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 They are metrics that only one corpus has, with models in common. Either the names that `--map eee`
 gives them are the same; or the evaluation is the same, and each of these models has as many
-questions and answers by both, and the same mean score.
+questions by both, and the same mean of scores that vary.
 """
 
 from __future__ import annotations
@@ -48,11 +48,15 @@ def rename_notices(old: ComparedCorpus, new: ComparedCorpus) -> list[str]:
 
 
 def _numbers_in(corpus: ComparedCorpus) -> dict[_Scope, dict[str, Any]]:
-    """By evaluation and metric, the numbers of each model with answers."""
+    """By evaluation and metric, the numbers of each model.
+
+    If all of its scores are the same, they tell nothing: it gets an object that equals no other.
+    """
     numbers: defaultdict[_Scope, dict[str, Any]] = defaultdict(dict)
     for (evaluation, metric, model), found in corpus.models.items():
-        if metric and found.answers:
-            numbers[evaluation, metric][model] = found.questions, found.answers, found.mean_score
+        if metric:
+            means = found.questions, found.mean_score
+            numbers[evaluation, metric][model] = means if found.score_standard_error else object()
     return numbers
 
 
