@@ -70,7 +70,7 @@ def validate(
     """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input.
-    Plain, zstd, gzip, bz2 and xz files are recognized by their first bytes.
+    Plain, zstd, gzip, bz2, xz and Parquet files are recognized by their first bytes.
 
     Findings are counted by code and field, each with one example: the first message, and the first
     three locations. Errors are those of the schema version that the record comes closest to

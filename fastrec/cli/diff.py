@@ -394,6 +394,9 @@ def diff(
     in 80 % of all cases (power), if as many answers change as observed, and how many questions the
     observed ones would need.
 
+    A note names metrics that look like the same under other names, and what to give to
+    `normalize --map` to join them.
+
     Right answers that are wrong now are counted by cause: an error, no extracted value or another
     one, an output that was cut short, the same output with another verdict, or another output.
 

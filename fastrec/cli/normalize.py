@@ -290,7 +290,7 @@ _MORE: dict[str, dict[str, Any]] = {
         "show_default": "evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
         "evaluation_result_id if records have it",
     },
-    "map": {"metavar": "FILE", "type": click.Path()},
+    "map": {"metavar": "FILE|eee", "type": click.Path(), "multiple": True},
     "labels": {"metavar": "FILE", "type": click.Path()},
     "fixes": {"metavar": "FILE", "type": click.Path()},
     "max_rejects": {
@@ -389,7 +389,8 @@ def normalize(
     """Turn any number of shards into one clean, sorted corpus.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an
-    object store (s3://, gs://, hf:// …), or - for standard input. OUTPUT is published atomically:
+    object store (s3://, gs://, hf:// …), or - for standard input. Files are JSON lines, plain or
+    compressed, or Parquet tables of records. OUTPUT is published atomically:
     part-*.jsonl.zst, summary.json, manifest.json, and, if lines were rejected, rejects.jsonl.zst.
 
     \b

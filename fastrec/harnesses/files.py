@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import IO, Any, Final, TypeVar
 
 from fastrec.errors import LogError, ShardError
@@ -14,47 +11,9 @@ from fastrec.harnesses.values import BOM, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
-from fastrec.storage.base import Reader
+from fastrec.storage.base import Reader, read_at
 
 _T = TypeVar("_T")
-
-
-def read_at(reader: Reader, size: int, offset: int) -> bytes:
-    """Read `size` bytes, or fewer at the end: a single `pread` may return fewer at any time."""
-    if offset >= reader.size:  # it may be too large for the system to seek to
-        return b""
-    data = reader.pread(size, offset)
-    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
-        data += more
-    return data
-
-
-class ReaderFile(io.RawIOBase):
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        if base + offset < 0:
-            raise OSError("a file has no place before its start")
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = read_at(self._reader, len(buffer), self._at)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 def read_text(path: str) -> bytes:
@@ -136,15 +95,3 @@ def open_plain(path: str) -> Reader:
             raise
         _copies[key] = copy
     return storage_of(_copies[key].name).open_reader(_copies[key].name)
-
-
-def parquet_module(path: str) -> Any:
-    """Import the module that needs pyarrow, which only workers may do.
-
-    LogError if it is not installed.
-    """
-    if find_spec("pyarrow") is None:
-        raise LogError(
-            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        )
-    return import_module("fastrec.harnesses.parquet")

@@ -9,15 +9,14 @@ from typing import Final
 from zstandard import ZstdDecompressor, ZstdError
 
 from fastrec.errors import ShardError
-from fastrec.harnesses.files import read_at
 from fastrec.harnesses.log import HEAD_BYTES
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.values import BOM
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
+from fastrec.storage.base import read_at
 
-PARQUET_MAGIC: Final = b"PAR1"
 _MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file: the schema comes first
 _ZSTD_BLOCK: Final = 128 << 10  # the most bytes of a block, and a part of one gives no text
 

@@ -6,6 +6,9 @@
     "OpenAI/gsm8k-6B" = "openai/gsm8k-6b"     a name
     "org_*" = "org/*"                         a pattern: each * stands for what the old one matched
 
+`{variant}` in an old name stands for what follows the `:` in the metric of the record: `strict` in
+`exact_match:strict`. `maps/` has maps that come with fastrec, and are given by their name.
+
 Names are changed behind the judge, so verdicts, filters and examples in the summary are about the
 names of the input. Of several rules for a name, an exact one decides, else the first one that
 matches.
@@ -57,6 +60,8 @@ PLACES: Final = ".places.jsonl"  # what the file beside extracted lines adds to 
 _SHORTEST_HASH: Final = 6  # of a question in a label
 _FIELDS: Final = {"models": "model_id", "evaluations": "evaluation_name", "metrics": METRIC}
 _MOST_NAMES: Final = 100_000  # that are remembered
+_MAPS: Final = ("eee",)  # that come with fastrec
+_VARIANT: Final = re.escape("{variant}")
 
 
 class GivenFile(msgspec.Struct, frozen=True):
@@ -148,7 +153,12 @@ class NameRule(NamedTuple):
 
 
 def read_names(path: str) -> tuple[NameRule, ...]:
-    """Read the rules of a file; UsageError if it cannot be read or understood."""
+    """Read the rules of a file, or of a map by its name.
+
+    UsageError if it cannot be read or understood.
+    """
+    if path in _MAPS:
+        path = str(Path(__file__).with_name("maps") / f"{path}.toml")
     rules: list[NameRule] = []
     for section, names in read_toml(path, "the names").items():
         if section not in _FIELDS or not isinstance(names, dict):
@@ -175,11 +185,7 @@ class Renamer:
         self._keep_names = keep_names
         self._exact = {(_FIELDS[rule.section], rule.old): rule for rule in rules}
         self._patterns = [
-            (
-                _FIELDS[rule.section],
-                re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL),
-                rule,
-            )
+            (_FIELDS[rule.section], "(.*)".join(map(re.escape, rule.old.split("*"))), rule)
             for rule in rules
             if "*" in rule.old
         ]
@@ -191,8 +197,9 @@ class Renamer:
         names = tuple(getattr(record, field) for field in self._fields)
         changes = self._known.get(names)
         if changes is None:
+            variant = str(getattr(record, METRIC, "")).partition(":")[2]
             found = (
-                (field, self._new_name(field, name))
+                (field, self._new_name(field, name, variant))
                 for field, name in zip(self._fields, names, strict=True)
             )
             changes = [(field, *new) for field, new in found if new]
@@ -211,20 +218,22 @@ class Renamer:
             self.counts[str(rule)] += 1
         return True
 
-    def _new_name(self, field: str, name: Any) -> tuple[str, NameRule] | None:
+    def _new_name(self, field: str, name: Any, variant: str) -> tuple[str, NameRule] | None:
         if rule := self._exact.get((field, name)):
             return rule.new, rule
         patterns = self._patterns if isinstance(name, str) else ()  # a metric may be absent
-        for of, pattern, rule in patterns:
-            if of == field and (match := pattern.fullmatch(name)):
+        for of, text, rule in patterns:
+            pattern = text.replace(_VARIANT, re.escape(variant) or "(?!)")  # which matches nothing
+            if of == field and (match := re.fullmatch(pattern, name, re.DOTALL)):
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once
         return None
 
 
 def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
-    """A notice about the rules that matched no record; none if all did."""
-    unused = [str(rule) for rule in rules if not counts[str(rule)]]
+    """A notice about the rules that matched no record; none if all did, or if they are ours."""
+    known = {rule for name in _MAPS for rule in read_names(name)}
+    unused = [str(rule) for rule in rules if rule not in known and not counts[str(rule)]]
     return [f"--map: no record has these names: {', '.join(unused)}"] if unused else []
 
 

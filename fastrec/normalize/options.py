@@ -23,7 +23,15 @@ from msgspec.structs import replace
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError, check_choice
-from fastrec.filters import FilterArguments, Filters, Strings, field_names, make_filters
+from fastrec.filters import (
+    FilterArguments,
+    Filters,
+    Paths,
+    Strings,
+    field_names,
+    make_filters,
+    several_paths,
+)
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
@@ -256,7 +264,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
         tuple[NameRule, ...],
         _lines(
             "Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and "
-            '[metrics], in which each line is "old" = "new"; a * matches anything.',
+            '[metrics], in which each line is "old" = "new"; a * matches anything. Or eee: names '
+            "by the converters of Every Eval Ever become those of `fastrec import`. May be "
+            "repeated.",
             "unless given",
         ),
     ] = ()
@@ -603,7 +613,7 @@ class NormalizeArguments(FilterArguments, total=False):
     max_line_bytes: int
     max_window: int
     track_sources: bool
-    map: str | os.PathLike[str] | None
+    map: Paths
     keep_names: bool
     labels: str | os.PathLike[str] | None
     fixes: str | os.PathLike[str] | None
@@ -628,8 +638,8 @@ def make_options(**given: Any) -> Options:
     """Make options from the arguments of `normalize`, which has the filters as arguments, too."""
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
-    path = given.pop("map", None)
-    given["map"] = () if path is None else read_names(os.fspath(path))
+    maps = several_paths("map", given.get("map", ()))
+    given["map"] = tuple(rule for path in maps for rule in read_names(os.fspath(path)))
     if (path := given.pop("labels", None)) is not None:
         given["labels"] = GivenFile.at(os.fspath(path))
         read_labels(given["labels"])

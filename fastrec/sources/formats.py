@@ -1,4 +1,4 @@
-"""The compression of a shard: detect it by the first bytes, never by the name, and decompress.
+"""The format of a shard: detect it by the first bytes, never by the name, and decompress.
 
 Names are less reliable than magic numbers: downloads lose or gain a suffix, and clients decompress
 on the fly. So `detect` uses only the first bytes; the suffix only serves for a notice if the two
@@ -15,6 +15,8 @@ input is plain: it has no lines.
     bz2        streams                CRC-32 of each block and stream
     xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
 
+Parquet is no compression of text: `parquet` makes lines of its rows.
+
 Text comes in blocks of at most four megabytes, however well it is compressed. Input that does not
 end after a whole frame or member raises ShardTruncatedError; bytes that violate the format or a
 checksum raise ShardCorruptError. Both come after the text before them, except for the last block of
@@ -27,8 +29,10 @@ import codecs
 import enum
 import re
 from collections.abc import Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from fastrec.errors import ForeignFormatError, ShardCorruptError, shown
 from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
@@ -39,13 +43,14 @@ _TEXT_SAMPLE: Final = 1 << 12
 
 
 class Format(enum.Enum):
-    """How a shard is compressed; the value is the name that users see."""
+    """How a shard is compressed, or Parquet; the value is the name that users see."""
 
     PLAIN = "plain"
     ZSTD = "zstd"
     GZIP = "gzip"
     BZ2 = "bz2"
     XZ = "xz"
+    PARQUET = "Parquet"
 
 
 _SUFFIXES: Final = {
@@ -54,7 +59,10 @@ _SUFFIXES: Final = {
     Format.GZIP: (".gz", ".gzip"),
     Format.BZ2: (".bz2",),
     Format.XZ: (".xz",),
+    Format.PARQUET: (".parquet",),
 }
+
+PARQUET_MAGIC: Final = b"PAR1"
 
 _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
@@ -64,6 +72,7 @@ _MAGIC: Final = (
     # bzip2 has no RFC: "BZh" and the block size
     *((b"BZh%d" % level, Format.BZ2) for level in range(1, 10)),
     (b"\xfd7zXZ\x00", Format.XZ),  # The .xz File Format 1.1.0, 2.1.1.1: Header Magic Bytes
+    (PARQUET_MAGIC, Format.PARQUET),
 )
 
 MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
@@ -83,6 +92,18 @@ def format_of_name(path: str) -> Format | None:
         (format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)),
         None,
     )
+
+
+def parquet_module(path: str) -> Any:
+    """Import the module that needs pyarrow. A process that has done so must not fork.
+
+    ForeignFormatError if it is not installed.
+    """
+    if find_spec("pyarrow") is None:
+        raise ForeignFormatError(
+            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
+        )
+    return import_module("fastrec.sources.parquet")
 
 
 def text_of(
@@ -134,7 +155,7 @@ def decompress(
 
     `max_window` limits the memory of a zstd window or an xz dictionary.
     """
-    if format_ is Format.PLAIN:
+    if format_ in (Format.PLAIN, Format.PARQUET):
         return iter(blocks)
     raw = RawBytes(iter(blocks), path)
     if format_ is Format.ZSTD:
@@ -156,7 +177,11 @@ _FOREIGN: Final = (
         "a file of columns",
         "give the directory of the corpus, or its parts by *.jsonl*",
     ),
-    (b"PAR1", "Parquet", f"`fastrec import` reads that of lighteval; {_TO_LINES}"),
+    (
+        PARQUET_MAGIC,
+        "Parquet",
+        "name the files, as 'DIR/**/*.parquet'; they must not be compressed or come from a pipe",
+    ),
     (
         b"ARROW1",
         "Arrow",

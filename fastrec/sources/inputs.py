@@ -5,7 +5,8 @@
 
 1. Collect the names: the arguments, then the lines of `files_from`.
 2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory
-   stands for its `*.jsonl*` files at any depth, sorted.
+   stands for its `*.jsonl*` files at any depth, sorted. Parquet has to be named, or to match a
+   glob: beside tables of records are often others.
 3. Drop files that were given before, by any name or link, with a notice.
 4. Report everything that is missing in one error.
 

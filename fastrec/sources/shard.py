@@ -1,16 +1,18 @@
-"""JSONL shards, the input format of fastrec, their slices, and tasks of slices.
+"""Shards, their slices, and tasks of slices: JSONL, the input format of fastrec, and Parquet.
 
     names ── discover ──▶ shards ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
 
 `inputs.find_shards` discovers. Many small shards share a task; a large plain file is cut into byte
-ranges, which own the lines that start in them. A compressed shard is one slice, however large. The
-tasks depend on the shards only, never on the number of jobs.
+ranges, which own the lines that start in them. A compressed shard is one slice, however large. A
+slice of Parquet is a byte range, too; it owns the row groups whose share of all row groups begins
+there. The tasks depend on the shards only, never on the number of jobs.
 
 Reading a slice, in this order:
 
 1. Open the file, pipe, standard input (`-`) or object.
 2. For a byte range, find the lines that start in it.
-3. Detect the compression by the first bytes, without seeking, and decompress.
+3. Detect the compression by the first bytes, without seeking, and decompress. Rows of Parquet
+   become lines instead.
 4. Cut the text into chunks of whole lines.
 5. After the last byte, check that the file has not changed since it was found.
 
@@ -27,6 +29,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
@@ -34,7 +37,15 @@ from xxhash import xxh3_128
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
-from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, json_lines, text_of
+from fastrec.sources.formats import (
+    MAGIC_BYTES,
+    MAX_WINDOW,
+    Format,
+    detect,
+    json_lines,
+    parquet_module,
+    text_of,
+)
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
 from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
@@ -52,7 +63,14 @@ _FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller
 _LAST: Final = 4
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
-_EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
+_EXPANSION: Final = {
+    Format.PLAIN: 1,
+    Format.ZSTD: 4,
+    Format.GZIP: 4,
+    Format.BZ2: 5,
+    Format.XZ: 5,
+    Format.PARQUET: 5,
+}
 
 
 class ListedFile(msgspec.Struct, frozen=True):
@@ -76,12 +94,12 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A JSONL file as discovery found it; small, hashable, and picklable."""
+    """A file of lines as discovery found it; small, hashable, and picklable."""
 
     path: str
     size: int  # size of the file in bytes; 0 for a stream
     format: Format | None
-    """The compression; None if the first bytes could not be read yet: a stream, or a file that
+    """The format; None if the first bytes could not be read yet: a stream, or a file that
     cannot be opened."""
     version: int = 0  # changes when the file does; 0 if that is not known
     stream: bool = False
@@ -110,7 +128,8 @@ class Shard(msgspec.Struct, frozen=True):
     @property
     def splittable(self) -> bool:
         # its checksum is of all bytes
-        return self.format is Format.PLAIN and not self.stream and not self.listed
+        has_ranges = self.format in (Format.PLAIN, Format.PARQUET)
+        return has_ranges and not self.stream and not self.listed
 
     @property
     def estimated_text(self) -> int:
@@ -149,7 +168,7 @@ class Shard(msgspec.Struct, frozen=True):
         Zstd is decompressed `text_bytes` at a time: give less to read only the first lines.
         """
         if (start, end) != (0, None) and not self.splittable:
-            raise ValueError(f"{self.path}: only plain files can be read in ranges")
+            raise ValueError(f"{self.path}: only plain files and Parquet can be read in ranges")
         stats = ReadStats() if stats is None else stats
         cut = partial(chunks, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, stats=stats)
 
@@ -164,7 +183,11 @@ class Shard(msgspec.Struct, frozen=True):
                     stats.raw_start, size = self._own_bytes(source, start, end)
                     source.seek(stats.raw_start, size)
                 text = self._raw_blocks(source, size, stats)
-                if stats.raw_start == 0:
+                if self.format is Format.PARQUET:
+                    # The bytes are hashed after the rows: who needs only the first ones stops.
+                    rows = parquet_module(self.path).lines(self.path, source, start, end)
+                    text = chain(rows, (b"" for _ in text))
+                elif stats.raw_start == 0:
                     text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
                 yield from cut(text, offset=stats.raw_start)
             if self.listed:
@@ -189,8 +212,11 @@ class Shard(msgspec.Struct, frozen=True):
         return stats
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
-        """Find offset and length of the lines that start in a range of the file as it is now."""
-        with self._opened(as_found=False) as source:
+        """Find offset and length of the lines that start in a range of the file as it is now.
+
+        A change of Parquet anywhere may change the rows of all of its slices.
+        """
+        with self._opened(as_found=self.format is Format.PARQUET) as source:
             return (
                 (0, source.size)
                 if (start, end) == (0, None)
@@ -228,6 +254,8 @@ class Shard(msgspec.Struct, frozen=True):
                 )
 
     def _own_bytes(self, source: Reader, start: int, end: int | None) -> tuple[int, int]:
+        if self.format is Format.PARQUET:
+            return start, (source.size if end is None else end) - start
         try:
             first = min(source.size, line_start(source.pread, start))
             if end is None:
@@ -290,9 +318,8 @@ class Slice(msgspec.Struct, frozen=True):
 
     @property
     def estimated_text(self) -> int:
-        if self.end is not None:
-            return self.end - self.start
-        return self.shard.estimated_text - self.start
+        end = self.shard.size if self.end is None else self.end
+        return (end - self.start) * _EXPANSION[self.shard.format or Format.PLAIN]
 
 
 def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:

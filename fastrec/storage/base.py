@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 from typing import Any, BinaryIO, Protocol, Self
 
 
@@ -36,6 +37,46 @@ class Reader(Protocol):
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def read_at(reader: Reader, size: int, offset: int) -> bytes:
+    """Read `size` bytes, or fewer at the end: a single `pread` may return fewer at any time."""
+    if offset >= reader.size:  # it may be too large for the system to seek to
+        return b""
+    data = reader.pread(size, offset)
+    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
+        data += more
+    return data
+
+
+class ReaderFile(io.RawIOBase):
+    """A reader as a file of Python."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
+        if base + offset < 0:
+            raise OSError("a file has no place before its start")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = read_at(self._reader, len(buffer), self._at)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 class NewFile(Protocol):

@@ -494,18 +494,6 @@ def test_a_table_among_shards_is_a_bad_shard() -> None:
     assert said in done.stderr
 
 
-@pytest.mark.usefixtures("place")
-def test_a_directory_of_parquet_is_not_taken_for_logs() -> None:
-    """The tables that `export` writes are named as what they are."""
-    fastrec.export("corpus", "tables", format="parquet")
-    for bad in ("tables", "tables/data/part-00000.parquet"):
-        done = run(OF_SHARDS["normalize"], bad)
-        assert "is Parquet, not JSON Lines" in done.stderr
-        assert "lighteval logs" not in done.stderr
-        assert done.returncode == (2 if bad == "tables" else 3)
-        assert not Path("new").exists()
-
-
 # A wrong command line
 
 

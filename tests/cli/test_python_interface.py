@@ -207,7 +207,7 @@ def value_for(key: str, corpus: Path) -> str:
         "hash": record["sample_hash"],
     }
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
-    values |= {"trend": str(corpus)}
+    values |= {"trend": str(corpus), "map": "eee"}
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
     values |= {"where": "input.raw?", "group_by": "model_id"}
     values |= {"wrong_by": record["model_id"], "right_by": "all"}

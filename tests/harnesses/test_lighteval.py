@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.import_logs import import_logs
-from fastrec.errors import LogError
-from fastrec.harnesses import lighteval, parquet
+from fastrec.errors import LogError, ShardError
+from fastrec.harnesses import lighteval
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lighteval.files import rule_of
 from fastrec.harnesses.lighteval.sample import rules_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 from fastrec.harnesses.values import value_of
+from fastrec.sources import parquet
 from tests.harnesses.converting import lines_of
 from tests.lazily import Library
 
@@ -786,7 +787,7 @@ class TestDamage:
 
     def test_without_pyarrow(self, logs: Path, monkeypatch: pytest.MonkeyPatch):
         """The magic bytes are enough to say which package is missing."""
-        monkeypatch.setattr("fastrec.harnesses.files.find_spec", lambda _: None)
+        monkeypatch.setattr("fastrec.sources.formats.find_spec", lambda _: None)
         (bad,) = grouped(*logs.iterdir()).bad
         assert bad.path == str(next(logs.glob("*.parquet")))
         assert bad.reason.endswith("pip install pyarrow")
@@ -847,12 +848,12 @@ class TestDamage:
         data = path.read_bytes()
         assert b"Xyzzy" in data
         path.write_bytes(data.replace(b"Xyzzy", b"X\xff\xfezy"))
-        with pytest.raises(LogError, match="this Parquet file is damaged"):
+        with pytest.raises(ShardError, match="this Parquet file is damaged"):
             read(path, write_results(tmp_path, {}))
 
     @given(data=st.data())
     def test_changed_bytes(self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory):
-        """A changed byte gives records or a LogError, or a file that is not ours."""
+        """A changed byte gives records or an error of ours, or a file that is not ours."""
         directory = tmp_path_factory.mktemp("changed")
         rows = [generated(number, ["four", "4"], {"em": 1}) for number in range(3)]
         path = write_details(directory, rows)
@@ -865,14 +866,14 @@ class TestDamage:
             lighteval.role_of(bytes(content[:HEAD_BYTES]), str(path)) == "details"
             and not grouped(path, results).bad
         ):
-            with suppress(LogError):
+            with suppress(LogError, ShardError):
                 read(path, results)
 
     @given(tail=st.binary(max_size=200))
     def test_random_footers(self, tail: bytes, tmp_path_factory: pytest.TempPathFactory):
         path = tmp_path_factory.mktemp("random") / "x.parquet"
         path.write_bytes(b"PAR1" + tail + len(tail).to_bytes(4, "little") + b"PAR1")
-        with suppress(LogError):
+        with suppress(ShardError):
             parquet.survey(str(path))
 
 
@@ -886,8 +887,8 @@ class TestSlices:
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=7)
         results = write_results(tmp_path, {})
         whole = read(path, results)
-        monkeypatch.setattr("fastrec.harnesses.parquet._SLICE_BYTES", 1)
-        monkeypatch.setattr("fastrec.harnesses.parquet._BATCH_BYTES", 1)
+        monkeypatch.setattr("fastrec.sources.parquet._SLICE_BYTES", 1)
+        monkeypatch.setattr("fastrec.sources.parquet._BATCH_BYTES", 1)
         plan, records = read(path, results)
         assert (len(whole[0].slices), len(plan.slices)) == (1, 8)
         assert records == whole[1]

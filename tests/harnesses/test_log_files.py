@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import open_plain, read_at
+from fastrec.harnesses.files import open_plain
+from fastrec.storage.base import read_at
 
 
 class ShortReader:

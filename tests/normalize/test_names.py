@@ -140,3 +140,70 @@ def test_a_wrong_map_is_refused(tmp_path: Path, text: str | None, reason: str) -
 def test_keep_names_needs_a_map() -> None:
     with pytest.raises(UsageError, match="needs --map"):
         make_options(keep_names=True)
+
+
+# The map of names that the converters of Every Eval Ever write
+
+OF_FASTREC = {  # names by the converters: names by `fastrec import`
+    ("gsm8k", "acc"): ("gsm8k", "acc"),
+    ("gsm8k/strict-match", "exact_match:strict-match"): ("gsm8k", "exact_match:strict-match"),
+    ("org/gsm8k/none.*", "exact_match:none.*"): ("org/gsm8k", "exact_match:none.*"),
+    ("arc", "match:accuracy"): ("arc", "match"),
+    ("arc", "choice:mean"): ("arc", "choice"),
+    ("inspect_evals/gaia", "gaia_scorer:inspect_ai/accuracy"): (
+        "inspect_evals/gaia",
+        "gaia_scorer",
+    ),
+    ("mmlu", "exact_match:test"): ("mmlu", "exact_match:test"),
+    ("leaderboard/math", "acc"): ("leaderboard/math", "acc"),
+    ("a/", "acc"): ("a/", "acc"),
+}
+
+
+def scored(evaluation: str, metric: str | None, **changes: Any) -> bytes:
+    record = sample_of("0.3.0", evaluation_name=evaluation, evaluation_result_id=metric, **changes)
+    if metric is None:
+        del record["evaluation_result_id"]
+    return json.dumps(record).encode()
+
+
+def test_records_of_both_converters_join(tmp_path: Path) -> None:
+    """The same logs by both: every record is there twice. Rules of ours may match nothing."""
+    lines = [scored(*names) for both in OF_FASTREC.items() for names in both]
+    shard = write(tmp_path / "in.jsonl", [*lines, scored("none", None)])
+    result = run([shard], tmp_path / "out", make_options(map="eee"))
+    assert result.summary.line_counts.duplicates == len(OF_FASTREC)
+    assert not result.notices
+    found = [json.loads(text) for text in audited(tmp_path / "out").lines]
+    assert {(one["evaluation_name"], one.get("evaluation_result_id")) for one in found} == {
+        *OF_FASTREC.values(),
+        ("none", None),
+    }
+
+
+def test_the_metrics_of_a_scorer_are_one(tmp_path: Path) -> None:
+    """The converter of Inspect repeats a score for each metric; --keep-names keeps their names."""
+    lines = [scored("arc", f"match:{metric}") for metric in ("accuracy", "mean", "std")]
+    shard = write(tmp_path / "in.jsonl", lines)
+    assert fastrec.normalize(shard, tmp_path / "a", map="eee").line_counts.kept == 1
+    kept = fastrec.normalize(shard, tmp_path / "b", map="eee", keep_names=True)
+    assert kept.line_counts.kept == 3
+
+
+def test_several_maps(names: Path) -> None:
+    """Rules of all of them, in the order given; a file of the name of a map needs its folder."""
+    first, *others = make_options(map=["eee", names]).map
+    assert first.old == "*/{variant}"
+    assert [*make_options(map=names).map] == others[-5:]
+    assert make_options(map=[names]).map == make_options(map=names).map
+    with pytest.raises(UsageError, match="cannot be read"):
+        make_options(map="./eee")
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
+def test_a_variant_of_no_metric_matches_nothing(tmp_path: Path, version: str) -> None:
+    """Records without a metric, or whose metric has no variant, keep their names."""
+    record = sample_of(version, evaluation_name="a/")
+    shard = write(tmp_path / "in.jsonl", [json.dumps(record).encode()])
+    run([shard], tmp_path / "out", make_options(map="eee"))
+    assert json.loads(audited(tmp_path / "out").lines[0])["evaluation_name"] == "a/"

@@ -63,6 +63,7 @@ def test_a_strict_prefix_of_a_magic_number_is_that_format(format_):
         ("A.JSONL.GZ", Format.GZIP),
         ("a.bz2", Format.BZ2),
         ("a.jsonl.xz", Format.XZ),
+        ("a.parquet", Format.PARQUET),
         ("a", None),
         ("gz", None),
     ],
@@ -88,7 +89,6 @@ def test_text_is_valid_utf8_without_nul(head, expected):
 
 
 FOREIGN = {
-    "Parquet": b"PAR1\x15\x04\x15",
     "a file of columns": b"fastrec\1\x10\0\0\0",
     "Arrow": b"ARROW1\0\0\xff\xff\xff\xff",
     "an Arrow stream": b"\xff\xff\xff\xff\x88\0\0\0",

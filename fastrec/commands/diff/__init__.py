@@ -32,6 +32,7 @@ from fastrec.commands.diff.document import (
     Status,
 )
 from fastrec.commands.diff.fields import CAUSES
+from fastrec.commands.diff.names import rename_notices
 from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
@@ -380,6 +381,7 @@ def diff(
             *before.notes,
             *plan.notices,
             *lower_notices,
+            *rename_notices(before, after),
         ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,

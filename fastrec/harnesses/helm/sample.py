@@ -16,11 +16,12 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import open_plain, read_at
+from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import decoder, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 from fastrec.storage import parent_and_name
+from fastrec.storage.base import read_at
 
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
 # by the decoder. The oldest runs have plain text where newer ones have objects: inputs and outputs

@@ -26,12 +26,12 @@ import msgspec
 import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
-from fastrec.harnesses.files import ReaderFile, open_plain, read_at
+from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
 from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, decoder
-from fastrec.storage.base import Reader
+from fastrec.storage.base import Reader, ReaderFile, read_at
 
 MAX_MEMBER_BYTES: Final = 1 << 30  # a larger member is refused: it has to be in memory as a whole
 

@@ -14,7 +14,6 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import parquet_module
 from fastrec.harnesses.lighteval.files import (
     LAYOUTS,
     Metric,
@@ -28,6 +27,7 @@ from fastrec.harnesses.lighteval.files import (
 from fastrec.harnesses.lighteval.sample import columns_of, samples_in
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
+from fastrec.sources.formats import parquet_module
 
 __all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
 
@@ -41,7 +41,6 @@ class LogSlice(msgspec.Struct, frozen=True):
     first: int
     end: int  # the row group after the last one
     before: int  # rows in all row groups before
-    rows: int
     is_flat: bool  # whether the layout is that up to 0.10
     task: str  # as the rows name it; empty if they do not
     metrics: dict[str, Metric]
@@ -183,5 +182,3 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
                 )
             sample.unread = log_slice.unread
             yield sample
-    if row != log_slice.before + log_slice.rows:
-        raise LogError(path, parquet.FEWER_ROWS)

@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.choices import Rule
-from fastrec.harnesses.files import parquet_module, read_document
+from fastrec.harnesses.files import read_document
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.recognise import PARQUET_MAGIC
 from fastrec.harnesses.values import as_list, as_object, decoder
+from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
@@ -45,7 +45,7 @@ def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(PARQUET_MAGIC):
         try:
             columns = parquet_module(path).survey(path).columns.keys()
-        except LogError:  # what it was cannot be known, but `logs_of` says why it cannot be read
+        except ShardError:  # what it was cannot be known, but `logs_of` says why it cannot be read
             return _DETAILS
         if any(layout <= columns for layout in LAYOUTS):
             return _DETAILS
@@ -188,7 +188,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         if file.role == _DETAILS:
             try:
                 found = _find(file.path, runs)
-            except LogError as error:
+            except (LogError, ShardError) as error:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
             else:
                 used.add(found.file.path)

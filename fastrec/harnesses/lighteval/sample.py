@@ -33,7 +33,7 @@ from fastrec.harnesses.values import (
 from fastrec.schemas.newest import AnswerAttribution, Input, Output
 
 if TYPE_CHECKING:  # only workers may import it
-    from fastrec.harnesses.parquet import Table
+    from fastrec.sources.parquet import Table
 
 _DOC: Final = (
     "query",

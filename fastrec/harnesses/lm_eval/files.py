@@ -25,13 +25,14 @@ import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.files import open_plain, read_at
+from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import BOM, REFUSALS, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
+from fastrec.storage.base import read_at
 
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times

@@ -19,13 +19,13 @@ import msgspec
 from stringzilla import count
 
 from fastrec.errors import LogError, listed
-from fastrec.harnesses.files import parquet_module, read_at
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.recognise import PARQUET_MAGIC, head_of
+from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.values import BOM, REFUSALS, integer_in, spell
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
+from fastrec.storage.base import read_at
 
 _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20
@@ -62,8 +62,7 @@ def pieces_of(path: str) -> list[Piece] | list[None]:
     with storage_of(path).open_reader(path) as file:
         magic = file.pread(MAGIC_BYTES, 0)
     if magic.startswith(PARQUET_MAGIC):
-        slices = parquet_module(path).survey(path).slices
-        return [Piece(start, end, before) for start, end, before, _ in slices]
+        return [Piece(*bounds) for bounds in parquet_module(path).survey(path).slices]
     first_byte = head_of(path).lstrip()[:1]
     if detect(magic) is not Format.PLAIN or first_byte == b"[":
         return [None]
@@ -293,6 +292,6 @@ def _parquet_rows(path: str, groups: Piece | None) -> Iterator[Row]:
     columns = list(parquet.survey(path).columns)
     number = groups.before if groups else 0
     for table in parquet.tables(path, columns, groups and groups[:2]):
-        for cells in zip(*map(table.values, columns), strict=True):
+        for cells in table.cells():
             number += 1
-            yield number, dict(zip(columns, cells, strict=True))
+            yield number, cells
