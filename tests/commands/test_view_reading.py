@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -19,8 +18,9 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import answer_text, render
+from fastrec.commands.view.layout import answer_text
 from fastrec.commands.view.question_page import are_unique
+from fastrec.commands.view.rendering import render
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import (
     HOSTILE,
@@ -200,8 +200,9 @@ def test_the_table_starts_with_the_hardest(client: Client) -> None:
 def test_markdown_is_rendered_unless_it_is_wanted_as_it_is(client: Client, corpus: Path) -> None:
     address = f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a"
     page = client.page(address)
-    assert "<h4>Answer</h4><p>It is <strong>42</strong>:</p><ol><li>six</li>" in page
-    assert "print(6 * 7)\n</code></pre>" in page
+    assert '<h4><span class="soft"># </span>Answer\n</h4>\nIt is **42**:' in page
+    assert '<div class="item">1. six\n</div>' in page
+    assert '<span class="soft">py\n</span>print(6 * 7)\n<i class="mark">```' in page
     plain = next(one for one in links_in(page) if "plain=1" in one)
     assert "# Answer\n\nIt is **42**:" in client.page(plain)
     back = next(
@@ -222,51 +223,73 @@ def test_references_in_json_are_indented(client: Client, corpus: Path) -> None:
     assert "{\n  &quot;b&quot;: [\n    1,\n    2\n  ],\n  &quot;a&quot;: null\n}" in page
 
 
-ALLOWED = {"div", "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td",
-           "h4", "br", "hr", "pre", "code", "span"}  # fmt: skip
+ALLOWED = {"b", "code", "div", "h4", "i", "pre", "span", "table", "tbody", "td", "tr"}
+CLASSES = {None, "text", "code", "hidden-char", "item", "mark", "soft"}
 PIECES = st.sampled_from([
     *HOSTILE, "<script>alert(1)</script>", "<b onclick=x>", "[a](javascript:x)", "![i](http://x/y.png)", "<http://x>",
-    "[r]: http://x\n", "[r]", "http://x.example", "&lt;img&gt;", "**", "*", "_", "~~", "`", "```", "\n", "\n\n", "> ",
-    "- ", "1. ", "# ", "|a|b|\n|-|-|\n", "|1|2|3|\n", "    ", "\\", "a", "word ", "\t", "\r\n", "<details open>",
+    "**", "*", "_", "~~", "`", "```", "~~~", "\n", "\n\n", "> ", "- ", "1. ", "# ", "#### 18", "|a|b|\n|-|-|\n", "|", "\\|",
+    "    ", "\\", "a", "word ", "2*14 = <<2*14=28>>", "x**2", "$x_1$", "\\(a\\)", "\t", "\r\n", "\r", "é",
 ])  # fmt: skip
+MARKS = re.compile(r"\s*(`+|~+|[`~]{3,}|\*\*|\|?|[|\s]*|[-:|\s]+)\s*")  # what a page may hide
 
 
-@settings(max_examples=examples(36, 2_000))
+def characters(page: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", page))
+
+
+def visible(text: str) -> str:
+    """What a page shows of a text: without the elements that its style hides."""
+    page = answer_text(text, None, None, plain=False)
+    return characters(re.sub(r'<(i|tr|td) class="mark">.*?</\1>', "", page, flags=re.DOTALL))
+
+
+@settings(max_examples=examples(60, 2_000))
 @given(st.lists(PIECES, max_size=14).map("".join) | st.text())
-def test_hostile_markdown(text: str) -> None:
-    """Only elements that load nothing, without attributes of the record; and no word is lost."""
+def test_every_character_of_an_answer_is_in_its_page(text: str) -> None:
+    """All are there, in order; only marks are hidden; no element loads anything."""
     page = answer_text(text, None, None, plain=False)
     for name, attributes in Elements(page).found:
         assert name in ALLOWED
-        assert attributes.keys() <= {"class", "dir", "start", "title"}
-        assert attributes.get("class") in (None, "text", "text rendered", "hidden-char")
-    assert "\u202e" not in page
-    assert page.count("<p>") == page.count("</p>")
-    if render(text):
-        shown = unescape(re.sub('<span class="hidden-char">.*?</span>|<[^>]*>', " ", page))
-        missing = Counter(re.findall("[^\\W\\d_]+", text)) - Counter(
-            re.findall("[^\\W\\d_]+", shown)
-        )
-        assert not missing or 'title="' in page or "hidden-char" in page
+        assert attributes.keys() <= {"class", "dir"}
+        assert attributes.get("class") in CLASSES
+    assert characters(page) == characters(answer_text(text, None, None, plain=True))
+    hidden = re.findall(r'<(i|tr|td) class="mark">(.*?)</\1>', page, re.DOTALL)
+    assert all(MARKS.fullmatch(characters(mark)) for _, mark in hidden)
+
+
+@settings(max_examples=examples(60, 2_000))
+@given(st.text("0123456789*+-=/^<>()._# \n"))
+def test_nothing_of_a_calculation_is_hidden(text: str) -> None:
+    """Without words, backticks and bars there is no Markdown that hides anything."""
+    assert visible(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "is_rendered"),
+    ("text", "expected"),
     [
-        ("plain text\nof two lines", False),
-        ("a *b* c", True),
-        ("|a|b|\n|-|-|\n|1|2|\n", True),
-        ("|a|b|\n|-|-|\n|1|2|3|\n", False),  # Markdown would drop the 3
-        ("> " * 40 + "deep *x*", False),  # as well as this
-        ("# NUL \0", False),
-        ("# " + "long " * 5_000, False),
-        ("snake_case_name and 2 * 3 * 4", False),
+        ("2*14 = <<2*14=28>>28", "2*14 = <<2*14=28>>28"),
+        ("x**2 + y**2 = z**2", "x**2 + y**2 = z**2"),
+        ("2 **3** 4, **42**", "2 **3** 4, **42**"),
+        ("a **bold** word, **Step 1:** and *this*", "a bold word, Step 1: and *this*"),
+        ("un**frigging**believable, 3**times**4", "un**frigging**believable, 3**times**4"),
+        ("\\(x_1 * x_2\\) $$a_b_c$$ \\[1\\]", "\\(x_1 * x_2\\) $$a_b_c$$ \\[1\\]"),
+        ("# One\n#### 18\n", "# One\n#### 18\n"),
+        ("use `a*b`, ``c'' and `d", "use a*b, ``c'' and `d"),
+        ("```py\nx = '**a b**'\n```\nend", "py\nx = '**a b**'\nend"),
+        ("```\nnever closed", "never closed"),
+        ("```x``` y", "```x``` y"),
+        ("|a|b|\n|-|-|\n|1|2|3|\nend", "ab123end"),
+        ("a | b\nc | d", "a | b\nc | d"),
+        ("- [a](b) <i> &amp;", "- [a](b) <i> &amp;"),
     ],
 )
-def test_what_is_rendered(text: str, is_rendered: bool) -> None:
-    assert ("rendered" in answer_text(text, None, None, plain=False)) == is_rendered
-    assert "rendered" not in answer_text(text, None, None, plain=True)
-    assert "rendered" not in answer_text(text, 3, None, plain=False)
+def test_what_is_rendered(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_a_long_answer_is_rendered_in_linear_time() -> None:
+    for piece in ("**a ", "`a ", "|a", "```a ", "~~~\n", "|-", "- ", "# "):
+        assert grows_linearly(lambda size, piece=piece: render(piece * size), 4_000)
 
 
 # Metadata

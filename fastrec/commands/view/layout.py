@@ -1,43 +1,20 @@
-"""The frame of every page (head, top bar, help about keys), and small pieces of pages.
-
-Markdown in answers is made of our own elements: raw HTML, links and images stay text, so a page
-loads nothing.
-"""
+"""The frame of every page (head, top bar, help about keys), and small pieces of pages."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
+from fastrec.commands.view.rendering import render
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, details, each, html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
-_LONGEST: Final = 20_000  # characters; a longer text is shown as it is
-_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})  # all are shown alike
-_BREAKS: Final = {"softbreak": Html("<br>"), "hardbreak": Html("<br>"), "hr": Html("<hr>")}
-_PLAIN: Final = {"paragraph_open", "paragraph_close", "text", "softbreak"}
-_OFF: Final = (
-    "html_block",
-    "html_inline",
-    "link",
-    "image",
-    "autolink",
-    "reference",
-    "code",
-    "entity",
-)
-_parse = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(_OFF).parse
 
 
 def verdict(outcome: Outcome) -> Html:
@@ -63,14 +40,21 @@ def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
     return each('<input type="hidden" name="{}" value="{}">', exact)
 
 
-def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
+def block(
+    text: str,
+    most: int | None,
+    whole: str | None = None,
+    *,
+    class_: str = "text",
+    make: Callable[[str], Html] = multiline,
+) -> Html:
     """Show a text with its line breaks, cut to some characters with a link to the whole text."""
     more = None
     if most is not None and len(text) > most:
         note = f"… {len(text) - most:,} more characters"
         more = tag("a" if whole else "span", note, href=whole or None, class_="more")
         class_ += " cut"
-    return tag("div", multiline(text[:most]), more, class_=class_, dir="auto")
+    return tag("div", make(text[:most]), more, class_=class_, dir="auto")
 
 
 def folded(
@@ -81,43 +65,8 @@ def folded(
 
 
 def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:
-    """Show what a model said: rendered, unless the text is long, not Markdown, or wanted plain."""
-    rendered = None if plain or len(text) > min(_LONGEST, most or _LONGEST) else render(text)
-    return rendered or block(text, most, whole)
-
-
-def render(text: str) -> Html | None:
-    """Make HTML from Markdown.
-
-    None if there is nothing but paragraphs, or if words were lost (in large tables).
-    """
-    tokens: list[Token] = []
-    for token in _parse(text):
-        tokens += (token.children or ()) if token.type == "inline" else (token,)
-    kept = " ".join(f"{token.info} {token.content}" for token in tokens)
-    is_plain = all(token.type in _PLAIN for token in tokens)
-    if is_plain or _words(text) != _words(kept):
-        return None
-    return html('<div class="text rendered" dir="auto">{}</div>', map(_markup, tokens))
-
-
-def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[^\W_]+|\0", text))
-
-
-def _markup(token: Token) -> Html:
-    if token.type in _BREAKS or token.hidden:
-        return _BREAKS.get(token.type, Html(""))
-    if token.nesting:
-        name = "h4" if token.tag in _HEADINGS else token.tag
-        end = f"</{name}>"
-        if token.nesting < 0:
-            return Html(end)
-        start = token.attrs.get("start")  # of a list; no other attribute is taken over
-        return Html(tag(name, start=start).removesuffix(end))
-    content = multiline(token.content)
-    content = tag("code", content) if token.tag == "code" else content
-    return tag("pre", content, title=token.info or None) if token.type == "fence" else content
+    """Show what a model said: with the layout of its Markdown, unless the text is wanted plain."""
+    return block(text, most, whole) if plain else block(text, most, whole, make=render)
 
 
 def figures(answer: Answer, score: str) -> dict[str, str]:
