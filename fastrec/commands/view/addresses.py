@@ -103,7 +103,7 @@ _TYPED: Final = ("text", "where")  # as the user has typed them; others are name
 _CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
 _ALL: Final = Query(evaluation_name="", sort="hardest")
 _OUTCOMES: Final = get_args(OutcomeFilter)
-_SWITCHES: Final = ("differences", "whole", "plain")
+_SWITCHES: Final = ("differences", "whole")
 _MOST_DIGITS: Final = 12
 
 
@@ -116,7 +116,6 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
     differences: bool = False  # whether differences between the first two of them are marked
     whole: bool = False  # whether long texts are shown whole
-    plain: bool = False  # whether Markdown is shown as it is
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
@@ -223,6 +222,11 @@ class Addresses:
     def plain(self, name: str = "") -> str:
         """Make the address of the start page, or of a page or file without state."""
         return f"{self._prefix}/{name}"
+
+    def models(self, *models: str) -> str:
+        """Make the address of the page about a model, or about a pair of models."""
+        pairs = [("model", name_text(model)) for model in models]
+        return self.plain(f"{'pair' if models[1:] else 'model'}?{urlencode(pairs)}")
 
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))

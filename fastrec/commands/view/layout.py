@@ -8,16 +8,20 @@ from typing import Final
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
-from fastrec.commands.view.rendering import render
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, details, each, html, joined, multiline, tag
+from fastrec.svg import share_bar
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
+AGAIN: Final = Html('<meta http-equiv="refresh" content="1">')  # the browser asks again soon
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
 
 
-def verdict(outcome: Outcome) -> Html:
+def verdict(outcome: Outcome, score: str, share: float | None) -> Html:
+    """Show right or wrong, or the score of a graded metric and where it is on its scale."""
+    if share is not None:
+        return html('<span class="verdict scored">{}{}</span>', share_bar(share), score)
     return html(
         '<span class="verdict {outcome}"><span aria-hidden="true">{sign}</span> {outcome}</span>',
         outcome=outcome,
@@ -64,20 +68,11 @@ def folded(
     return details(summary, block(text, most, address, class_=class_), class_="folded")
 
 
-def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:
-    """Show what a model said: with the layout of its Markdown, unless the text is wanted plain."""
-    return block(text, most, whole) if plain else block(text, most, whole, make=render)
-
-
-def figures(answer: Answer, score: str) -> dict[str, str]:
-    """The score, as it is spelled, tokens (input → output) and latency of an answer.
-
-    Empty if there is none.
-    """
+def figures(answer: Answer) -> dict[str, str]:
+    """The tokens (input → output) and latency of an answer; empty if there are none."""
     numbers = (answer.input_tokens, answer.output_tokens)
     tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
     return {
-        "score": score,
         "tokens": "" if numbers == (None, None) else tokens,
         "latency": "" if answer.latency_ms is None else latency_text(answer.latency_ms),
     }
@@ -88,8 +83,8 @@ def facts(named: Iterable[tuple[str, object]]) -> Html:
     return html('<span class="facts">{}</span>', each("<span>{} <b>{}</b></span>", values))
 
 
-def answer_facts(answer: Answer, score: str) -> Html:
-    return facts((name, text) for name, text in figures(answer, score).items() if text)
+def answer_facts(answer: Answer) -> Html:
+    return facts((name, text) for name, text in figures(answer).items() if text)
 
 
 _PAGE: Final = (
@@ -157,6 +152,16 @@ class Frame:
     def problem(self, title: str, *text: str) -> Html:
         section = '<section class="card problem"><h1>{}</h1>{}</section>'
         return self.page(title, [], html(section, title, each("<p>{}</p>", text)))
+
+    def searching(self, progress: str) -> Html:
+        """Say how far the search for a text is, and link to a page that stops it."""
+        return html(
+            '<p class="soft">{}The texts are being read. {} '
+            '<a href="{}" class="button">Stop</a></p>',
+            AGAIN,
+            progress,
+            self.addresses.plain("stop"),
+        )
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> list[Html]:
         pages = [(self._corpus, self.addresses.plain()), *trail]

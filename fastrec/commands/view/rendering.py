@@ -2,9 +2,10 @@
 
 Every character of the text is in the page, in its order. Only what cannot be anything else counts
 as Markdown: fenced code, tables, headings, items of lists, code within a line, and bold words. Of
-these, the page hides fences, the bars and the rule of a table, the backticks around code within a
-line, and `**` around bold words (class `mark`). All else stays visible: a `*` or `_` may multiply
-or index, a `#` may begin a comment, and LaTeX has its own meaning for most signs.
+these, the style of the page hides fences, the bars and the rule of a table, the backticks around
+code within a line, and `**` around bold words (class `mark`; the rule is the second row). All else
+stays visible: a `*` or `_` may multiply or index, a `#` may begin a comment, and LaTeX has its own
+meaning for most signs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from fastrec.html import Html, html, joined, multiline
+from fastrec.html import Html, html, joined, multiline, tag
 
 _BLOCKS: Final = re.compile(
     r"""(?mx)
@@ -26,17 +27,19 @@ _BLOCKS: Final = re.compile(
         (?P<head>[^|\n]*\|.*\n)
         (?P<rule>[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?)?[ \t]*(?:\n|\Z))
         (?P<rows>(?:[^|\n]*\|.*(?:\n|\Z))*))
-    |^(?P<heading>(?P<hashes>\#{1,6}[ ]+)(?P<title>\S.*\n?))
+    |^(?P<heading>\#{1,6}[ ]+\S.*\n?)
     |^(?P<item>[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S.*\n?)
     """
 )
-# Bold words have at least one word between `**` and `**`. Before and after them is white space, or
-# punctuation that is no operator.
+# Bold words have at least one word. Before and after both is white space, or punctuation that is no
+# operator.
 _SPANS: Final = re.compile(
     r"""(?x)
-    (?<![\w`\\])(?P<code>`(?P<inside>[^`\n]+)`)(?![\w`])
-    |(?<![^\s("'“‘])(?P<bold>\*\*(?P<words>(?=[^*\n]*?[^\W\d_]{2})[^\s*](?:[^*\n]*[^\s*])?)\*\*)
-        (?![^\s)"'”’.,:;!?])
+    (?<![^\s("'“‘])
+    (?P<span>(?P<mark>`(?!`)|\*\*)
+        (?P<inside>(?<=`)[^`\n]+|(?<=\*\*)(?=[^*\n]*?[^\W\d_]{2})[^\s*](?:[^*\n]*[^\s*])?)
+        (?P=mark))
+    (?![^\s)"'”’.,:;!?])
     """
 )
 _LINE: Final = re.compile(r".+\n?")
@@ -75,12 +78,6 @@ def _fenced(found: re.Match[str]) -> Html:
     )
 
 
-def _table(found: re.Match[str]) -> Html:
-    rule = html('<tr class="mark"><td>{}</td></tr>', multiline(found["rule"]))
-    rows = map(_row, _LINE.findall(found["rows"]))
-    return html("<table><tbody>{}{}{}</tbody></table>", _row(found["head"]), rule, rows)
-
-
 def _row(line: str) -> Html:
     """Make a row of all cells of a line; a bar is hidden in the cell after it."""
     body = line.rstrip(" \t\n|")
@@ -88,13 +85,17 @@ def _row(line: str) -> Html:
     return html('<tr>{}<td class="mark">{}</td></tr>', cells[:-1], multiline(line[len(body) :]))
 
 
+def _span(found: re.Match[str]) -> Html:
+    mark = _mark(found["mark"])
+    name = "code" if found["mark"] == "`" else "b"
+    return tag(name, mark, multiline(found["inside"]), mark)
+
+
 _ELEMENTS: Final[dict[str, Callable[[re.Match[str]], Html]]] = {
     "fenced": _fenced,
-    "table": _table,
-    "heading": lambda found: html(
-        '<h4><span class="soft">{}</span>{}</h4>', found["hashes"], _spans(found["title"])
-    ),
+    # The second row is the rule, which the style hides.
+    "table": lambda found: html("<table>{}</table>", map(_row, _LINE.findall(found[0]))),
+    "heading": lambda found: html("<h4>{}</h4>", _spans(found[0])),
     "item": lambda found: html('<div class="item">{}</div>', _spans(found[0])),
-    "code": lambda found: html("<code>{0}{1}{0}</code>", _mark("`"), multiline(found["inside"])),
-    "bold": lambda found: html("<b>{0}{1}{0}</b>", _mark("**"), multiline(found["words"])),
+    "span": _span,
 }

@@ -21,6 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from itertools import chain, islice
 from pathlib import PurePath
@@ -45,7 +46,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.choosing import open_index
+from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
@@ -60,9 +61,10 @@ from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label,
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
+from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.filters import make_filters
+from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, html
 from fastrec.normalize.corrections import Labeller
 from fastrec.storage import is_url, parent_and_name
@@ -156,10 +158,14 @@ _LINES = 256  # of a block that is sent
 
 
 class _Pages:
-    def __init__(self, index: QuestionTable, board: Leaderboard, labels: LabelFile | None) -> None:
+    def __init__(
+        self, index: QuestionTable, primary: Sequence[str], labels: LabelFile | None
+    ) -> None:
         self._index = index
         self._labels = labels
-        self._board = board
+        self._primary = primary
+        self._board: Leaderboard | None = None  # until it was asked for
+        self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._matching: OrderedDict[tuple[str, ...], QuestionTable] = OrderedDict()  # by conditions
         self._matching_lock = threading.Lock()
@@ -173,16 +179,34 @@ class _Pages:
         return Frame(addresses, shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
+        with suppress(WorkingError):
+            self._board = self._board or self.background.result(
+                None,
+                lambda progress: make_leaderboard(
+                    self._index, primary=self._primary, most=_COLUMNS
+                ),
+            )
         return _html(start_page(self.frame(request), self._index, self._board))
+
+    def stop(self, request: Request) -> Response:
+        self.background.stop()
+        return self.start(request)
 
     def find(self, request: Request) -> Response:
         frame = self.frame(request)
         text = request.query_params.get("text", "").strip()
-        found = self._index.find(text) if text else []
+        if not text:
+            return self.start(request)
+        found = self._index.find(text)
         if len(found) == 1:
             address = frame.addresses.question(all_questions(found[0]), found[0].name)
             return RedirectResponse(address, 303)
-        return _html(found_page(frame, text, found))
+        working = None
+        try:
+            self.background.result(text, partial(self._index.search, text))
+        except WorkingError as exc:
+            working = str(exc)
+        return _html(found_page(frame, self._index, text, found, working))
 
     def table(self, request: Request) -> Response:
         frame = self.frame(request)
@@ -258,8 +282,9 @@ class _Pages:
         return self._labels.read() if self._labels else None
 
     def _answer(self, index: QuestionTable, row: QuestionRow, state: PageState) -> NumberedAnswer:
+        ends = index.scale(state.query)
         for wanted in state.show[:1]:
-            for answer in numbered(index.answers(row, (wanted.model,)), self._read_labels()):
+            for answer in numbered(index.answers(row, (wanted.model,)), ends, self._read_labels()):
                 if answer.name == wanted:
                     return answer
         raise _MissingError("The model has no such answer to this question.")
@@ -284,19 +309,28 @@ class _Pages:
 
         The last ones are kept.
         """
-        if not query.where:
-            return self._index
+        index = self._index_where(query.where) if query.where else self._index
+        if query.text:
+            search = partial(index.search, query.text, query.evaluation_name)
+            self.background.result(query, search)
+        return index
+
+    def _index_where(self, where: tuple[str, ...]) -> QuestionTable:
+        # Refuses what is no condition.
+        match = partial(open_index, self._index.selection.reader, make_filters(where=where))
         with self._matching_lock:
-            if query.where not in self._matching:
-                filters = make_filters(where=query.where)  # refuses what is no condition
-                self._matching[query.where] = open_index(self._index.selection.reader, filters)
+            if where not in self._matching:
+                self._matching[where] = self.background.result(where, match)
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)
-            self._matching.move_to_end(query.where)
-            return self._matching[query.where]
+            self._matching.move_to_end(where)
+            return self._matching[where]
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
+        if isinstance(exc, WorkingError):
+            frame = self.frame(request)
+            return _html(frame.page("Searching", [], frame.searching(str(exc))))
         status, *text = self._explain(exc, is_label=request.method == "POST")
         return _html(self.frame(request).problem(*text), status)
 
@@ -352,6 +386,7 @@ def _make_app(pages: _Pages) -> Starlette:
     routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": pages.start,
         "/find": pages.find,
+        "/stop": pages.stop,
         "/questions": pages.table,
         "/download": pages.download,
         "/question/{name:path}": pages.question,
@@ -361,7 +396,7 @@ def _make_app(pages: _Pages) -> Starlette:
         "/label/{name:path}": pages.label,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
-    problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
+    problems = (HTTPException, _MissingError, WorkingError, FastrecError, OSError, Exception)
     app = Starlette(
         routes=[
             Route(path, page, methods=["POST" if page == pages.label else "GET"])
@@ -392,7 +427,8 @@ class View:
         self, index: QuestionTable, port: int, primary: Sequence[str], labels: str | None
     ) -> None:
         file = None if labels is None else LabelFile(labels)
-        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS), file)
+        primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
+        self._pages = _Pages(index, primary, file)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
@@ -425,6 +461,7 @@ class View:
         self._server.should_exit = True
 
     def close(self) -> None:
+        self._pages.background.stop()
         self._socket.close()
 
     def __enter__(self) -> Self:
