@@ -53,19 +53,10 @@ from fastrec.statistics.ranks import (
 )
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
-from fastrec.wording import (
-    NONE,
-    cluster_in_words,
-    cut_middle,
-    even_scores,
-    metrics_of,
-    title_of,
-    value_text,
-)
+from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
 _NAMES: Final = ("rank", "model")
-_LONGEST: Final = 48  # characters of a name; longer ones are cut in the middle
 _STYLE: Final = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
     "table{border-collapse:collapse}.wide{overflow-x:auto}"
@@ -201,7 +192,7 @@ class Leaderboard(Tabular, kw_only=True):
         linked = {"model": None, **{one.title: one for one in self.evaluations}}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
-            shown: Html | str = cut_middle(text, _LONGEST)
+            shown: Html | str = text
             if link and head in linked and text != NONE:
                 shown = tag("a", shown, href=link(linked[head], model.model_id), title=text)
             if head in _NAMES:

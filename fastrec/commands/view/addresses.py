@@ -223,10 +223,13 @@ class Addresses:
         """Make the address of the start page, or of a page or file without state."""
         return f"{self._prefix}/{name}"
 
-    def models(self, *models: str) -> str:
-        """Make the address of the page about a model, or about a pair of models."""
-        pairs = [("model", name_text(model)) for model in models]
-        return self.plain(f"{'pair' if models[1:] else 'model'}?{urlencode(pairs)}")
+    def pairs(self, page: str, *pairs: tuple[str, str]) -> str:
+        """Make the address of a page with some parameters."""
+        return f"{self._prefix}/{page}?{urlencode(pairs)}"
+
+    def models(self, page: str, *models: str) -> str:
+        """Make the address of a page about models: `model` or `pair`."""
+        return self.pairs(page, *(("model", name_text(model)) for model in models))
 
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))

@@ -224,7 +224,7 @@ def _header(frame: Frame, here: QuestionAddresses, shown: NumberedAnswer) -> Htm
     return html(
         '<header><h1><a href="{}">{}</a></h1>{}<p class="line">{}{}</p>'
         '<p class="soft line">{}</p>{}</header>',
-        here.models(answer.model_id),
+        here.models("model", answer.model_id),
         answer.model_id,
         _repeats(here, shown) if shown.total > 1 else None,
         verdict(answer.outcome, shown.score, shown.share),

@@ -191,9 +191,9 @@ def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnsw
         _card(here, left, _marked(pieces, "left")),
         _card(here, right, _marked([(mine, other) for other, mine in pieces], "right")),
     )
-    pair = here.models(left.name.model, right.name.model)
-    all_of_both = tag("a", "Compare both models on all questions", href=pair)
-    return html('{}<div class="cards pair">{}</div>', soft(note, " ", all_of_both), cards)
+    address = here.models("pair", left.name.model, right.name.model)
+    pair = html('<a href="{}">Compare both models on all questions</a>', address)
+    return html('{}<div class="cards pair">{}</div>', soft(note, " ", pair), cards)
 
 
 def _marked(pieces: Iterable[Piece], side: str) -> Html:

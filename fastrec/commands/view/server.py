@@ -201,12 +201,12 @@ class _Pages:
         if len(found) == 1:
             address = frame.addresses.question(all_questions(found[0]), found[0].name)
             return RedirectResponse(address, 303)
-        working = None
+        note = None
         try:
             self.background.result(text, partial(self._index.search, text))
         except WorkingError as exc:
-            working = str(exc)
-        return _html(found_page(frame, self._index, text, found, working))
+            note = frame.searching(str(exc))
+        return _html(found_page(frame, self._index, text, found, note))
 
     def table(self, request: Request) -> Response:
         frame = self.frame(request)

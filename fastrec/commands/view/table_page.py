@@ -60,7 +60,7 @@ def start_page(frame: Frame, index: QuestionTable, board: Leaderboard | None) ->
 
     def address(evaluation: BoardEvaluation | None, model: str) -> str:
         if evaluation is None:
-            return frame.addresses.models(model)
+            return frame.addresses.models("model", model)
         return frame.addresses.table(all_questions(evaluation, (model,)))
 
     body = soft("This corpus has no records.")
@@ -114,14 +114,14 @@ def _find_form(frame: Frame, text: str) -> Html:
 
 
 def found_page(
-    frame: Frame, index: QuestionTable, text: str, found: Sequence[QuestionRow], working: str | None
+    frame: Frame, index: QuestionTable, text: str, found: Sequence[QuestionRow], note: Html | None
 ) -> Html:
     """List models, evaluations and questions that a text names, and scopes that have the text.
 
-    `working` says how far the search for the text is; None if it is done.
+    `note` says how far the search for the text is; None if it is done.
     """
     addresses = frame.addresses
-    rows = [("model", addresses.models(model), model, "") for model in index.models]
+    rows = [("model", addresses.models("model", model), model, "") for model in index.models]
     for scope in index.scopes:
         about = counted(scope.questions, "question")
         rows.append(("evaluation", addresses.table(all_questions(scope)), _title(scope), about))
@@ -130,7 +130,7 @@ def found_page(
         address = addresses.question(all_questions(row), row.name)
         about = f"{_title(row)} · {row.excerpt}"
         rows.append(("question", address, str(row.sample_id), about))
-    for scope, records in index.found_scopes(text) if working is None else ():
+    for scope, records in () if note else index.found_scopes(text):
         query = replace(all_questions(scope).query, text=text)
         address = addresses.table(PageState(query=query))
         rows.append(("text", address, _title(scope), f"in {counted(records, 'record')}"))
@@ -144,7 +144,7 @@ def found_page(
         [("find", None)],
         html("<h1>{}</h1>", title),
         _find_form(frame, text),
-        None if working is None else frame.searching(working),
+        note,
         _table(dict.fromkeys(("Kind", "Name", "About")), each(cells, rows[:MOST]), "list found"),
     )
 
@@ -228,7 +228,7 @@ def _phrase_table(frame: Frame, models: Sequence[PhraseModel]) -> Html:
         '<td class="num">{}{:.1%}</td></tr>',
         (
             (
-                address(model.model_id),
+                address("model", model.model_id),
                 model.model_id,
                 model.found,
                 model.answers,

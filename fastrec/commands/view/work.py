@@ -25,7 +25,6 @@ class _Reading(Progress):
     total = 0
 
     def start(self, _stage: str, total_bytes: int) -> None:
-        self.done = 0
         self.total = total_bytes
 
     def advance(self, size: int, _records: int, _rejects: int) -> None:
