@@ -234,6 +234,12 @@ class Addresses:
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))
 
+    def cell(self, evaluation: BoardEvaluation | None, model: str) -> str:
+        """Make the address of a cell of the leaderboard: the questions of a model, or the model."""
+        if evaluation is None:
+            return self.models("model", model)
+        return self.table(all_questions(evaluation, (model,)))
+
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))

@@ -21,7 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain, islice
 from pathlib import PurePath
@@ -164,7 +164,6 @@ class _Pages:
         self._index = index
         self._labels = labels
         self._primary = primary
-        self._board: Leaderboard | None = None  # until it was asked for
         self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._matching: OrderedDict[tuple[str, ...], QuestionTable] = OrderedDict()  # by conditions
@@ -179,14 +178,19 @@ class _Pages:
         return Frame(addresses, shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
+        board = None
         with suppress(WorkingError):
-            self._board = self._board or self.background.result(
-                None,
-                lambda progress: make_leaderboard(
-                    self._index, primary=self._primary, most=_COLUMNS
-                ),
-            )
-        return _html(start_page(self.frame(request), self._index, self._board))
+            board = self._board
+        return _html(start_page(self.frame(request), self._index, board))
+
+    @cached_property
+    def _board(self) -> Leaderboard:
+        """The leaderboard, which is computed when it is first asked for."""
+        board: Leaderboard = self.background.result(
+            None,
+            lambda progress: make_leaderboard(self._index, primary=self._primary, most=_COLUMNS),
+        )
+        return board
 
     def stop(self, request: Request) -> Response:
         self.background.stop()

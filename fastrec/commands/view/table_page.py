@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fastrec.answers.leaderboard import BoardEvaluation, Leaderboard
+from fastrec.answers.leaderboard import Leaderboard
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Page, PhraseModel, Query, QuestionRow, Scope, Sort
 from fastrec.commands.view.addresses import (
@@ -58,11 +58,6 @@ def start_page(frame: Frame, index: QuestionTable, board: Leaderboard | None) ->
         ("records", index.manifest.records),
     )
 
-    def address(evaluation: BoardEvaluation | None, model: str) -> str:
-        if evaluation is None:
-            return frame.addresses.models("model", model)
-        return frame.addresses.table(all_questions(evaluation, (model,)))
-
     body = soft("This corpus has no records.")
     if evaluations:
         rows = (_scope_rows(frame, scopes) for scopes in evaluations)
@@ -71,7 +66,9 @@ def start_page(frame: Frame, index: QuestionTable, board: Leaderboard | None) ->
             '<h1>Evaluations and metrics</h1>{}<div class="line"><h1>Leaderboard</h1>{}</div>{}',
             first_ten(len(index.scopes), _table(heads, rows, "list scopes")),
             name_filter(".board tbody tr"),
-            board.to_html(address) if board else soft("The leaderboard is being computed.", AGAIN),
+            board.to_html(frame.addresses.cell)
+            if board
+            else soft("The leaderboard is being computed.", AGAIN),
         )
     return frame.page("Overview", [], numbers, _find_form(frame, ""), body)
 
