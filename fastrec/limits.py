@@ -33,8 +33,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     report_columns: int = 100  # evaluations shown in a heat map
     report_cells: int = 20_000  # cells of a heat map
     report_rows: int = 20_000  # rows of all tables of models together
-    # rows of these tables that a browser parses at once; more are parsed when needed
-    report_static_rows: int = 2_000
     # evaluations, with one metric each, that have tables and charts; the others share a table
     report_scopes: int = 200
     report_other_scopes: int = 5_000  # rows of that table

@@ -3,16 +3,22 @@
 Colours come from the classes of shapes, so that the style of a page decides them for light and dark
 themes. Text is HTML beside a drawing where the drawing is stretched to the width of the screen.
 Many marks of one kind are one path: a plot of hundreds of models has a few kilobytes.
+
+Charts have a caption, and a label for those who cannot see them. `answers.pictures` puts the
+numbers of a chart behind it, as a table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fastrec.html import Child, Html, each, html, joined, short_cell, tag
+from fastrec.errors import counted
+from fastrec.html import Child, Html, each, html, joined, short_cell, soft, tag
+from fastrec.wording import cut_middle
 
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
 NAMED: Final = 25  # results of a dot plot that have a name beside them
@@ -20,6 +26,13 @@ _ROW: Final = 20  # pixels of a row with a name; as in the style of `report`
 _THIN: Final = 2  # pixels of a row without
 _BAR: Final = 60
 _SMALL: Final = 90  # the width of a chart in a cell of a table
+_MOST_DOTS: Final = 425  # results of a dot plot
+_MOST_SPOTS: Final = 100  # models of a scatter plot
+_FRAME_WIDTH: Final = 520  # of a scatter plot
+_FRAME_HEIGHT: Final = 280
+_CHARACTER: Final = 6.2  # the width of a character of a label
+_MAP_ROW: Final = 16  # pixels of a row of a heat map; as in the styles
+_LEVELS: Final = 10  # of colour in a heat map
 
 Point = tuple[int, int]
 
@@ -118,6 +131,196 @@ def dot_plot(results: Sequence[Dot], scale: Scale, label: str) -> Html:
     return stretched(top, label, *shapes)
 
 
+def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high: str) -> Html:
+    """Draw results as dots with intervals, with the names of the first ones beside them."""
+    named = [(dot.name, cut_middle(dot.name), dot.text) for dot in results[:NAMED]]
+    first = results[0]
+    last = results[-1]
+    ends_of = f"from {first.name}, {first.text}, to {last.name}, {last.text}"
+    label = f"{caption}: {len(results):,}, {ends_of}"
+    note = None
+    if len(results) > NAMED:
+        others = min(len(results), _MOST_DOTS) - NAMED
+        note = soft(f"The first {NAMED} have a name; {others:,} others have a dot only.")
+    return figure(
+        caption,
+        html(
+            '<div class="dots"><ol>{}</ol>{}</div>',
+            each('<li title="{}"><span>{}</span><b>{}</b></li>', named),
+            dot_plot(results[:_MOST_DOTS], scale, label),
+        ),
+        html('<div class="beside">{}</div>', ends(low, high)),
+        note,
+    )
+
+
+class Bar(NamedTuple):
+    """A bar of a histogram: its ends, and how many values it has."""
+
+    low: float
+    high: float
+    values: int
+
+
+def histogram_bars(values: Sequence[float], low: float, high: float, number: int = 20) -> list[Bar]:
+    """Count values in bars of the same width."""
+    bin_of = Scale(low, high, number)
+    counts = Counter(min(int(bin_of(value)), number - 1) for value in values)
+    width = high / number - low / number
+    return [Bar(low + at * width, low + (at + 1) * width, counts[at]) for at in range(number)]
+
+
+def histogram(caption: str, bins: Sequence[Bar], spell: Callable[[float], str]) -> Html:
+    most = max(1, *(one.values for one in bins))
+    total = sum(one.values for one in bins)
+    low = spell(bins[0].low)
+    high = spell(bins[-1].high)
+    label = f"{caption}: {total:,} from {low} to {high}, at most {most:,} in one bar"
+    shapes = bars([one.values / most for one in bins])
+    drawn = drawing("0 0 200 61", label, *shapes, class_="bars", preserveAspectRatio="none")
+    return figure(caption, drawn, ends(low, high))
+
+
+class Spot(NamedTuple):
+    """A model in a scatter plot: `x` is its cost, latency or length, `y` its result."""
+
+    name: str
+    x: float
+    y: float
+
+
+def scatter(
+    what: str,
+    models: Sequence[Spot],
+    spell_x: Callable[[float], str],
+    spell_y: Callable[[float], str],
+    *,
+    lower: bool = False,
+) -> Html:
+    """Draw models with names, across on a logarithmic scale; empty for fewer than two.
+
+    Filled circles are models that no other one beats in both. A name is left out where it would
+    cover another; those of filled circles come first.
+    """
+    models = [model for model in models if model.x > 0][:_MOST_SPOTS]
+    if len(models) < 2:
+        return Html("")
+    front = _front(models, lower=lower)
+    models.sort(key=lambda model: model[1:] not in front)
+    xs = [model.x for model in models]
+    ys = [model.y for model in models]
+    across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
+    down = Scale(min(ys), max(ys), 0, _FRAME_HEIGHT)
+    places = [(round(across(math.log(model.x))), round(down(model.y))) for model in models]
+    taken = [(x - 5.0, x + 5.0, y) for x, y in places]
+    shapes: list[Html | None] = []
+    for model, (x, y) in zip(models, places, strict=True):
+        title = f"{model.name}: {spell_y(model.y)}, {spell_x(model.x)}"
+        class_ = None if model[1:] in front else "beaten"
+        shapes.append(
+            tag("circle", html("<title>{}</title>", title), cx=x, cy=y, r=5, class_=class_)
+        )
+        shapes.append(_label(cut_middle(model.name, 28), x, y, taken))
+    caption = f"Result against {what}, {counted(len(models), 'model')}"
+    axes = html(
+        '<path class="axis" d="M-10 -10V290H530" fill="none"></path>'
+        '<text x="-64" y="4">{}</text><text x="-64" y="284">{}</text>',
+        spell_y(max(ys)),
+        spell_y(min(ys)),
+    )
+    return figure(
+        caption,
+        drawing("-64 -16 604 312", caption, axes, *shapes, class_="scatter"),
+        ends(spell_x(min(xs)), what, spell_x(max(xs))),
+    )
+
+
+def _front(models: Sequence[Spot], *, lower: bool) -> set[tuple[float, float]]:
+    """The points that no other one beats: going right, each is better than all before."""
+    sign = 1 if lower else -1
+    best = math.inf
+    front = set()
+    for x, y in sorted((model.x, sign * model.y) for model in models):
+        if y < best:
+            best = y
+            front.add((x, sign * y))
+    return front
+
+
+def _label(name: str, x: int, y: int, taken: list[tuple[float, float, int]]) -> Html | None:
+    """Write a name right or left of its circle, where it covers nothing; None if it would.
+
+    `taken` has the left end, the right end and the middle of circles and labels.
+    """
+    size = _CHARACTER * len(name)
+    for left in (x + 9, x - 9 - size):
+        right = left + size
+        is_inside = 0 < left < right < _FRAME_WIDTH + 20
+        covered = (
+            start <= right and left <= end for start, end, middle in taken if abs(y - middle) <= 11
+        )
+        if is_inside and not any(covered):
+            taken.append((left, right, y))
+            text = '<text x="{}" y="{}" textLength="{}">{}</text>'
+            return html(text, short(left), y + 4, short(size), name)
+    return None
+
+
+def heat_map(caption: str, names: Sequence[str], shares: Sequence[Sequence[float | None]]) -> Html:
+    """Draw a square of shares from 0 to 1, with names beside it; darker is higher."""
+    known = [share for line in shares for share in line if share is not None]
+    level_of = Scale(min(known), max(known), _LEVELS)
+    cells: dict[int, list[str]] = {}
+    for y, line in enumerate(shares):
+        for x, share in enumerate(line):
+            if share is not None:
+                cells.setdefault(round(level_of(share)), []).append(f"M{x} {y}h1v1h-1z")
+    paths = [
+        tag("path", class_="cell", d="".join(steps), fill_opacity=level / _LEVELS)
+        for level, steps in sorted(cells.items())
+    ]
+    size = len(names)
+    label = f"{caption}: {counted(size, 'model')}, from {min(known):.0%} to {max(known):.0%}"
+    box = f"0 0 {size} {size}"
+    drawn = drawing(box, label, *paths, height=_MAP_ROW * size, preserveAspectRatio="none")
+    beside = ((name, cut_middle(name)) for name in names)
+    listed = each('<li title="{}"><span>{}</span></li>', beside)
+    return figure(
+        caption,
+        html('<div class="dots map"><ol>{}</ol>{}</div>', listed, drawn),
+        html('<div class="beside">{}</div>', ends(f"{min(known):.0%}", f"{max(known):.0%}")),
+    )
+
+
+class Reliability(NamedTuple):
+    """A bin of a reliability plot: its share of answers, mean confidence, share of right ones."""
+
+    weight: float
+    confidence: float
+    accuracy: float
+
+
+def reliability(label: str, bins: Iterable[Reliability]) -> Html:
+    """Draw the share of right answers against their confidence."""
+    circles = [
+        html(
+            '<circle cx="{}" cy="{}" r="{}"><title>confidence {:.1%}, right {:.1%}</title>'
+            "</circle>",
+            round(200 * one.confidence, 1),
+            round(200 - 200 * one.accuracy, 1),
+            round(3 + 7 * one.weight**0.5, 1),
+            one.confidence,
+            one.accuracy,
+        )
+        for one in bins
+    ]
+    axes = Html('<path class="axis" d="M0 0V200H200M0 200L200 0" fill="none"></path>')
+    return joined(
+        drawing("-12 -12 224 224", label, axes, *circles, class_="reliability"),
+        ends("0%", "confidence, and share of right answers", "100%"),
+    )
+
+
 def stacked_bar(parts: Sequence[tuple[str, int]], what: str) -> Html:
     """Draw the shares of named parts as one bar, with a legend; the names are classes."""
     whole = sum(count for _, count in parts)
@@ -170,17 +373,6 @@ def interval_bar(share: float, low: float, high: float) -> Html:
         bar("fill", 0, 3, at(share), 6),
         line("whisker", at(low), at(high), 6),
     )
-
-
-def quantile_range(quantiles: Sequence[float], low: float, high: float) -> Html:
-    """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one.
-
-    The axis is logarithmic, from `low` to `high`.
-    """
-    at = Scale(math.log(low), math.log(high), _SMALL - 4, 4)
-    p50, p90, p99 = (at(math.log(value)) if value and low < high else 4 for value in quantiles)
-    dot = html('<circle cx="{}" cy="6" r="3"></circle>', short(p50))
-    return _small(line("thin", p50, p99, 6), line("thick", p50, p90, 6), dot)
 
 
 def _small(*shapes: Html) -> Html:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fastrec
-from fastrec.limits import Limits
 from tests.commands.test_report import MARKUP, ROOT, corpus_of, hostile_corpus, marked
 from tests.lazily import Library
-from tests.running import make_page
 from tests.samples import sample
 
 if TYPE_CHECKING:
@@ -137,6 +135,13 @@ def open_page(browser: Browser, report: Path, plain: Opened) -> Iterator[Any]:
         context.close()
 
 
+def unfold(page: Page) -> Page:
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
+    )
+    return page
+
+
 def column(page: Page, table: str, number: int) -> list[str]:
     """Return the texts of a column, without hidden rows."""
     cells = page.locator(f'table[aria-label^="{table}"] tbody tr:visible > :nth-child({number})')
@@ -152,7 +157,7 @@ def test_open(open_page: Any) -> None:
     assert {
         "Line counts",
         "Evaluations × models",
-        "Distributions",
+        "Pictures",
         "Rejected lines",
         "Inputs",
     } <= set(titles)
@@ -160,12 +165,23 @@ def test_open(open_page: Any) -> None:
     assert page.locator("h2 >> text=Rejected lines").bounding_box()["y"] < 200
 
 
+def test_first_screens(open_page: Any) -> None:
+    """Four screens show the most important sections; a link unfolds another one."""
+    page = open_page()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 4 * 900
+    assert page.locator(".board tbody tr:visible").count() == 12
+    assert page.locator("svg:visible").count() >= 5
+    assert not page.locator('table[aria-label^="trivia_choice"]').is_visible()
+    page.click("nav >> text=Models by evaluation")
+    assert page.locator('table[aria-label^="trivia_choice"]').is_visible()
+
+
 def test_sort(open_page: Any) -> None:
     """Numbers sort largest first, then smallest first; text the other way round.
 
     Aria-sort says which.
     """
-    page = open_page()
+    page = unfold(open_page())
     table = page.locator('table[aria-label^="trivia_choice"]')
     before = column(page, "trivia_choice", 1)
     head = table.locator("thead th").nth(5)
@@ -185,7 +201,7 @@ def test_sort(open_page: Any) -> None:
 
 def test_empty_cells_sort_last(open_page: Any) -> None:
     """In both directions."""
-    page = open_page()
+    page = unfold(open_page())
     head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="help_desk").locator(
         "button"
     )
@@ -226,10 +242,7 @@ def test_search(open_page: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(open_page: Any, scheme: str) -> None:
     """At least 4.5 to 1, as WCAG requires, in both themes and after switching."""
-    page = open_page(color_scheme=scheme)
-    page.evaluate(
-        "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
-    )
+    page = unfold(open_page(color_scheme=scheme))
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     for _ in range(2):
         contrast, element = page.evaluate(CONTRAST)
@@ -288,41 +301,8 @@ def test_without_script(open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
     assert page.locator("tbody tr").count() > 100
     assert not page.locator(".tools").is_visible()
-
-
-@pytest.fixture(scope="module")
-def large(report: Path) -> Path:
-    """The report about the demo corpus, made like that of a large one."""
-    page = report.with_name("large.html")
-    page.write_bytes(make_page(report.with_name("demo"), Limits(report_static_rows=1)))
-    return page
-
-
-def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
-    """Tables of a large page are parsed when they are needed.
-
-    Then they sort and can be searched as usual.
-    """
-    rows = open_page(report).locator("tbody tr").count()
-    page = open_page(large)
-    page.locator("main:not(:has(noscript))").wait_for()  # when the browser has nothing else to do
-    assert page.locator("tbody tr").count() == rows
-    page.locator('table[aria-label^="trivia_choice"] thead button').nth(5).click()
-    largest_first = [int(text) for text in column(page, "trivia_choice", 6)]
-    assert largest_first == sorted(largest_first, reverse=True)
-    other = open_page(large)
-    other.fill("#search", "TRIVIA  org-3/model-13b")
-    assert other.locator("noscript").count() == 0
-    assert column(other, "trivia_choice", 1) == ["org-3/model-13b"]
-
-
-def test_late_tables_without_script(open_page: Any, report: Path, large: Path) -> None:
-    """They are there from the beginning."""
-    rows = [
-        open_page(path, java_script_enabled=False).locator("tbody tr").count()
-        for path in (report, large)
-    ]
-    assert rows[0] == rows[1]
+    page.locator("summary", has_text="Models by evaluation").click()
+    assert page.locator('table[aria-label^="trivia_choice"]').is_visible()
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +321,9 @@ def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
     """Plots keep within their cards, names are beside their dots, and questions can be read and
     searched.
     """
-    page = open_page(trend, width=width)
+    page = unfold(open_page(trend, width=width))
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for card in (".dots", ".trend"):
+    for card in (".pictures figure", ".trend"):
         outer = page.locator(card).first.bounding_box()
         inner = page.locator(f"{card} svg").first.bounding_box()
         assert inner["width"] > 100
@@ -362,7 +342,7 @@ def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
 
 def test_contrast_of_plots_and_questions(open_page: Any, trend: Path) -> None:
     """At least 4.5 to 1, in both themes."""
-    page = open_page(trend)
+    page = unfold(open_page(trend))
     for _ in range(2):
         contrast, element = page.evaluate(CONTRAST)
         assert contrast >= 4.5, element
@@ -373,7 +353,7 @@ def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
     """No script from a record runs, nothing is loaded, and names can be read, searched and sorted."""
     (tmp_path / "in").mkdir()
     fastrec.report(hostile_corpus(tmp_path / "in"), tmp_path / "report.html")
-    page = open_page(tmp_path / "report.html", width=390)
+    page = unfold(open_page(tmp_path / "report.html", width=390))
     assert page.evaluate("window.hacked") is None
     assert page.locator("script").count() == 1
     assert page.locator("img").count() == 0
@@ -398,7 +378,7 @@ def test_many_evaluations(open_page: Any, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "many")
     fastrec.report(tmp_path / "many", tmp_path / "many.html")
-    page = open_page(tmp_path / "many.html")
+    page = unfold(open_page(tmp_path / "many.html"))
     heads = page.locator('table[aria-label^="Accuracy"] thead th')
     boxes = [heads.nth(number).bounding_box() for number in range(13)]
     assert max(box["x"] + box["width"] for box in boxes) <= 1280

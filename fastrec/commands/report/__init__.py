@@ -4,6 +4,7 @@
    questions with answers.
 2. Make the sections (`sections`, `charts`, `evaluations`): HTML that works without a script and is
    escaped by construction (`html`).
+   The first ones are shown, the others unfold.
 3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches
    and switches the theme. The page's content security policy allows only this script and this
    style, by their hashes, and no network.
@@ -13,10 +14,8 @@
 from __future__ import annotations
 
 import os
-from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final, Unpack
 
@@ -26,22 +25,15 @@ from fastrec._version import __version__
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
-from fastrec.answers.leaderboard import make_leaderboard
+from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import (
-    dot_plots,
-    heat_maps,
-    reliability_plots,
-    scatter_plots,
-    trend_plots,
-)
+from fastrec.commands.report.charts import heat_maps, pictures, reliability_plots, trend_plots
 from fastrec.commands.report.evaluations import (
     costs_table,
     evaluation_tables,
-    histograms,
     question_cards,
     suspected_keys,
     tokens,
@@ -58,12 +50,12 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html, html, joined, soft
+from fastrec.html import Html, allowed, details, html, joined, soft
 from fastrec.limits import current_limits
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
-from fastrec.storage import is_url, parent_and_name
+from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
@@ -76,6 +68,8 @@ from fastrec.summary.present_ranking import (
     rank,
 )
 
+_OPEN: Final = ("Leaderboard", "Trend", "Pictures", "Line counts")  # sections that are not folded
+_FIRST_MODELS: Final = 15  # of the leaderboard that are not folded
 _ABOUT_LINES: Final = (
     "Line counts",
     "Schema versions",
@@ -155,7 +149,7 @@ def report(
     groups = parse_groups(group_by)
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
-    name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
+    name = last_name(path)
     index = open_index(corpus, wanted, jobs=jobs, progress=progress)
     manifest = index.manifest
     if repeats.kind != "mean":
@@ -213,18 +207,16 @@ def report(
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
         calibration = find_calibration(index, confidence, queries)
     bodies = {
-        "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
+        "Leaderboard": _leaderboard(board),
+        "Trend": trend_plots(paths, wanted.split()[0]),
+        "Pictures": pictures(index, found, costs),
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found),
-        "Accuracy with intervals": dot_plots(drawn, found),
-        "Cost": costs_table(costs),
-        "Accuracy, cost and latency": scatter_plots(found, costs),
-        "Calibration": reliability_plots(calibration),
-        "Trend": trend_plots(paths, wanted.split()[0]),
         "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Distributions": histograms(drawn, found),
+        "Calibration": reliability_plots(calibration),
+        "Cost": costs_table(costs),
         "Tokens": tokens(summary),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": sections.repeats(summary),
@@ -249,6 +241,18 @@ def report(
     return len(page)
 
 
+def _leaderboard(board: Leaderboard) -> Html:
+    """Show the first models of the largest table; all tables unfold."""
+    if len(board.models) <= _FIRST_MODELS:
+        return board.to_html(sortable=True) if board.models else Html("")
+    _, largest = max(board.groups(), key=lambda table: (table[1][0].group > 0, len(table[1])))
+    first = msgspec.structs.replace(board, models=largest[:_FIRST_MODELS])
+    models = counted(len(board.models), "model")
+    everyone = details(f"All {models}", board.to_html(sortable=True))
+    about = soft(f"The first {len(first.models)} of {models}.")
+    return joined(about, first.to_html(sortable=True), everyone)
+
+
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
         raise UsageError(
@@ -268,14 +272,16 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
     for number, (title, body) in enumerate(bodies.items()):
         if body:
             links.append(html('<a href="#s{}">{}</a>', number, title))
-            sections.append(html('<section id="s{}"><h2>{}</h2>{}</section>', number, title, body))
+            heading = html("<h2>{}</h2>", title)
+            shown = joined(heading, body) if title in _OPEN else details(heading, body)
+            sections.append(html('<section id="s{}">{}</section>', number, shown))
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("html", "css", "js")
     )
     return html(
         template,
-        policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
+        policy=f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}",
         style=style,
         script=script,
         name=name,
@@ -307,8 +313,3 @@ def _about(summary: Summary, manifest: Manifest) -> str:
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
-
-
-def _allowed(text: str) -> str:
-    """Make the policy entry that allows a script or a style by its hash."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Sections about evaluations and models: tables, distributions, tokens, costs, questions."""
+"""Sections about evaluations and models: tables, tokens, costs, questions."""
 
 from __future__ import annotations
 
@@ -11,35 +11,16 @@ from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.answers.costs import ModelCost, total_costs
 from fastrec.answers.items import Item
+from fastrec.answers.pictures import result_of
+from fastrec.answers.question_html import question_card
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.reading import Answer
-from fastrec.answers.shown import tally_facts
+from fastrec.answers.shown import ShownAnswer, read_question, tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.answers.values import value_rows
-from fastrec.commands.report.charts import (
-    are_shares,
-    gallery,
-    histogram,
-    is_large,
-    left_out,
-    result_of,
-)
+from fastrec.commands.report.charts import left_out
 from fastrec.errors import counted
-from fastrec.html import (
-    Html,
-    each,
-    html,
-    joined,
-    lazy,
-    multiline,
-    num,
-    row,
-    short_cell,
-    short_row,
-    soft,
-    table,
-)
+from fastrec.filters import Filters
+from fastrec.html import Html, each, html, joined, num, row, short_cell, short_row, soft, table
 from fastrec.limits import current_limits
 from fastrec.summary.document import ModelSummary, Summary
 from fastrec.summary.present_ranking import (
@@ -52,8 +33,7 @@ from fastrec.summary.present_ranking import (
     unranked_in_words,
 )
 from fastrec.summary.rows import from_portable
-from fastrec.svg import interval_bar, quantile_range
-from fastrec.wording import cut_middle, metrics_of, score_text, title_of
+from fastrec.wording import cut_middle, metrics_of, title_of
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
@@ -65,13 +45,12 @@ def evaluation_tables(stats: Stats, everything: Stats) -> Html:
     """
     most = max(current_limits().report_rows // max(len(stats.evaluations), 1), 10)
     lines = soft(" ".join(legend(stats))) if stats.evaluations else None
-    large = is_large(stats)
     tables = [
-        _evaluation(scope, most, accuracy=stats.shows_accuracy(scope), drawn=not large)
+        _evaluation(scope, most, accuracy=stats.shows_accuracy(scope))
         for scope in stats.evaluations
     ]
     others = None if stats is everything else _other_evaluations(stats, everything)
-    return joined(lines, map(lazy, tables) if large else tables, others)
+    return joined(lines, tables, others)
 
 
 def _other_evaluations(stats: Stats, everything: Stats) -> Html:
@@ -87,12 +66,12 @@ def _other_evaluations(stats: Stats, everything: Stats) -> Html:
     title = f"{counted(len(others), 'other evaluation')}, with fewer records"
     heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
     note = left_out(len(rows), len(others), "other evaluations")
-    return joined(lazy(table(title, heads, rows)), note)
+    return joined(table(title, heads, rows), note)
 
 
-def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
+def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool) -> Html:
     models = evaluation.by_model[:most]
-    columns = dict(_columns(evaluation, models, accuracy=accuracy, drawn=drawn))
+    columns = dict(_columns(evaluation, models, accuracy=accuracy))
     rows = [
         short_row(model.model_id, (cell(model) for cell in columns.values())) for model in models
     ]
@@ -109,17 +88,13 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
 
 
 def _columns(
-    evaluation: EvaluationStats, models: Sequence[ModelStats], *, accuracy: bool, drawn: bool
+    evaluation: EvaluationStats, models: Sequence[ModelStats], *, accuracy: bool
 ) -> Iterator[tuple[str, Callable[[ModelStats], Html]]]:
-    """Yield the heads and cells of a table; columns that would say nothing are left out.
-
-    `drawn` cells have small charts. On a large page, they would be most of it.
-    """
+    """Yield the heads and cells of a table; columns that would say nothing are left out."""
     if any(model.rank for model in models):
         yield "rank", lambda model: short_cell(model.rank or "–")
-    drawable = drawn and (accuracy or are_shares(models))
     measure = "accuracy" if accuracy else "score"
-    yield f"{measure}, 95% interval", partial(_result, accuracy=accuracy, drawn=drawable)
+    yield f"{measure}, 95% interval", partial(_result, accuracy=accuracy)
     if evaluation.errors:
         yield _column("errors")
     if accuracy:
@@ -133,12 +108,8 @@ def _columns(
     yield _column("coverage", "coverage", ".1%")
     if any(model.tokens.records for model in models):
         yield _column("tokens/record", "tokens_per_record", ",.0f")
-    latencies: list[float] = []
-    for model in models:
-        latencies += filter(None, (model.latency_ms.p50, model.latency_ms.p99))
-    if latencies:
-        ends = (min(latencies), max(latencies))
-        yield "latency p50 · p90 · p99, ms", partial(_latency, ends=ends if drawn else None)
+    if any(model.latency_ms.records for model in models):
+        yield "latency p50 · p90 · p99, ms", _latency
 
 
 def _column(
@@ -153,14 +124,13 @@ def _plain_score(model: ModelStats) -> Html:
     return _number(model.mean_score, ".4g", note)
 
 
-def _latency(model: ModelStats, *, ends: tuple[float, float] | None) -> Html:
+def _latency(model: ModelStats) -> Html:
     latency = model.latency_ms
     quantiles = [value for value in (latency.p50, latency.p90, latency.p99) if value is not None]
-    drawn = quantile_range(quantiles, *ends) if ends and len(quantiles) == 3 else None
-    return short_cell(" · ".join(f"{value:,.0f}" for value in quantiles), drawn)
+    return short_cell(" · ".join(f"{value:,.0f}" for value in quantiles))
 
 
-def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
+def _result(model: ModelStats, *, accuracy: bool) -> Html:
     value, low, high, spec = result_of(model, accuracy=accuracy)
     if value is None:
         return short_cell("–")
@@ -169,28 +139,11 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
     interval = f" {low:{spec}} to {high:{spec}}"
     if accuracy:
         interval = f" {100 * low:.1f}–{high:.1%}"
-    bar = interval_bar(value, low, high) if drawn else None
-    return _number(value, spec, html("<small>{}</small>", interval), bar)
+    return _number(value, spec, html("<small>{}</small>", interval))
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
     return short_cell() if value is None else short_cell(format(value, spec), *more)
-
-
-def histograms(stats: Stats, everything: Stats) -> Html:
-    about = "Number of models by mean score and by median latency, for each evaluation."
-    return gallery(about, map(_histograms, stats.evaluations), "cards", stats, everything)
-
-
-def _histograms(evaluation: EvaluationStats) -> Html:
-    models = evaluation.by_model
-    scores = [model.mean_score for model in models if model.mean_score is not None]
-    latencies = [model.latency_ms.p50 for model in models if model.latency_ms.p50 is not None]
-    by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
-    charts = joined(histogram("Mean score", scores), by_latency)
-    if not charts:
-        return charts
-    return html("<article><h3>{}</h3>{}</article>", evaluation.title, charts)
 
 
 _TOKENS: Final = {
@@ -258,9 +211,7 @@ def _big(count: int) -> Html:
 
 _Kind = Literal["hardest", "disagreement"]
 _QUESTION_CHARS: Final = 600
-_ANSWER_CHARS: Final = 400
 _REFERENCE_CHARS: Final = 200
-_REFERENCES: Final = 5
 _ANSWERS: Final = 2  # shown of each side: the best models, and the worst
 _READ: Final = 8  # answers of each side to choose from: those shown should differ
 # Questions of a scope to choose from: of equally hard ones, those that most models answered.
@@ -380,9 +331,6 @@ def _rank(kind: _Kind, scope: Scope, row: QuestionRow) -> tuple[float, int, str,
 
 def _card(index: QuestionTable, question: _Question, corpus: str) -> Html:
     scope, row = question
-    answers = [(answer, transcript_of(answer.line)) for answer in _answers(index, question)]
-    asked = answers[0][1]
-    cut = _Cut()
     title = title_of(
         scope.evaluation_name, scope.metric, metrics_of(index.scopes)[scope.evaluation_name]
     )
@@ -390,90 +338,33 @@ def _card(index: QuestionTable, question: _Question, corpus: str) -> Html:
     if row.name != row.sample_hash:
         command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
     facts = "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"])
-    text = cut(asked.question, _QUESTION_CHARS)
-    references = _references(asked, cut)
-    said = [_answer(answer, told, cut, graded=scope.graded) for answer, told in answers]
-    return html(
-        '<article class="question"><h4>{}</h4>{}<div class="text">{}</div>{}<dl>{}</dl>'
-        '<p class="soft">{}<code>{}</code></p></article>',
-        title,
-        soft(facts),
-        multiline(text),
-        references,
-        said,
-        "The text is cut. All answers, in full: " if cut.was_long else "All answers: ",
-        command,
-    )
+    shown = read_question(index, [query_of(scope)], row.name, Filters(), _models(index, question))
+    assert shown  # the row is in the scope
+    shown.answers = _different(shown.answers, lower=scope.lower_is_better)
+    note = html('<p class="soft">All answers, in full: <code>{}</code></p>', command)
+    return question_card(shown, title, facts, _QUESTION_CHARS, note)
 
 
-class _Cut:
-    """Cuts long texts, and remembers whether there were any."""
-
-    was_long = False
-
-    def __call__(self, text: str, most: int) -> str:
-        if len(text) <= most:
-            return text
-        self.was_long = True
-        return f"{text[:most]} …"
-
-
-def _answers(index: QuestionTable, question: _Question) -> list[Answer]:
-    """Read answers of a few of the best and worst models; of the best only, if all are equal."""
+def _models(index: QuestionTable, question: _Question) -> list[str]:
+    """Choose a few of the best models and of the worst."""
     scope, row = question
     query = Query(
         evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
     )
     values = dict(zip(scope.models, value_rows(index, query, scope.models)[row.name], strict=True))
     sign = 1 if scope.lower_is_better else -1
-    ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
-    middle = (ranked[0][0] + ranked[-1][0]) / 2
-    best = [model for value, model in ranked if value <= middle][:_READ]
-    worst = [model for value, model in reversed(ranked) if value > middle][:_READ]
-    read = index.answers(row, [*best, *worst])
-    of_best = _ANSWERS if worst else 2 * _ANSWERS
-    return _different(read, best, of_best) + _different(read, worst, _ANSWERS)
+    known = ((sign * value, model) for model, value in values.items() if value is not None)
+    ranked = [model for _, model in sorted(known)]
+    return list(dict.fromkeys([*ranked[:_READ], *ranked[-_READ:]]))
 
 
-def _different(answers: Sequence[Answer], models: Sequence[str], number: int) -> list[Answer]:
-    """Choose one answer per model, answers with different texts first."""
-    by_model = {
-        answer.model_id: answer for answer in reversed(answers) if answer.outcome != "error"
-    }
-    known = [by_model[model] for model in models if model in by_model]
-    by_text: dict[str, Answer] = {}
-    for answer in known:
-        by_text.setdefault(transcript_of(answer.line).final_text, answer)
-    chosen = list(by_text.values())
-    return [*chosen, *(answer for answer in known if answer not in chosen)][:number]
-
-
-def _answer(answer: Answer, told: Transcript, cut: _Cut, *, graded: bool) -> Html:
-    verdict = "right" if answer.outcome == "right" else "wrong"
-    turns = len(told.turns)
-    text = cut(told.final_text, _ANSWER_CHARS)
-    taken = ", ".join(told.extracted)
-    short = cut(taken, _ANSWER_CHARS)
-    differs = taken and taken != told.final_text
-    return html(
-        '<dt><b class="verdict {}">{}</b> {} <small>{}</small></dt>'
-        '<dd><div class="text">{}</div>{}</dd>',
-        "score" if graded else verdict,
-        score_text(answer.score) if graded else verdict,
-        answer.model_id,
-        f"the last of {counted(turns, 'turn')}" if turns > 1 else "",
-        multiline(text) or "(nothing)",
-        soft(f"taken as the answer: {short}") if differs else None,
-    )
-
-
-def _references(asked: Transcript, cut: _Cut) -> Html | None:
-    if not asked.references:
-        return None
-    shown = " or ".join(cut(text, _REFERENCE_CHARS) for text in asked.references[:_REFERENCES])
-    more = len(asked.references) - _REFERENCES
-    if more > 0:
-        cut.was_long = True
-        shown += f" … and {more:,} more"
-    reference = '<p class="text"><b>Reference: </b><span>{}</span></p>'
-    return html(reference, multiline(shown))
+def _different(answers: Sequence[ShownAnswer], *, lower: bool) -> list[ShownAnswer]:
+    """Choose the best and the worst answers of those with different texts or scores."""
+    by_text: dict[tuple[float, str], ShownAnswer] = {}
+    for answer in answers:
+        verdict = answer.verdicts[0]
+        if verdict.outcome != "error":
+            by_text.setdefault((verdict.score, answer.turns[-1].text), answer)
+    scores = sorted(by_text, key=itemgetter(0), reverse=not lower)
+    distinct = [by_text[key] for key in scores]
+    return [*distinct[:_ANSWERS], *distinct[_ANSWERS:][-_ANSWERS:]]
