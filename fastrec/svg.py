@@ -17,22 +17,18 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fastrec.errors import counted
-from fastrec.html import Child, Html, each, html, joined, short_cell, soft, tag
+from fastrec.html import Child, Html, each, html, joined, soft, tag
 from fastrec.wording import cut_middle
 
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
-NAMED: Final = 25  # results of a dot plot that have a name beside them
-_ROW: Final = 20  # pixels of a row with a name; as in the style of `report`
-_THIN: Final = 2  # pixels of a row without
+_ROW: Final = 20  # pixels of a row of a dot plot; as in the styles
 _BAR: Final = 60
 _SMALL: Final = 90  # the width of a chart in a cell of a table
-_MOST_DOTS: Final = 425  # results of a dot plot
+_MOST_DOTS: Final = 25  # results of a dot plot
 _MOST_SPOTS: Final = 100  # models of a scatter plot
 _FRAME_WIDTH: Final = 520  # of a scatter plot
 _FRAME_HEIGHT: Final = 280
 _CHARACTER: Final = 6.2  # the width of a character of a label
-_MAP_ROW: Final = 16  # pixels of a row of a heat map; as in the styles
-_LEVELS: Final = 10  # of colour in a heat map
 
 Point = tuple[int, int]
 
@@ -105,52 +101,32 @@ class Dot(NamedTuple):
     high: float
 
 
-def dot_plot(results: Sequence[Dot], scale: Scale, label: str) -> Html:
-    """Draw results as dots with intervals, below each other.
-
-    The first ones have rows as high as names beside them, the others are thin.
-    """
+def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high: str) -> Html:
+    """Draw the first results as dots with intervals, below each other, with names beside them."""
+    shown = results[:_MOST_DOTS]
     intervals = []
     points = []
-    top = 0
-    for number, dot in enumerate(results):
-        height = _ROW if number < NAMED else _THIN
-        low, x, high = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
-        y = top + height // 2
-        intervals.append(f"M{low} {y}H{high}")
+    for number, dot in enumerate(shown):
+        left, x, right = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
+        y = number * _ROW + _ROW // 2
+        intervals.append(f"M{left} {y}H{right}")
         points.append((x, y))
-        top += height
-    shapes = [
-        path("grid", (f"M{x} 0V{top}" for x in range(0, WIDTH + 1, WIDTH // 4))),
-        path("span", intervals[:NAMED]),
-        dots("spot", points[:NAMED]),
-    ]
-    if len(results) > NAMED:
-        shapes.append(path("thin-span", intervals[NAMED:]))
-        shapes.append(dots("thin-spot", points[NAMED:]))
-    return stretched(top, label, *shapes)
-
-
-def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high: str) -> Html:
-    """Draw results as dots with intervals, with the names of the first ones beside them."""
-    named = [(dot.name, cut_middle(dot.name), dot.text) for dot in results[:NAMED]]
-    first = results[0]
-    last = results[-1]
-    ends_of = f"from {first.name}, {first.text}, to {last.name}, {last.text}"
-    label = f"{caption}: {len(results):,}, {ends_of}"
-    note = None
-    if len(results) > NAMED:
-        others = min(len(results), _MOST_DOTS) - NAMED
-        note = soft(f"The first {NAMED} have a name; {others:,} others have a dot only.")
+    height = len(shown) * _ROW
+    last = shown[-1]
+    label = f"{caption}: from {shown[0].name}, {shown[0].text}, to {last.name}, {last.text}"
+    grid = path("grid", (f"M{x} 0V{height}" for x in range(0, WIDTH + 1, WIDTH // 4)))
+    drawn = stretched(height, label, grid, path("span", intervals), dots("spot", points))
+    named = [(dot.name, cut_middle(dot.name), dot.text) for dot in shown]
+    note = f"The first {len(shown)} of {len(results):,}; the table below has all."
     return figure(
         caption,
         html(
-            '<div class="dots"><ol>{}</ol>{}</div>',
+            '<div class="dots"><ol>{}</ol>{}</div>{}{}',
             each('<li title="{}"><span>{}</span><b>{}</b></li>', named),
-            dot_plot(results[:_MOST_DOTS], scale, label),
+            drawn,
+            ends(low, high),
+            soft(note) if len(shown) < len(results) else None,
         ),
-        html('<div class="beside">{}</div>', ends(low, high)),
-        note,
     )
 
 
@@ -266,32 +242,6 @@ def _label(name: str, x: int, y: int, taken: list[tuple[float, float, int]]) -> 
     return None
 
 
-def heat_map(caption: str, names: Sequence[str], shares: Sequence[Sequence[float | None]]) -> Html:
-    """Draw a square of shares from 0 to 1, with names beside it; darker is higher."""
-    known = [share for line in shares for share in line if share is not None]
-    level_of = Scale(min(known), max(known), _LEVELS)
-    cells: dict[int, list[str]] = {}
-    for y, line in enumerate(shares):
-        for x, share in enumerate(line):
-            if share is not None:
-                cells.setdefault(round(level_of(share)), []).append(f"M{x} {y}h1v1h-1z")
-    paths = [
-        tag("path", class_="cell", d="".join(steps), fill_opacity=level / _LEVELS)
-        for level, steps in sorted(cells.items())
-    ]
-    size = len(names)
-    label = f"{caption}: {counted(size, 'model')}, from {min(known):.0%} to {max(known):.0%}"
-    box = f"0 0 {size} {size}"
-    drawn = drawing(box, label, *paths, height=_MAP_ROW * size, preserveAspectRatio="none")
-    beside = ((name, cut_middle(name)) for name in names)
-    listed = each('<li title="{}"><span>{}</span></li>', beside)
-    return figure(
-        caption,
-        html('<div class="dots map"><ol>{}</ol>{}</div>', listed, drawn),
-        html('<div class="beside">{}</div>', ends(f"{min(known):.0%}", f"{max(known):.0%}")),
-    )
-
-
 class Reliability(NamedTuple):
     """A bin of a reliability plot: its share of answers, mean confidence, share of right ones."""
 
@@ -382,11 +332,6 @@ def _small(*shapes: Html) -> Html:
     )
 
 
-def heat_cell(
-    value: float | None, spec: str, note: Html | None = None, *, coloured: bool = True
-) -> Html:
-    """Make a cell of a heat map, coloured by a share from 0 to 1."""
-    if value is None:
-        return short_cell("–", note, class_="none")
-    class_ = f"h{round(value * 10)}" if coloured else ""
-    return short_cell(format(value, spec), note, class_=class_)
+def heat_class(share: float) -> str:
+    """The class of a cell of a heat map, by a share from 0 to 1."""
+    return f"h{round(Scale(0, 1, 10)(share))}"

@@ -53,6 +53,7 @@ from fastrec.statistics.ranks import (
 )
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
+from fastrec.svg import heat_class
 from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
@@ -187,6 +188,11 @@ class Leaderboard(Tabular, kw_only=True):
         The script of `report` sorts `sortable`.
         """
         evaluations = {one.title: one for one in self.evaluations}
+        places = {title: place for place, title in enumerate(evaluations)}
+
+        def colour(model: BoardModel, head: str) -> str:
+            own = model.cells[places[head]] if head in places else None
+            return heat_class(own.value) if own and evaluations[head].weight else ""
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
             shown: Html | str = text
@@ -194,7 +200,7 @@ class Leaderboard(Tabular, kw_only=True):
                 shown = tag("a", text, href=link(evaluations[head], model.model_id))
             if head in _NAMES:
                 return tag("td", tag("span", shown))
-            return tag("td", shown, class_="num")
+            return tag("td", shown, class_=f"num {colour(model, head)}".rstrip())
 
         tables = []
         for title, models in self.groups():

@@ -43,7 +43,8 @@ from fastrec.svg import (
     Scale,
     Spot,
     dot_chart,
-    heat_map,
+    figure,
+    heat_class,
     histogram,
     histogram_bars,
     reliability,
@@ -51,7 +52,7 @@ from fastrec.svg import (
 )
 from fastrec.wording import cost_text, latency_text
 
-_MOST_MAPPED: Final = 30  # models of a heat map
+_MOST_MAPPED: Final = 24  # models of a heat map
 
 
 class Result(NamedTuple):
@@ -131,10 +132,9 @@ def evaluation_pictures(
     if not_judged:
         about.append(f"{counted(not_judged, 'model')} not judged")
     difficulty, of_questions = difficulty_picture(index, query)
-    agreement, of_pairs = agreement_picture(index, query, [dot.name for dot in dots])
     drawn = joined(
         dots_picture(f"{measure} of models, with 95% intervals", dots, shares=shares),
-        agreement,
+        agreement_picture(index, query, [dot.name for dot in dots]),
         difficulty,
         against("the mean length of an answer", lengths, "{:,.0f} characters".format),
         against("median latency", latencies, latency_text),
@@ -151,7 +151,7 @@ def evaluation_pictures(
         )
         for dot in dots
     ]
-    numbers = joined(numbers_table(heads, rows), of_questions, of_pairs)
+    numbers = joined(numbers_table(heads, rows), of_questions)
     return html(
         '<div class="pictures">{}</div>{}', drawn, details("Numbers of these pictures", numbers)
     )
@@ -195,10 +195,8 @@ def difficulty_picture(index: QuestionTable, query: Query) -> tuple[Html, Html]:
     return histogram(caption, bins, spell), numbers
 
 
-def agreement_picture(
-    index: QuestionTable, query: Query, models: Sequence[str]
-) -> tuple[Html, Html]:
-    """Draw how much models agree, similar ones beside each other; and its numbers.
+def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str]) -> Html:
+    """Draw how much models agree, in percent: a table as a heat map, similar ones side by side.
 
     Two models agree on a question as far as their values are equal: 1 if both are right or both
     wrong. Of many models, the first ones are drawn.
@@ -206,27 +204,25 @@ def agreement_picture(
     scope = index.scope(query)
     names = models[:_MOST_MAPPED]
     if scope is None or len(names) < 3:
-        return Html(""), Html("")
+        return Html("")
     shares = _agreement(index, query, names, graded=scope.graded)
     order = _by_similarity(shares)
-    names = [names[at] for at in order]
-    lines = [[_or_none(shares[y, x]) for x in order] for y in order]
-    caption = f"Agreement of {counted(len(names), 'model')}"
-    if len(names) < len(models):
-        caption = f"Agreement of the first {len(names)} of {counted(len(models), 'model')}"
-    rows = [
-        short_row(
-            f"{number} {name}",
-            (short_cell("–" if share is None else f"{share:.0%}") for share in line),
+    least = np.nanmin(shares)
+    colour = Scale(least, 1.0)
+    rows = []
+    for place in order:
+        line = shares[place, order].tolist()
+        cells = (
+            short_cell()
+            if np.isnan(share)
+            else short_cell(f"{100 * share:.0f}", class_=heat_class(colour(share)))
+            for share in line
         )
-        for number, (name, line) in enumerate(zip(names, lines, strict=True), start=1)
-    ]
-    heads = ("agreement with model", *map(str, range(1, len(names) + 1)))
-    return heat_map(caption, names, lines), numbers_table(heads, rows)
-
-
-def _or_none(share: float) -> float | None:
-    return None if np.isnan(share) else float(share)
+        rows.append(short_row(names[place], cells))
+    first = "" if len(names) == len(models) else f"the first {len(names)} of "
+    caption = f"Agreement of {first}{counted(len(models), 'model')}, in percent"
+    drawn = plain_table(None, rows, class_="heat", aria_label=caption)
+    return figure(caption, html('<div class="wide">{}</div>', drawn))
 
 
 def _agreement(index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool) -> Array:

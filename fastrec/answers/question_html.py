@@ -1,4 +1,4 @@
-"""A question with its answers as HTML: a card of `report`, and one file that needs nothing else.
+"""A question with its answers as HTML: in `report`, and as one file that needs nothing else.
 
 The file has no script, and its content security policy allows only its own style: it can be mailed,
 and opened without a server.
@@ -6,21 +6,21 @@ and opened without a server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Final
 
 from fastrec._version import __version__
-from fastrec.answers.shown import ShownAnswer, ShownQuestion, tally_facts
+from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict, tally_facts
 from fastrec.answers.transcript import Call, Turn
-from fastrec.errors import counted
 from fastrec.html import Html, allowed, details, each, html, joined, multiline, soft, tag
 from fastrec.wording import SIGNS, latency_text, score_text, tokens_text
 
 _MOST_OPEN: Final = 12  # answers of a file that are unfolded
 _LONGEST: Final = 50_000  # characters of a text in a file
-_REFERENCES: Final = 5  # of a card
-_REFERENCE: Final = 200  # characters of one in a card
+_MOST_LISTED: Final = 20  # references
+_Texts = Callable[[str], Html]  # shows a text
 _PAGE: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -41,35 +41,38 @@ def question_file(questions: Sequence[ShownQuestion], corpus: str) -> bytes:
         policy=f"default-src 'none'; style-src {allowed(style)}",
         title=f"{first.evaluation_name}, sample {first.sample_id}",
         style=style,
-        body=joined(*map(_whole, questions)),
+        body=each("<main><h1>{}</h1>{}</main>", map(_whole, questions)),
         version=__version__,
         corpus=corpus,
     )
     return page.encode("utf-8", "backslashreplace")
 
 
-def _whole(question: ShownQuestion) -> Html:
-    """Show a question with all that is known about its answers."""
+def _whole(question: ShownQuestion) -> tuple[str, Html]:
+    """The title of a question, and all that is known about it."""
+    title = f"{question.evaluation_name}, sample {question.sample_id}"
+    tallies = map(soft, _tallies(question))
+    body = question_body(question, _LONGEST)
+    return title, joined(soft(f"hash {question.sample_hash}"), tallies, body)
+
+
+def question_body(question: ShownQuestion, most: int) -> Html:
+    """Show a question with its answers; texts are cut to `most` characters."""
     is_open = len(question.answers) <= _MOST_OPEN
-    prompt = None
-    if question.prompt and question.prompt != question.question:
-        prompt = details("Prompt", text_block(question.prompt))
+    text = partial(_text, most=most)
+    prompt = question.prompt if question.prompt != question.question else ""
     outcomes = (
         html('<a href="#{}" class="{}" title="{}">{}</a>', _id(question, at), word, model, sign)
         for at, (model, word, sign) in enumerate(map(_outcome, question.answers))
     )
-    answers = (_answer(question, at, is_open=is_open) for at in range(len(question.answers)))
+    shown = (_answer(question, at, text, is_open=is_open) for at in range(len(question.answers)))
     return html(
-        '<main><h1>{}</h1>{}{}{}{}{}<h2>{}</h2><p class="outcomes">{}</p>{}</main>',
-        f"{question.evaluation_name}, sample {question.sample_id}",
-        soft(f"hash {question.sample_hash}"),
-        map(soft, _tallies(question)),
-        text_block(question.question),
-        prompt,
-        _references(question),
-        counted(len(question.answers), "answer"),
+        '{}{}{}<p class="outcomes">{}</p>{}',
+        text(question.question),
+        details("Prompt", text(prompt)) if prompt else None,
+        _references(question, text),
         outcomes,
-        answers,
+        shown,
     )
 
 
@@ -89,7 +92,7 @@ def _tallies(question: ShownQuestion) -> Iterable[str]:
         yield f"{tally.metric}: {facts}" if tally.metric else facts
 
 
-def text_block(text: str, most: int = _LONGEST) -> Html:
+def _text(text: str, most: int) -> Html:
     """Show a text with its line breaks, cut to some characters."""
     more = None
     if len(text) > most:
@@ -97,15 +100,18 @@ def text_block(text: str, most: int = _LONGEST) -> Html:
     return html('<div class="text" dir="auto">{}{}</div>', multiline(text[:most]), more)
 
 
-def _references(question: ShownQuestion) -> Html:
-    shown = each('<p class="text"><b>Reference: </b>{}</p>', map(multiline, question.references))
-    if question.choices:
-        choices = each("<li>{}</li>", map(multiline, question.choices))
-        shown = joined(shown, html("<p><b>Choices</b></p><ul>{}</ul>", choices))
-    return shown
+def _references(question: ShownQuestion, text: _Texts) -> Html:
+    named = {"Reference": question.references[:_MOST_LISTED], "Choice": question.choices}
+    return joined(
+        *(
+            html('<div class="{}"><b>{}</b>{}</div>', name.lower(), name, text(one))
+            for name, texts in named.items()
+            for one in texts
+        )
+    )
 
 
-def _answer(question: ShownQuestion, at: int, *, is_open: bool) -> Html:
+def _answer(question: ShownQuestion, at: int, text: _Texts, *, is_open: bool) -> Html:
     answer = question.answers[at]
     facts = list(_figures(answer))
     if answer.total > 1:
@@ -118,11 +124,10 @@ def _answer(question: ShownQuestion, at: int, *, is_open: bool) -> Html:
         answer.model_id,
         " · ".join(facts),
     )
-    said = (_judged(one.error, one.extracted, one.metadata | one.other) for one in answer.verdicts)
     shown = joined(
-        details("Prompt", text_block(answer.prompt)) if answer.prompt else None,
-        map(_turn, answer.turns),
-        said,
+        details("Prompt", text(answer.prompt)) if answer.prompt else None,
+        (_turn(turn, text) for turn in answer.turns),
+        (_judged(verdict, text) for verdict in answer.verdicts),
     )
     summary = html("<summary>{}</summary>", head)
     place = _id(question, at)
@@ -144,63 +149,34 @@ def _verdict(answer: ShownAnswer, metric: str | None, outcome: str, score: float
     return html('<b class="verdict {}">{} {}{}</b> ', outcome, SIGNS[outcome], named, about)
 
 
-def _judged(error: str, extracted: Sequence[str], metadata: Mapping[str, str]) -> Html:
-    taken = ", ".join(extracted)
-    rows = each("<dt>{}</dt><dd>{}</dd>", metadata.items())
+def _judged(verdict: Verdict, text: _Texts) -> Html:
+    taken = ", ".join(verdict.extracted)
+    known = verdict.metadata | verdict.other
+    rows = ((name, text(value)) for name, value in known.items())
     return joined(
-        html('<p class="error">Error: {}</p>', multiline(error[:_LONGEST])) if error else None,
-        soft(f"taken as the answer: {taken}") if taken else None,
-        details("Metadata", html("<dl>{}</dl>", rows)) if metadata else None,
+        html('<div class="error"><b>Error</b>{}</div>', text(verdict.error))
+        if verdict.error
+        else None,
+        html('<div class="soft">taken as the answer: {}</div>', text(taken)) if taken else None,
+        details("Metadata", html("<dl>{}</dl>", each("<dt>{}</dt><dd>{}</dd>", rows)))
+        if known
+        else None,
     )
 
 
-def _turn(turn: Turn) -> Html | None:
+def _turn(turn: Turn, text: _Texts) -> Html | None:
     if turn.is_result:
         return None
     return joined(
         html('<p class="role">{}</p>', turn.role) if turn.role != "assistant" else None,
-        details("Reasoning", text_block(turn.reasoning)) if turn.reasoning else None,
-        text_block(turn.text) if turn.text else None,
-        map(_call, turn.calls),
+        details("Reasoning", text(turn.reasoning)) if turn.reasoning else None,
+        text(turn.text) if turn.text else None,
+        (_call(call, text) for call in turn.calls),
     )
 
 
-def _call(call: Call) -> Html:
+def _call(call: Call, text: _Texts) -> Html:
     arguments = ", ".join(f"{name}: {value}" for name, value in call.arguments.items())
-    result = None if call.result is None else text_block(call.result)
+    result = None if call.result is None else text(call.result)
     head = html("Call of <b>{}</b>{}", call.name, " that failed" if call.failed else "")
-    return details(head, text_block(arguments), result, class_="call")
-
-
-def question_card(question: ShownQuestion, title: str, facts: str, most: int, note: Html) -> Html:
-    """Show a question shortly: the last text of each answer, cut to some characters."""
-    references = " or ".join(text[:_REFERENCE] for text in question.references[:_REFERENCES])
-    more = len(question.references) - _REFERENCES
-    if more > 0:
-        references += f" … and {more:,} more"
-    graded = question.tallies[0].graded
-    return html(
-        '<article class="question"><h4>{}</h4>{}{}{}<dl>{}</dl>{}</article>',
-        title,
-        soft(facts),
-        text_block(question.question, most),
-        html('<p class="text"><b>Reference: </b>{}</p>', multiline(references)),
-        (_brief(answer, most, graded=graded) for answer in question.answers),
-        note,
-    )
-
-
-def _brief(answer: ShownAnswer, most: int, *, graded: bool) -> Html:
-    verdict = answer.verdicts[0]
-    said = [turn.text for turn in answer.turns if turn.text and turn.role == "assistant"]
-    taken = ", ".join(verdict.extracted)[:most]
-    last = said[-1] if said else ""
-    return html(
-        '<dt><b class="verdict {}">{}</b> {} <small>{}</small></dt><dd>{}{}</dd>',
-        verdict.outcome,
-        score_text(verdict.score) if graded else verdict.outcome,
-        answer.model_id,
-        f"the last of {counted(len(answer.turns), 'turn')}" if len(answer.turns) > 1 else "",
-        text_block(last, most) if last else "(nothing)",
-        soft(f"taken as the answer: {taken}") if taken and taken != last else None,
-    )
+    return details(head, text(arguments), result, class_="call")

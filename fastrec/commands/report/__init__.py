@@ -30,13 +30,12 @@ from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import heat_maps, pictures, reliability_plots, trend_plots
+from fastrec.commands.report.charts import pictures, reliability_plots, trend_plots
 from fastrec.commands.report.evaluations import (
     costs_table,
     evaluation_tables,
     question_cards,
     suspected_keys,
-    tokens,
 )
 from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
@@ -211,13 +210,11 @@ def report(
         "Trend": trend_plots(paths, wanted.split()[0]),
         "Pictures": pictures(index, found, costs),
         "Line counts": sections.line_counts(summary, manifest),
-        "Evaluations × models": heat_maps(found),
         "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
         "Calibration": reliability_plots(calibration),
         "Cost": costs_table(costs),
-        "Tokens": tokens(summary),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": sections.repeats(summary),
         "Hashes and ids": sections.hashes(summary),

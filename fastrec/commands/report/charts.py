@@ -1,20 +1,15 @@
-"""Charts about models: pictures of evaluations, heat maps, calibration, trends."""
+"""Charts about models: pictures of evaluations, calibration, trends."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from statistics import fmean
 from typing import Final
 
 from fastrec.answers.costs import ModelCost
 from fastrec.answers.pictures import (
-    are_shares,
     calibration_picture,
     evaluation_pictures,
-    result_of,
 )
 from fastrec.answers.question_table import QuestionTable
 from fastrec.errors import counted, listed
@@ -28,8 +23,6 @@ from fastrec.html import (
     joined,
     num,
     row,
-    short_cell,
-    short_row,
     soft,
     table,
     tag,
@@ -37,14 +30,13 @@ from fastrec.html import (
 from fastrec.limits import current_limits
 from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
-from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
+from fastrec.summary.present_ranking import Stats
 from fastrec.svg import (
     WIDTH,
     Point,
     Scale,
     dots,
     ends,
-    heat_cell,
     path,
     stretched,
 )
@@ -99,75 +91,6 @@ def pictures(index: QuestionTable, found: Stats, costs: Sequence[ModelCost]) -> 
     shown = [html("<h3>{}</h3>{}", *cards[0]), *(details(*card) for card in cards[1:])]
     note = left_out(len(drawn), len(found.evaluations), "evaluations with the most records")
     return joined(shown, note, soft(_ABOUT_PICTURES))
-
-
-_MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
-
-
-def heat_maps(stats: Stats) -> Html:
-    """Show the accuracy or mean score, and the coverage, of every model on every evaluation."""
-    limits = current_limits()
-    by_size = sorted(stats.evaluations, key=lambda scope: -scope.records)
-    evaluations = by_size[: limits.report_columns]
-    evaluations.sort(key=lambda scope: (scope.evaluation_name, scope.metric or ""))
-    places = _places(evaluations)
-    if not places:
-        return Html("")
-    records: Counter[str] = Counter()
-    results = []
-    coverage = []
-    for evaluation in evaluations:
-        models = evaluation.by_model
-        accuracy = stats.shows_accuracy(evaluation)
-        cell = partial(_result_cell, accuracy=accuracy, coloured=accuracy or are_shares(models))
-        results.append({model.model_id: cell(model) for model in models})
-        coverage.append({model.model_id: heat_cell(model.coverage, ".1%") for model in models})
-        records.update({model.model_id: model.records for model in models})
-    most = max(limits.report_cells // len(evaluations), 1)
-    names = [name for name, _ in records.most_common(most)]
-    names.sort(key=lambda name: (places[name], name))
-    shown = set(map(stats.shows_accuracy, evaluations))
-    title = f"{'Accuracy' if True in shown else 'Mean score'} of models on evaluations"
-    if len(shown) == 2:
-        title += "; the mean score where scores are other than 0 and 1"
-    heads = ("model", *(cut_middle(evaluation.title) for evaluation in evaluations))
-    draw = partial(_heat_map, heads, names)
-    about = "Coverage: the share of an evaluation's questions that a model answered"
-    maps = [draw(title, "accuracy", results), draw(about, "coverage", coverage)]
-    return joined(
-        soft("Models with the best places on average come first."),
-        left_out(len(names), len(records), "models with the most records"),
-        left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
-        maps,
-    )
-
-
-def _places(evaluations: Sequence[EvaluationStats]) -> dict[str, float]:
-    """The mean place of each model, from 0 for the best."""
-    places: dict[str, list[float]] = {}
-    for evaluation in evaluations:
-        for place, model in enumerate(evaluation.by_model):  # best first
-            places.setdefault(model.model_id, []).append(place / len(evaluation.by_model))
-    return {name: fmean(shares) for name, shares in places.items()}
-
-
-def _heat_map(
-    heads: Sequence[str],
-    names: Sequence[str],
-    title: str,
-    kind: str,
-    columns: Sequence[Mapping[str, Html]],
-) -> Html:
-    none = short_cell()
-    rows = [short_row(name, (column.get(name, none) for column in columns)) for name in names]
-    turned = " turned" if len(columns) > _MOST_UPRIGHT else ""
-    return table(title, heads, rows, class_=f"heat {kind}{turned}")
-
-
-def _result_cell(model: ModelStats, *, accuracy: bool, coloured: bool) -> Html:
-    result = result_of(model, accuracy=accuracy)
-    note = html("<small>{}</small>", counted(model.errors, "error")) if model.errors else None
-    return heat_cell(result.value, result.spec, note, coloured=coloured)
 
 
 def reliability_plots(models: Sequence[Calibration]) -> Html:

@@ -1,4 +1,4 @@
-"""Sections about evaluations and models: tables, tokens, costs, questions."""
+"""Sections about evaluations and models: tables, costs, questions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from glob import escape
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from fastrec.answers.costs import ModelCost, total_costs
 from fastrec.answers.items import Item
 from fastrec.answers.pictures import result_of
-from fastrec.answers.question_html import question_card
+from fastrec.answers.question_html import question_body
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.shown import ShownAnswer, read_question, tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -20,9 +20,20 @@ from fastrec.answers.values import value_rows
 from fastrec.commands.report.charts import left_out
 from fastrec.errors import counted
 from fastrec.filters import Filters
-from fastrec.html import Html, each, html, joined, num, row, short_cell, short_row, soft, table
+from fastrec.html import (
+    Html,
+    details,
+    each,
+    html,
+    joined,
+    num,
+    row,
+    short_cell,
+    short_row,
+    soft,
+    table,
+)
 from fastrec.limits import current_limits
-from fastrec.summary.document import ModelSummary, Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
     ModelStats,
@@ -33,7 +44,7 @@ from fastrec.summary.present_ranking import (
     unranked_in_words,
 )
 from fastrec.summary.rows import from_portable
-from fastrec.wording import cut_middle, metrics_of, title_of
+from fastrec.wording import cut_middle, metrics_of, title_of, tokens_text
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
@@ -107,6 +118,7 @@ def _columns(
         yield _column("n", "questions")
     yield _column("coverage", "coverage", ".1%")
     if any(model.tokens.records for model in models):
+        yield "tokens", lambda model: short_cell(tokens_text(from_portable(model.tokens.total)))
         yield _column("tokens/record", "tokens_per_record", ",.0f")
     if any(model.latency_ms.records for model in models):
         yield "latency p50 · p90 · p99, ms", _latency
@@ -146,44 +158,6 @@ def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
     return short_cell() if value is None else short_cell(format(value, spec), *more)
 
 
-_TOKENS: Final = {
-    "records": "records",
-    "with token counts": "tokens.records",
-    "input": "tokens.input",
-    "output": "tokens.output",
-    "total": "tokens.total",
-}
-
-
-def tokens(summary: Summary) -> Html:
-    """Show the tokens of each model, the most first."""
-    used: dict[str, dict[str, ModelSummary]] = {}
-    for evaluation in summary.evaluations:
-        for model in evaluation.by_model:
-            if model.tokens.records:
-                # All metrics of an evaluation are about the same answers, so their tokens are not
-                # added up.
-                by_evaluation = used.setdefault(model.model_id, {})
-                known = by_evaluation.setdefault(evaluation.evaluation_name, model)
-                if model.tokens.records > known.tokens.records:
-                    by_evaluation[evaluation.evaluation_name] = model
-    if not used:
-        return Html("<p>No record has token counts.</p>")
-    counts_of = attrgetter(*_TOKENS.values())
-    totals: list[tuple[str, list[int]]] = []
-    for name, by_evaluation in used.items():
-        counts = (map(from_portable, counts_of(model)) for model in by_evaluation.values())
-        totals.append((name, [*map(sum, zip(*counts, strict=True))]))
-    totals.sort(key=lambda total: -total[1][-1])
-    shown = totals[: current_limits().report_rows]
-    rows = [row(name, *map(_big, sums)) for name, sums in shown]
-    title = "Tokens by model, over the evaluations that have token counts for it"
-    if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
-        title += "; of an evaluation with several metrics, the metric with the most token counts"
-    note = left_out(len(rows), len(totals), "models with the most tokens")
-    return joined(table(title, ("model", *_TOKENS), rows), note)
-
-
 def costs_table(costs: Sequence[ModelCost]) -> Html:
     heads, models, notes = total_costs(costs)
     if not models:
@@ -197,20 +171,12 @@ def costs_table(costs: Sequence[ModelCost]) -> Html:
     )
 
 
-def _big(count: int) -> Html:
-    """Make a cell with a count that may be too large for a double."""
-    try:
-        return num(count, ",.0f" if count < 1 << 53 else ".4g")
-    except OverflowError:
-        return Html('<td class="num" data-v="Infinity">huge</td>')
-
-
 # The hardest and the most disputed questions, with answers that differ. Half of them are the
 # hardest and half the most disputed. Of each kind, the first question of every evaluation and
 # metric comes before the second of any, so that one evaluation does not take all the places.
 
 _Kind = Literal["hardest", "disagreement"]
-_QUESTION_CHARS: Final = 600
+_LONGEST: Final = 1_000  # characters of a text
 _REFERENCE_CHARS: Final = 200
 _ANSWERS: Final = 2  # shown of each side: the best models, and the worst
 _READ: Final = 8  # answers of each side to choose from: those shown should differ
@@ -269,7 +235,7 @@ def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats)
         hardest = _choose(index, scopes, "hardest", number - len(disputed), disputed)
     groups = [
         html(
-            '<h3 class="group">{}</h3><div class="questions">{}</div>',
+            '<h3 class="group">{}</h3>{}',
             title,
             (_card(index, question, corpus) for question in questions),
         )
@@ -342,7 +308,9 @@ def _card(index: QuestionTable, question: _Question, corpus: str) -> Html:
     assert shown  # the row is in the scope
     shown.answers = _different(shown.answers, lower=scope.lower_is_better)
     note = html('<p class="soft">All answers, in full: <code>{}</code></p>', command)
-    return question_card(shown, title, facts, _QUESTION_CHARS, note)
+    summary = html('<b>{}</b>: {} <span class="soft">{}</span>', title, row.excerpt, facts)
+    body = question_body(shown, _LONGEST)
+    return html('<article class="question">{}</article>', details(summary, body, note))
 
 
 def _models(index: QuestionTable, question: _Question) -> list[str]:

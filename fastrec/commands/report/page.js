@@ -31,7 +31,7 @@ function sort(table, column, head) {
 const tables = [];
 function addTable(table) {
   const first = table.tBodies[0].rows[0].cells; // all cells of a column have one kind
-  const numbers = table.matches(".models, .heat");
+  const numbers = table.matches(".models");
   all("thead th", table).forEach((head, column) => {
     head.classList.toggle("right", numbers ? column > 0 : first[column].classList.contains("num"));
     head.firstElementChild.addEventListener("click", () => sort(table, column, head));
