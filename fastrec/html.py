@@ -168,19 +168,19 @@ def short_row(name: str, cells: Iterable[Html]) -> Html:
 
 
 def table(caption: str, heads: Iterable[str], rows: Sequence[Html], *, class_: str = "") -> Html:
-    """Make a table that scrolls and that the script can sort and search.
+    """Make a table that scrolls, and that the script of `report` can sort and search.
 
     Empty if there are no rows.
     """
     if not rows:
         return Html("")
-    buttons = each('<th scope="col"><button type="button">{}</button></th>', heads)
+    cells = each('<th scope="col">{}</th>', heads)
     return html(
         '<figure class="frame"><figcaption>{caption}</figcaption>'
         '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div>'
         "</figure>",
         caption=caption,
-        table=plain_table(buttons, rows, class_=class_ or None, aria_label=caption),
+        table=plain_table(cells, rows, class_=class_ or None, aria_label=caption),
     )
 
 

@@ -23,7 +23,6 @@ from fastrec.wording import cut_middle
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
 _ROW: Final = 20  # pixels of a row of a dot plot; as in the styles
 _BAR: Final = 60
-_SMALL: Final = 90  # the width of a chart in a cell of a table
 _MOST_DOTS: Final = 25  # results of a dot plot
 _MOST_SPOTS: Final = 100  # models of a scatter plot
 _FRAME_WIDTH: Final = 520  # of a scatter plot
@@ -146,15 +145,24 @@ def histogram_bars(values: Sequence[float], low: float, high: float, number: int
     return [Bar(low + at * width, low + (at + 1) * width, counts[at]) for at in range(number)]
 
 
-def histogram(caption: str, bins: Sequence[Bar], spell: Callable[[float], str]) -> Html:
+def histogram(
+    caption: str, bins: Sequence[Bar], spell: Callable[[float], str], numbers: Html
+) -> Html:
+    """Draw bars with an axis, above their numbers."""
     most = max(1, *(one.values for one in bins))
     total = sum(one.values for one in bins)
     low = spell(bins[0].low)
     high = spell(bins[-1].high)
     label = f"{caption}: {total:,} from {low} to {high}, at most {most:,} in one bar"
-    shapes = bars([one.values / most for one in bins])
-    drawn = drawing("0 0 200 61", label, *shapes, class_="bars", preserveAspectRatio="none")
-    return figure(caption, drawn, ends(low, high))
+    shapes = [
+        bar("fill", 10 * at + 1, 60 - 56 * one.values / most, 8, 56 * one.values / most)
+        for at, one in enumerate(bins)
+    ]
+    shapes.append(line("axis", 0, 10 * len(bins), 60.5))
+    drawn = drawing(
+        f"0 0 {10 * len(bins)} 61", label, *shapes, class_="bars", preserveAspectRatio="none"
+    )
+    return figure(caption, drawn, ends(low, high), numbers)
 
 
 class Spot(NamedTuple):
@@ -271,35 +279,6 @@ def reliability(label: str, bins: Iterable[Reliability]) -> Html:
     )
 
 
-def stacked_bar(parts: Sequence[tuple[str, int]], what: str) -> Html:
-    """Draw the shares of named parts as one bar, with a legend; the names are classes."""
-    whole = sum(count for _, count in parts)
-    if not whole:
-        return Html("")
-    pieces = []
-    legend = []
-    start = 0.0
-    for name, count in parts:
-        pieces.append(bar(f"part {name}", start, 0, count / whole * WIDTH, 18))
-        start += count / whole * WIDTH
-        key = '<span><i class="key {name}"></i>{name} {share:.2%}</span>'
-        legend.append(html(key, name=name, share=count / whole))
-    label = ", ".join(f"{count / whole:.2%} {name}" for name, count in parts if count)
-    box = f"0 0 {WIDTH} 18"
-    drawn = drawing(box, f"{what}: {label}", *pieces, class_="stack", preserveAspectRatio="none")
-    return html('{}<p class="legend">{}</p>', drawn, legend)
-
-
-def bars(heights: Sequence[float]) -> list[Html]:
-    """Draw bars side by side with an axis below, 200 wide and 60 high, from shares."""
-    shown = [
-        bar("fill", 10 * number + 1, 60 - 56 * share, 8, 56 * share)
-        for number, share in enumerate(heights)
-        if share
-    ]
-    return [*shown, line("axis", 0, 200, 60.5)]
-
-
 def share_bar(share: float | None, class_: str = "share") -> Html:
     """Draw a share from 0 to 1; empty if there is none."""
     return Html("") if share is None else _share_bar(round(Scale(0, 1, _BAR)(share)), class_)
@@ -312,23 +291,6 @@ def _share_bar(width: int, class_: str) -> Html:
         '<rect class="fill" width="{}" height="8" rx="2"></rect></svg>',
         class_,
         width,
-    )
-
-
-def interval_bar(share: float, low: float, high: float) -> Html:
-    """Draw a share from 0 to 1, with a line from the lower to the upper end of its interval."""
-    at = Scale(0, 1, _SMALL)
-    return _small(
-        bar("track", 0, 3, _SMALL, 6),
-        bar("fill", 0, 3, at(share), 6),
-        line("whisker", at(low), at(high), 6),
-    )
-
-
-def _small(*shapes: Html) -> Html:
-    return html(
-        '<svg class="small" width="90" height="12" viewBox="0 0 90 12" aria-hidden="true">{}</svg>',
-        shapes,
     )
 
 

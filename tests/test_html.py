@@ -12,7 +12,7 @@ import pytest
 
 import fastrec
 from fastrec.html import Child, Exact, Html, html, short_cell, table, tag
-from fastrec.svg import Scale, share_bar, stacked_bar
+from fastrec.svg import Bar, Scale, histogram, histogram_bars, share_bar
 
 ROOT = Path(fastrec.__file__).parent
 
@@ -96,6 +96,12 @@ def test_scales(scale: Scale, value: float, place: float) -> None:
 def test_shares() -> None:
     assert not share_bar(None)
     assert 'width="30"' in share_bar(0.5)
-    assert not stacked_bar([("kept", 0)], "Lines")
-    drawn = stacked_bar([("kept", 3), ("blank", 1)], "Lines")
-    assert 'aria-label="Lines: 75.00% kept, 25.00% blank"' in drawn
+
+
+def test_histogram() -> None:
+    """All values are counted, those at the ends too; the label has the numbers."""
+    bars = histogram_bars([0.0, 0.5, 1.0, 1.0], 0.0, 1.0, 2)
+    assert bars == [Bar(0.0, 0.5, 1), Bar(0.5, 1.0, 3)]
+    drawn = histogram("Questions", bars, "{:.0%}".format, Html(""))
+    assert 'aria-label="Questions: 4 from 0% to 100%, at most 3 in one bar"' in drawn
+    assert sum(bar.values for bar in histogram_bars([-1e308, 1e308], -1e308, 1e308)) == 2

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from fastrec.answers.codes import Array, count_of
+from fastrec.answers.costs import ModelCost
 from fastrec.answers.facts import spread_range
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS
@@ -32,10 +33,17 @@ from fastrec.html import (
     short_cell,
     short_row,
     soft,
-    tag,
+    table,
 )
 from fastrec.statistics.calibration import Calibration
-from fastrec.summary.present_ranking import EvaluationStats, ModelStats
+from fastrec.summary.present_ranking import (
+    EvaluationStats,
+    ModelStats,
+    Stats,
+    about,
+    legend,
+    unranked_in_words,
+)
 from fastrec.svg import (
     WIDTH,
     Dot,
@@ -52,7 +60,16 @@ from fastrec.svg import (
 )
 from fastrec.wording import cost_text, latency_text
 
-_MOST_MAPPED: Final = 24  # models of a heat map
+MOST_ROWS: Final = 1_000  # models of a table
+_MOST_DRAWN: Final = 12  # evaluations with pictures
+_ABOUT: Final = (
+    "A dot is the accuracy of a model, or its mean score where scores are other than 0 and 1; the "
+    "line through it is its 95% interval, over questions. Models whose lines overlap may differ by "
+    "chance only. Two models agree on a question if both are right or both are wrong; similar "
+    "models are neighbours. In plots of results against something, best is at the top left; "
+    "filled: no other model is better in both."
+)
+_MOST_MAPPED: Final = 20  # models of a heat map
 
 
 class Result(NamedTuple):
@@ -93,18 +110,110 @@ def dots_picture(caption: str, dots: Sequence[Dot], *, shares: bool) -> Html:
     return dot_chart(caption, dots, Scale(least, most, WIDTH), f"{least:.4g}", f"{most:.4g}")
 
 
-def numbers_table(heads: Sequence[str], rows: Sequence[Html]) -> Html:
-    """Make a table of the numbers of a picture."""
-    cells = (tag("th", head, scope="col") for head in heads)
-    return html('<div class="wide">{}</div>', plain_table(cells, rows, class_="numbers"))
-
-
-def evaluation_pictures(
-    index: QuestionTable,
-    evaluation: EvaluationStats,
+def model_cells(
+    model: ModelStats,
     *,
     accuracy: bool,
-    paid: Mapping[str, float] | None = None,
+    characters: float | None = None,
+    cost: float | None = None,
+) -> dict[str, Html]:
+    """The cells about a model on an evaluation, by the heads of their columns."""
+    value, low, high, spec = result_of(model, accuracy=accuracy)
+    score = model.mean_score
+    latency = model.latency_ms
+    numbers = {
+        "accuracy": (value if accuracy else None, spec),
+        "score": (None if accuracy and score == value else score, ".4g"),
+        "low": (low, spec),
+        "high": (high, spec),
+        "errors": (model.errors or None, ","),
+        "questions": (model.questions, ","),
+        "answers": (model.answers if model.answers > model.questions else None, ","),
+        "coverage": (model.coverage, ".1%"),
+        "characters": (characters, ",.0f"),
+        "tokens/record": (model.tokens_per_record, ",.0f"),
+        "latency p50, ms": (latency.p50, ",.0f"),
+        "p90": (latency.p90, ",.0f"),
+        "p99": (latency.p99, ",.0f"),
+        "cost/answer": (cost, ".4g"),
+    }
+    cells = {"rank": short_cell(model.rank)}
+    for head, (number, form) in numbers.items():
+        cells[head] = short_cell("" if number is None else format(number, form))
+    return cells
+
+
+def cells_table(caption: str, head: str, rows: Mapping[str, Mapping[str, Html]]) -> Html:
+    """Make a table of cells by row and column; columns that say nothing are left out."""
+    used = {head for cells in rows.values() for head in cells if cells[head] != short_cell()}
+    heads = [head for head in dict.fromkeys(chain(*rows.values())) if head in used]
+    shown = [
+        short_row(name, (cells.get(column, short_cell()) for column in heads))
+        for name, cells in rows.items()
+    ]
+    return table(caption, (head, *heads), shown, class_="models")
+
+
+def evaluations_html(
+    index: QuestionTable, stats: Stats, costs: Sequence[ModelCost] = (), most: int = MOST_ROWS
+) -> Html:
+    """Show evaluations with their models: the largest one, and the others folded.
+
+    Those with the most records have pictures. A table has at most so many models.
+    """
+    paid: dict[str, dict[str, float]] = {}
+    for model in costs:
+        if model.cost is not None:
+            of_evaluation = paid.setdefault(model.evaluation_name, {})
+            of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
+    totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
+    largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
+    first: list[Html] = []
+    others: list[Html] = []
+    for evaluation in stats.evaluations:
+        is_drawn = any(evaluation is one for one in largest)
+        accuracy = stats.shows_accuracy(evaluation)
+        of_evaluation = paid.get(evaluation.evaluation_name, {})
+        body = _models_table(index, evaluation, of_evaluation, most, accuracy, lengths=is_drawn)
+        if is_drawn:
+            drawn = _pictures(index, evaluation, of_evaluation, accuracy=accuracy)
+            body = joined(drawn, details("Numbers", body))
+        if evaluation is largest[0]:
+            first.append(html("<h3>{}</h3>{}", evaluation.title, body))
+        else:
+            others.append(details(evaluation.title, body))
+    lines = soft(" ".join(line for line in (*legend(stats), _ABOUT) if "±" not in line))
+    return joined(first, others, lines if first else None)
+
+
+def _models_table(
+    index: QuestionTable,
+    evaluation: EvaluationStats,
+    paid: Mapping[str, float],
+    most: int,
+    accuracy: bool,
+    *,
+    lengths: bool,
+) -> Html:
+    models = evaluation.by_model[:most]
+    query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+    characters = mean_lengths_of(index, query) if lengths else {}
+    rows = {}
+    for model in models:
+        name = model.model_id
+        rows[name] = model_cells(
+            model, accuracy=accuracy, characters=characters.get(name), cost=paid.get(name)
+        )
+    title = f"{evaluation.title}: {about(evaluation)}"
+    notes = unranked_in_words(evaluation)
+    if len(models) < len(evaluation.by_model):
+        left = f"{len(models):,} of {len(evaluation.by_model):,}"
+        notes.append(f"Shown: the best {left} models; `fastrec stats` lists all.")
+    return joined(cells_table(title, "model", rows), map(soft, notes))
+
+
+def _pictures(
+    index: QuestionTable, evaluation: EvaluationStats, paid: Mapping[str, float], *, accuracy: bool
 ) -> Html:
     """Draw an evaluation and metric: its models, best first, and its questions.
 
@@ -117,51 +226,30 @@ def evaluation_pictures(
     dots.sort(key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
     if not dots:
         return Html("")
-    spell = partial(_spelled, spec=results[dots[0].name].spec)
-    lengths = _mean_lengths(index, query)
+    spec = results[dots[0].name].spec
+    lengths = mean_lengths_of(index, query)
     latencies = {model.model_id: model.latency_ms.p50 or 0.0 for model in models}
 
     def against(what: str, known: Mapping[str, float], spell_x: Callable[[float], str]) -> Html:
         spots = [Spot(dot.name, known.get(dot.name, 0.0), dot.value) for dot in dots]
-        return scatter(what, spots, spell_x, spell, lower=evaluation.lower_is_better)
+        return scatter(
+            what, spots, spell_x, f"{{:{spec}}}".format, lower=evaluation.lower_is_better
+        )
 
     measure = "Accuracy" if accuracy else "Mean score"
     shares = accuracy or are_shares(models)
-    not_judged = len(models) - len(dots)
-    about = [counted(evaluation.questions, "question"), counted(len(dots), "model")]
-    if not_judged:
-        about.append(f"{counted(not_judged, 'model')} not judged")
-    difficulty, of_questions = difficulty_picture(index, query)
     drawn = joined(
         dots_picture(f"{measure} of models, with 95% intervals", dots, shares=shares),
         agreement_picture(index, query, [dot.name for dot in dots]),
-        difficulty,
+        difficulty_picture(index, query),
         against("the mean length of an answer", lengths, "{:,.0f} characters".format),
         against("median latency", latencies, latency_text),
-        against("the cost of an answer", paid or {}, cost_text),
+        against("the cost of an answer", paid, cost_text),
     )
-    heads = ("model", measure.lower(), "low", "high", "characters", "latency, ms", "cost")
-    rows = [
-        row(
-            dot.name,
-            *(num(value, ".4g") for value in (dot.value, dot.low, dot.high)),
-            num(lengths.get(dot.name), ",.0f"),
-            num(latencies[dot.name] or None, ",.0f"),
-            num((paid or {}).get(dot.name), ".4g"),
-        )
-        for dot in dots
-    ]
-    numbers = joined(numbers_table(heads, rows), of_questions)
-    return html(
-        '<div class="pictures">{}</div>{}', drawn, details("Numbers of these pictures", numbers)
-    )
+    return html('<div class="pictures">{}</div>', drawn)
 
 
-def _spelled(value: float, spec: str) -> str:
-    return format(value, spec)
-
-
-def _mean_lengths(index: QuestionTable, query: Query) -> dict[str, float]:
+def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:
     """The mean number of characters of the answers of each model."""
     table = index.table(query)
     is_answer = table.flag & ANSWERS > 0
@@ -173,13 +261,13 @@ def _mean_lengths(index: QuestionTable, query: Query) -> dict[str, float]:
     return dict(zip(table.models, means.tolist(), strict=True))
 
 
-def difficulty_picture(index: QuestionTable, query: Query) -> tuple[Html, Html]:
-    """Draw how many questions are how difficult, by the models of a query; and its numbers."""
+def difficulty_picture(index: QuestionTable, query: Query) -> Html:
+    """Draw how many questions are how difficult, by the models of a query."""
     scope = index.scope(query)
     facts = index.facts(query)
     is_answered = facts.models > 0
     if scope is None or not is_answered.any():
-        return Html(""), Html("")
+        return Html("")
     values = facts.score[is_answered].tolist()
     caption = "Questions by mean score"
     spell: Callable[[float], str] = "{:.4g}".format
@@ -191,8 +279,8 @@ def difficulty_picture(index: QuestionTable, query: Query) -> tuple[Html, Html]:
     low, high = (0.0, 1.0) if in_unit else (min(values), max(values))
     bins = histogram_bars(values, low, high)
     rows = [row(f"{spell(one.low)} to {spell(one.high)}", one.values) for one in bins]
-    numbers = numbers_table((caption, "questions"), rows)
-    return histogram(caption, bins, spell), numbers
+    numbers = table(caption, ("from, to", "questions"), rows)
+    return histogram(caption, bins, spell, details("Numbers", numbers))
 
 
 def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str]) -> Html:
@@ -256,7 +344,7 @@ def _by_similarity(shares: Array) -> list[int]:
 
 def calibration_picture(model: Calibration, title: str) -> Html:
     """Draw the share of right answers against their confidence, with its numbers."""
-    about = (
+    facts = (
         f"{counted(model.answers, 'answer')}, calibration error {model.ece:.3f}, "
         f"Brier score {model.brier:.3f}"
     )
@@ -266,11 +354,11 @@ def calibration_picture(model: Calibration, title: str) -> Html:
     rows = [
         row(f"{one.confidence:.1%}", num(one.accuracy, ".1%"), one.answers) for one in model.bins
     ]
-    numbers = numbers_table(("confidence", "right", "answers"), rows)
+    numbers = table("Right answers by confidence", ("confidence", "right", "answers"), rows)
     return html(
         "<article><h3>{}</h3>{}{}{}</article>",
         title,
-        soft(about),
-        reliability(f"{title}: {about}", bins),
+        soft(facts),
+        reliability(f"{title}: {facts}", bins),
         details("Numbers", numbers),
     )

@@ -26,14 +26,15 @@ from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import pictures, reliability_plots, trend_plots
+from fastrec.commands.report.charts import reliability_plots, trend_plots
 from fastrec.commands.report.evaluations import (
     costs_table,
-    evaluation_tables,
+    other_evaluations,
     question_cards,
     suspected_keys,
 )
@@ -57,7 +58,7 @@ from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
-from fastrec.summary.present_choice import choose
+from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     add_groups,
@@ -67,7 +68,12 @@ from fastrec.summary.present_ranking import (
     rank,
 )
 
-_OPEN: Final = ("Leaderboard", "Trend", "Pictures", "Line counts")  # sections that are not folded
+_OPEN: Final = (
+    "Leaderboard",
+    "Trend",
+    "Evaluations",
+    "Line counts",
+)  # sections that are not folded
 _FIRST_MODELS: Final = 15  # of the leaderboard that are not folded
 _ABOUT_LINES: Final = (
     "Line counts",
@@ -205,12 +211,16 @@ def report(
     if confidence is not None:
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
         calibration = find_calibration(index, confidence, queries)
+    most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
     bodies = {
         "Leaderboard": _leaderboard(board),
         "Trend": trend_plots(paths, wanted.split()[0]),
-        "Pictures": pictures(index, found, costs),
+        "Evaluations": joined(
+            *notes,
+            evaluations_html(index, drawn, costs, most),
+            None if drawn is found else other_evaluations(drawn, found),
+        ),
         "Line counts": sections.line_counts(summary, manifest),
-        "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
         "Calibration": reliability_plots(calibration),
@@ -291,20 +301,11 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    evaluations = set()
-    metrics = set()
-    models: set[str] = set()
-    records = 0
-    for evaluation in summary.evaluations:
-        evaluations.add(evaluation.evaluation_name)
-        metrics.add(evaluation.metric)
-        models.update(model.model_id for model in evaluation.by_model)
-        records += evaluation.records
-    metrics.discard(None)
-    with_metrics = f" with {counted(len(metrics), 'metric')}" if metrics else ""
+    names = names_of(summary.evaluations)
+    records = sum(evaluation.records for evaluation in summary.evaluations)
     return (
-        f"{records:,} records of {counted(len(models), 'model')} on "
-        f"{counted(len(evaluations), 'evaluation')}{with_metrics}; "
+        f"{records:,} records of {counted(len(names.models), 'model')} on "
+        f"{counted(len(names.evaluations), 'evaluation')}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "

@@ -6,12 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from fastrec.answers.costs import ModelCost
 from fastrec.answers.pictures import (
     calibration_picture,
-    evaluation_pictures,
 )
-from fastrec.answers.question_table import QuestionTable
 from fastrec.errors import counted, listed
 from fastrec.filters import AnyPath, Filters
 from fastrec.html import (
@@ -30,7 +27,6 @@ from fastrec.html import (
 from fastrec.limits import current_limits
 from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
-from fastrec.summary.present_ranking import Stats
 from fastrec.svg import (
     WIDTH,
     Point,
@@ -58,39 +54,6 @@ def first_ones(cards: Sequence[Html], number: int, what: str) -> Html:
         return shown
     more = html('<div class="plots">{}</div>', others)
     return joined(shown, details(counted(len(others), f"more {what}"), more))
-
-
-_MOST_DRAWN: Final = 12  # evaluations with pictures
-_ABOUT_PICTURES: Final = (
-    "A dot is the accuracy of a model, or its mean score where scores are other than 0 and 1; the "
-    "line through it is its 95% interval, over questions. Models whose lines overlap may differ by "
-    "chance only. Two models agree on a question if both are right or both are wrong; similar "
-    "models are neighbours. In plots of results against something, best is at the top left; "
-    "filled: no other model is better in both."
-)
-
-
-def pictures(index: QuestionTable, found: Stats, costs: Sequence[ModelCost]) -> Html:
-    """Draw the largest evaluations; all but the first are folded."""
-    paid: dict[str, dict[str, float]] = {}
-    for model in costs:
-        if model.cost is not None:
-            of_evaluation = paid.setdefault(model.evaluation_name, {})
-            of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
-    drawn = sorted(found.evaluations, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
-    cards = []
-    for evaluation in drawn:
-        if evaluation.group is None:
-            accuracy = found.shows_accuracy(evaluation)
-            of_evaluation = paid.get(evaluation.evaluation_name, {})
-            picture = evaluation_pictures(index, evaluation, accuracy=accuracy, paid=of_evaluation)
-            if picture:
-                cards.append((evaluation.title, picture))
-    if not cards:
-        return Html("")
-    shown = [html("<h3>{}</h3>{}", *cards[0]), *(details(*card) for card in cards[1:])]
-    note = left_out(len(drawn), len(found.evaluations), "evaluations with the most records")
-    return joined(shown, note, soft(_ABOUT_PICTURES))
 
 
 def reliability_plots(models: Sequence[Calibration]) -> Html:

@@ -34,7 +34,11 @@ function addTable(table) {
   const numbers = table.matches(".models");
   all("thead th", table).forEach((head, column) => {
     head.classList.toggle("right", numbers ? column > 0 : first[column].classList.contains("num"));
-    head.firstElementChild.addEventListener("click", () => sort(table, column, head));
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sort(table, column, head));
+    head.append(button);
   });
   tables.push({ table, frame: table.closest(".frame"), rows: null });
 }
