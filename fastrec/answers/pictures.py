@@ -250,15 +250,15 @@ def _pictures(
 
 
 def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:
-    """The mean number of characters of the answers of each model."""
+    """The mean number of characters of the answers of each model that has any."""
     table = index.table(query)
     is_answer = table.flag & ANSWERS > 0
     models = table.model[is_answer]
     sums = np.bincount(
         models, weights=table.gather("response_characters")[is_answer], minlength=len(table.models)
     )
-    means = sums / np.maximum(count_of(models, len(table.models)), 1)
-    return dict(zip(table.models, means.tolist(), strict=True))
+    counts = count_of(models, len(table.models))
+    return {table.models[at]: float(sums[at] / counts[at]) for at in np.flatnonzero(counts)}
 
 
 def difficulty_picture(index: QuestionTable, query: Query) -> Html:

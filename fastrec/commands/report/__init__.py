@@ -303,9 +303,11 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
 def _about(summary: Summary, manifest: Manifest) -> str:
     names = names_of(summary.evaluations)
     records = sum(evaluation.records for evaluation in summary.evaluations)
+    metrics = len(list(filter(None, names.metrics)))
+    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
     return (
         f"{records:,} records of {counted(len(names.models), 'model')} on "
-        f"{counted(len(names.evaluations), 'evaluation')}; "
+        f"{counted(len(names.evaluations), 'evaluation')}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "

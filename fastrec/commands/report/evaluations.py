@@ -107,15 +107,15 @@ def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats)
         "hardest": "Hardest questions",
         "disagreement": "Most disputed questions",
     }
-    half = (number + 1) // 2
     for sort, title in kinds.items():
+        most = (number + 1) // 2 if sort == "hardest" else number - len(known)
         pages = index.pages([replace(query, sort=sort) for query in queries], number)
         in_turns = chain(*zip_longest(*(page.rows for page in pages)))
         cards: list[Html] = []
         for question in filter(None, in_turns):
             place = (question.evaluation_name, question.metric, question.name)
             is_wanted = question.disagreement if sort == "disagreement" else question.share != 1
-            if question.models and is_wanted and place not in known and len(cards) < half:
+            if question.models and is_wanted and place not in known and len(cards) < most:
                 known.add(place)
                 cards.append(_card(index, question, corpus))
         if cards:

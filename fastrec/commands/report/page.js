@@ -75,6 +75,7 @@ function search(wanted) {
     card.hidden = !words.every((word) => card.textContent.toLowerCase().includes(word));
     if (words.length && !card.hidden) card.closest("section > details")?.setAttribute("open", "");
   }
+  for (const drawn of all(".pictures")) drawn.hidden = words.length > 0;
   for (const folded of all("details")) {
     const parts = all(".frame, article", folded);
     folded.hidden = words.length > 0 && parts.length > 0 && parts.every((part) => part.hidden);

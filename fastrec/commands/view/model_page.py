@@ -144,7 +144,7 @@ def _results(
                     models=(model,),
                     sort="hardest",
                 )
-                characters = mean_lengths_of(index, query)[model]
+                characters = mean_lengths_of(index, query).get(model)
                 cells = model_cells(own, accuracy=accuracy, characters=characters)
                 for name, changes in (
                     ("wrong", {"wrong": (model,)}),
