@@ -182,8 +182,8 @@ def evaluations_html(
             first.append(html("<h3>{}</h3>{}", evaluation.title, body))
         else:
             others.append(details(evaluation.title, body))
-    lines = soft(" ".join(line for line in (*legend(stats), _ABOUT) if "±" not in line))
-    return joined(first, others, lines if first else None)
+    lines = (soft(line) for line in (*legend(stats), _ABOUT) if "±" not in line)
+    return joined(first, others, details("What the numbers are", *lines) if first else None)
 
 
 def _models_table(

@@ -189,19 +189,12 @@ def _trend_paths(
 
 
 def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html:
-    changes = []
-    for change in model.changes:
-        if change.significant:
-            sign = "▲" if (change.difference or 0) > 0 else "▼"
-            old, new = map(evaluation.spelled, (change.old, change.new))
-            changes.append(html("<small>{} {}: {} → {}</small>", sign, change.after, old, new))
     return html(
-        '<li><i class="key c{}"></i><span title="{}">{}</span><b>{}</b>{}</li>',
+        '<li><i class="key c{}"></i><span title="{}">{}</span><b>{}</b></li>',
         number,
         model.model_id,
         cut_middle(model.model_id),
         evaluation.spelled(_last(model)),
-        changes[:_LINES],
     )
 
 

@@ -181,7 +181,7 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
         soft(f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank."),
-        _side_by_side(counts_table(title, "type", "records", summary.interaction_types)),
+        details(title, counts_table(title, "type", "records", summary.interaction_types)),
     )
 
 
