@@ -32,9 +32,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     board_cells: int = 1_000_000  # evaluations × models of a leaderboard
     report_columns: int = 100  # evaluations shown in the leaderboard
     report_rows: int = 20_000  # rows of all tables of models together
-    # evaluations, with one metric each, that have tables and charts; the others share a table
+    # evaluations, with one metric each, that have tables and charts
     report_scopes: int = 200
-    report_other_scopes: int = 5_000  # rows of that table
 
     # Tasks
     # text per task: large enough to hide its fixed costs, small enough to spread evenly

@@ -11,7 +11,6 @@ numbers of a chart behind it, as a table.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -129,39 +128,18 @@ def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high
     )
 
 
-class Bar(NamedTuple):
-    """A bar of a histogram: its ends, and how many values it has."""
-
-    low: float
-    high: float
-    values: int
-
-
-def histogram_bars(values: Sequence[float], low: float, high: float, number: int = 20) -> list[Bar]:
-    """Count values in bars of the same width."""
-    bin_of = Scale(low, high, number)
-    counts = Counter(min(int(bin_of(value)), number - 1) for value in values)
-    width = high / number - low / number
-    return [Bar(low + at * width, low + (at + 1) * width, counts[at]) for at in range(number)]
-
-
-def histogram(
-    caption: str, bins: Sequence[Bar], spell: Callable[[float], str], numbers: Html
-) -> Html:
-    """Draw bars with an axis, above their numbers."""
-    most = max(1, *(one.values for one in bins))
-    total = sum(one.values for one in bins)
-    low = spell(bins[0].low)
-    high = spell(bins[-1].high)
-    label = f"{caption}: {total:,} from {low} to {high}, at most {most:,} in one bar"
-    shapes = [
-        bar("fill", 10 * at + 1, 60 - 56 * one.values / most, 8, 56 * one.values / most)
-        for at, one in enumerate(bins)
-    ]
-    shapes.append(line("axis", 0, 10 * len(bins), 60.5))
-    drawn = drawing(
-        f"0 0 {10 * len(bins)} 61", label, *shapes, class_="bars", preserveAspectRatio="none"
-    )
+def histogram(caption: str, counts: Sequence[int], low: str, high: str, numbers: Html) -> Html:
+    """Draw how many values are in each of some bins, above their numbers."""
+    most = max(1, *counts)
+    label = f"{caption}: {sum(counts):,} from {low} to {high}, at most {most:,} in one bar"
+    shapes = []
+    for at, count in enumerate(counts):
+        height = 56 * count / most
+        shapes.append(bar("fill", 10 * at + 1, 60 - height, 8, height))
+    width = 10 * len(counts)
+    axis = line("axis", 0, width, 60.5)
+    box = f"0 0 {width} 61"
+    drawn = drawing(box, label, *shapes, axis, class_="bars", preserveAspectRatio="none")
     return figure(caption, drawn, ends(low, high), numbers)
 
 
@@ -250,27 +228,19 @@ def _label(name: str, x: int, y: int, taken: list[tuple[float, float, int]]) -> 
     return None
 
 
-class Reliability(NamedTuple):
-    """A bin of a reliability plot: its share of answers, mean confidence, share of right ones."""
-
-    weight: float
-    confidence: float
-    accuracy: float
-
-
-def reliability(label: str, bins: Iterable[Reliability]) -> Html:
-    """Draw the share of right answers against their confidence."""
+def reliability(label: str, bins: Iterable[tuple[float, float, float]]) -> Html:
+    """Draw bins of answers: the share of all, the mean confidence, and the share of right ones."""
     circles = [
         html(
             '<circle cx="{}" cy="{}" r="{}"><title>confidence {:.1%}, right {:.1%}</title>'
             "</circle>",
-            round(200 * one.confidence, 1),
-            round(200 - 200 * one.accuracy, 1),
-            round(3 + 7 * one.weight**0.5, 1),
-            one.confidence,
-            one.accuracy,
+            round(200 * confidence, 1),
+            round(200 - 200 * accuracy, 1),
+            round(3 + 7 * share**0.5, 1),
+            confidence,
+            accuracy,
         )
-        for one in bins
+        for share, confidence, accuracy in bins
     ]
     axes = Html('<path class="axis" d="M0 0V200H200M0 200L200 0" fill="none"></path>')
     return joined(

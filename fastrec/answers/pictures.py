@@ -47,14 +47,12 @@ from fastrec.summary.present_ranking import (
 from fastrec.svg import (
     WIDTH,
     Dot,
-    Reliability,
     Scale,
     Spot,
     dot_chart,
     figure,
     heat_class,
     histogram,
-    histogram_bars,
     reliability,
     scatter,
 )
@@ -69,6 +67,7 @@ _ABOUT: Final = (
     "models are neighbours. In plots of results against something, best is at the top left; "
     "filled: no other model is better in both."
 )
+_BINS: Final = 20  # of a histogram
 _MOST_MAPPED: Final = 20  # models of a heat map
 
 
@@ -93,16 +92,13 @@ def are_shares(models: Sequence[ModelStats]) -> bool:
     return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
 
 
-def dot_of(name: str, result: Result) -> Dot | None:
-    value, low, high, spec = result
-    if value is None:
-        return None
-    ends = (value if end is None else end for end in (low, high))
-    return Dot(name, format(value, spec), value, *ends)
-
-
-def dots_picture(caption: str, dots: Sequence[Dot], *, shares: bool) -> Html:
+def dots_picture(caption: str, results: Mapping[str, Result], *, shares: bool) -> Html:
     """Draw results with intervals: from 0 to 1 if they are shares, else from end to end."""
+    dots = []
+    for name, (value, low, high, spec) in results.items():
+        if value is not None:
+            ends = (value if end is None else end for end in (low, high))
+            dots.append(Dot(name, format(value, spec), value, *ends))
     if not dots:
         return Html("")
     least = 0.0 if shares else min(dot.low for dot in dots)
@@ -168,42 +164,38 @@ def evaluations_html(
             of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
     totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
     largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
-    first: list[Html] = []
-    others: list[Html] = []
-    for evaluation in stats.evaluations:
+    shown = []
+    for evaluation in sorted(stats.evaluations, key=lambda one: one is not largest[0]):
+        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
         is_drawn = any(evaluation is one for one in largest)
+        extra = {
+            "characters": mean_lengths_of(index, query) if is_drawn else {},
+            "cost": paid.get(evaluation.evaluation_name, {}),
+        }
         accuracy = stats.shows_accuracy(evaluation)
-        of_evaluation = paid.get(evaluation.evaluation_name, {})
-        body = _models_table(index, evaluation, of_evaluation, most, accuracy, lengths=is_drawn)
+        body = _models_table(evaluation, extra, most, accuracy=accuracy)
         if is_drawn:
-            drawn = _pictures(index, evaluation, of_evaluation, accuracy=accuracy)
+            drawn = _pictures(index, evaluation, extra, accuracy=accuracy)
             body = joined(drawn, details("Numbers", body))
-        if evaluation is largest[0]:
-            first.append(html("<h3>{}</h3>{}", evaluation.title, body))
-        else:
-            others.append(details(evaluation.title, body))
+        is_first = evaluation is largest[0]
+        shown.append(
+            html("<h3>{}</h3>{}", evaluation.title, body)
+            if is_first
+            else details(evaluation.title, body)
+        )
     lines = (soft(line) for line in (*legend(stats), _ABOUT) if "±" not in line)
-    return joined(first, others, details("What the numbers are", *lines) if first else None)
+    return joined(shown, details("What the numbers are", *lines) if shown else None)
 
 
-def _models_table(
-    index: QuestionTable,
-    evaluation: EvaluationStats,
-    paid: Mapping[str, float],
-    most: int,
-    accuracy: bool,
-    *,
-    lengths: bool,
-) -> Html:
+_Extra = Mapping[str, Mapping[str, float]]  # mean characters and cost of an answer, by model
+
+
+def _models_table(evaluation: EvaluationStats, extra: _Extra, most: int, *, accuracy: bool) -> Html:
     models = evaluation.by_model[:most]
-    query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
-    characters = mean_lengths_of(index, query) if lengths else {}
     rows = {}
     for model in models:
-        name = model.model_id
-        rows[name] = model_cells(
-            model, accuracy=accuracy, characters=characters.get(name), cost=paid.get(name)
-        )
+        numbers = {name: of_models.get(model.model_id) for name, of_models in extra.items()}
+        rows[model.model_id] = model_cells(model, accuracy=accuracy, **numbers)
     title = f"{evaluation.title}: {about(evaluation)}"
     notes = unranked_in_words(evaluation)
     if len(models) < len(evaluation.by_model):
@@ -213,38 +205,36 @@ def _models_table(
 
 
 def _pictures(
-    index: QuestionTable, evaluation: EvaluationStats, paid: Mapping[str, float], *, accuracy: bool
+    index: QuestionTable, evaluation: EvaluationStats, extra: _Extra, *, accuracy: bool
 ) -> Html:
-    """Draw an evaluation and metric: its models, best first, and its questions.
-
-    `paid` has the cost of an answer by model.
-    """
+    """Draw an evaluation and metric: its models, best first, and its questions."""
     query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
-    models = evaluation.by_model
-    results = {model.model_id: result_of(model, accuracy=accuracy) for model in models}
-    dots = [dot for name, result in results.items() if (dot := dot_of(name, result))]
-    dots.sort(key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
-    if not dots:
+    results = {
+        model.model_id: result_of(model, accuracy=accuracy)
+        for model in evaluation.by_model
+        if model.answers
+    }
+    if not results:
         return Html("")
-    spec = results[dots[0].name].spec
-    lengths = mean_lengths_of(index, query)
-    latencies = {model.model_id: model.latency_ms.p50 or 0.0 for model in models}
+    spell = f"{{:{next(iter(results.values())).spec}}}".format
+    latencies = {model.model_id: model.latency_ms.p50 or 0.0 for model in evaluation.by_model}
 
     def against(what: str, known: Mapping[str, float], spell_x: Callable[[float], str]) -> Html:
-        spots = [Spot(dot.name, known.get(dot.name, 0.0), dot.value) for dot in dots]
-        return scatter(
-            what, spots, spell_x, f"{{:{spec}}}".format, lower=evaluation.lower_is_better
-        )
+        spots = [
+            Spot(name, known.get(name, 0.0), result.value or 0.0)
+            for name, result in results.items()
+        ]
+        return scatter(what, spots, spell_x, spell, lower=evaluation.lower_is_better)
 
     measure = "Accuracy" if accuracy else "Mean score"
-    shares = accuracy or are_shares(models)
+    shares = accuracy or are_shares(evaluation.by_model)
     drawn = joined(
-        dots_picture(f"{measure} of models, with 95% intervals", dots, shares=shares),
-        agreement_picture(index, query, [dot.name for dot in dots]),
+        dots_picture(f"{measure} of models, with 95% intervals", results, shares=shares),
+        agreement_picture(index, query, list(results)),
         difficulty_picture(index, query),
-        against("the mean length of an answer", lengths, "{:,.0f} characters".format),
+        against("the mean length of an answer", extra["characters"], "{:,.0f} characters".format),
         against("median latency", latencies, latency_text),
-        against("the cost of an answer", paid, cost_text),
+        against("the cost of an answer", extra["cost"], cost_text),
     )
     return html('<div class="pictures">{}</div>', drawn)
 
@@ -275,12 +265,14 @@ def difficulty_picture(index: QuestionTable, query: Query) -> Html:
         values = (facts.right[is_answered] / facts.models[is_answered]).tolist()
         caption = "Questions by share of models that are right"
         spell = "{:.0%}".format
-    in_unit = min(values) >= 0 and max(values) <= 1
-    low, high = (0.0, 1.0) if in_unit else (min(values), max(values))
-    bins = histogram_bars(values, low, high)
-    rows = [row(f"{spell(one.low)} to {spell(one.high)}", one.values) for one in bins]
-    numbers = table(caption, ("from, to", "questions"), rows)
-    return histogram(caption, bins, spell, details("Numbers", numbers))
+    low = min(0.0, *values)
+    high = max(1.0, *values)
+    bin_of = Scale(low, high, _BINS)
+    counts = count_of(np.array([min(int(bin_of(value)), _BINS - 1) for value in values]), _BINS)
+    value_of = Scale(0, _BINS, high, low)
+    rows = [row(spell(value_of(at)), count) for at, count in enumerate(counts.tolist())]
+    numbers = details("Numbers", table(caption, ("from", "questions"), rows))
+    return histogram(caption, counts.tolist(), spell(low), spell(high), numbers)
 
 
 def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str]) -> Html:
@@ -348,9 +340,7 @@ def calibration_picture(model: Calibration, title: str) -> Html:
         f"{counted(model.answers, 'answer')}, calibration error {model.ece:.3f}, "
         f"Brier score {model.brier:.3f}"
     )
-    bins = [
-        Reliability(one.answers / model.answers, one.confidence, one.accuracy) for one in model.bins
-    ]
+    bins = ((one.answers / model.answers, one.confidence, one.accuracy) for one in model.bins)
     rows = [
         row(f"{one.confidence:.1%}", num(one.accuracy, ".1%"), one.answers) for one in model.bins
     ]

@@ -31,10 +31,9 @@ from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import reliability_plots, trend_plots
+from fastrec.commands.report.charts import left_out, reliability_plots, trend_plots
 from fastrec.commands.report.evaluations import (
     costs_table,
-    other_evaluations,
     question_cards,
     suspected_keys,
 )
@@ -218,7 +217,7 @@ def report(
         "Evaluations": joined(
             *notes,
             evaluations_html(index, drawn, costs, most),
-            None if drawn is found else other_evaluations(drawn, found),
+            left_out(len(drawn.evaluations), len(found.evaluations), "evaluations"),
         ),
         "Line counts": sections.line_counts(summary, manifest),
         "Questions": question_cards(index, examples, name, drawn),
@@ -249,11 +248,11 @@ def report(
 
 
 def _leaderboard(board: Leaderboard) -> Html:
-    """Show the first models of the largest table; all tables unfold."""
+    """Show the first models of the first table; all tables unfold."""
     if len(board.models) <= _FIRST_MODELS:
         return board.to_html(sortable=True) if board.models else Html("")
-    _, largest = max(board.groups(), key=lambda table: (table[1][0].group > 0, len(table[1])))
-    first = msgspec.structs.replace(board, models=largest[:_FIRST_MODELS])
+    _, models_of_first = board.groups()[0]
+    first = msgspec.structs.replace(board, models=models_of_first[:_FIRST_MODELS])
     models = counted(len(board.models), "model")
     everyone = details(f"All {models}", board.to_html(sortable=True))
     about = soft(f"The first {len(first.models)} of {models}.")

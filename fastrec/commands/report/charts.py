@@ -46,16 +46,6 @@ def left_out(shown: int, total: int, what: str) -> Html:
     return soft(f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.")
 
 
-def first_ones(cards: Sequence[Html], number: int, what: str) -> Html:
-    """Show the first cards; the others unfold."""
-    shown = html('<div class="plots">{}</div>', cards[:number])
-    others = cards[number:]
-    if not others:
-        return shown
-    more = html('<div class="plots">{}</div>', others)
-    return joined(shown, details(counted(len(others), f"more {what}"), more))
-
-
 def reliability_plots(models: Sequence[Calibration]) -> Html:
     """Draw the share of right answers against their confidence, for each model."""
     known = [model for model in models if model.answers][: current_limits().report_scopes]
@@ -69,7 +59,7 @@ def reliability_plots(models: Sequence[Calibration]) -> Html:
         "Each circle is a tenth of the range of confidence. On the line, as many answers are "
         "right as stated."
     )
-    return joined(soft(about), first_ones(plots, _FIRST, "model and evaluation"))
+    return html('{}<div class="plots">{}</div>', soft(about), plots)
 
 
 # Results over several corpora: a line for each of a few models of each evaluation, with changes
@@ -102,7 +92,10 @@ def trend_plots(paths: Sequence[AnyPath], filters: Filters) -> Html:
     cards = [_trend_card(names, scope) for scope in shown]
     return joined(
         map(soft, (about, *trend.notices)),
-        first_ones(cards, _FIRST, "evaluation"),
+        html('<div class="plots">{}</div>', cards[:_FIRST]),
+        details("More evaluations", html('<div class="plots">{}</div>', cards[_FIRST:]))
+        if len(cards) > _FIRST
+        else None,
         _not_drawn(len(trend.evaluations) - len(shown), "evaluation"),
         details("Changes, and line counts of each corpus", _changes(trend), _line_counts(trend)),
     )

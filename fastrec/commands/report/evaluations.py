@@ -1,4 +1,4 @@
-"""Sections about evaluations and models: small evaluations, costs, questions."""
+"""Sections about costs and questions."""
 
 from __future__ import annotations
 
@@ -12,35 +12,16 @@ from msgspec.structs import replace
 
 from fastrec.answers.costs import ModelCost, total_costs
 from fastrec.answers.items import Item
-from fastrec.answers.pictures import cells_table, model_cells
 from fastrec.answers.question_html import question_body
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.shown import read_question, tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort
 from fastrec.commands.report.charts import left_out
-from fastrec.errors import counted
 from fastrec.filters import Filters
-from fastrec.html import Html, details, each, html, joined, num, row, short_cell, soft, table
+from fastrec.html import Html, details, each, html, joined, num, row, soft, table
 from fastrec.limits import current_limits
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle, metrics_of, title_of
-
-
-def other_evaluations(stats: Stats, everything: Stats) -> Html:
-    """Show the evaluations that have no table of their own."""
-    shown = {id(evaluation) for evaluation in stats.evaluations}
-    others = [evaluation for evaluation in everything.evaluations if id(evaluation) not in shown]
-    rows = {}
-    for evaluation in others[: current_limits().report_other_scopes]:
-        best = evaluation.by_model[0]
-        counts = {"models": evaluation.models, "records": evaluation.records}
-        cells = {head: short_cell(f"{count:,}") for head, count in counts.items()}
-        cells["best model"] = short_cell(best.model_id)
-        accuracy = stats.shows_accuracy(evaluation)
-        rows[evaluation.title] = cells | model_cells(best, accuracy=accuracy)
-    title = f"{counted(len(others), 'other evaluation')}, with fewer records"
-    note = left_out(len(rows), len(others), "other evaluations")
-    return joined(cells_table(title, "evaluation", rows), note)
 
 
 def costs_table(costs: Sequence[ModelCost]) -> Html:

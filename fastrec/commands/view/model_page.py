@@ -19,7 +19,6 @@ from fastrec.answers.pictures import (
     are_shares,
     calibration_picture,
     cells_table,
-    dot_of,
     dots_picture,
     mean_lengths_of,
     model_cells,
@@ -133,7 +132,7 @@ def _results(
 ) -> tuple[Html, Html]:
     """Show the results of a model by evaluation and metric, as a table and as a picture."""
     rows: dict[str, dict[str, Html]] = {}
-    dots = []
+    results = {}
     for evaluation in stats.evaluations:
         for own in evaluation.by_model:
             if own.model_id == model:
@@ -146,20 +145,13 @@ def _results(
                 )
                 characters = mean_lengths_of(index, query).get(model)
                 cells = model_cells(own, accuracy=accuracy, characters=characters)
-                for name, changes in (
-                    ("wrong", {"wrong": (model,)}),
-                    ("errors", {"outcomes": ("error",)}),
-                ):
-                    state = PageState(query=replace(query, **changes))
-                    count = own.errors if name == "errors" else own.answers - own.correct
-                    link = tag("a", f"{count:,}", href=addresses.table(state))
-                    cells[name] = short_cell(link)
                 state = PageState(query=query)
                 rows[tag("a", evaluation.title, href=addresses.table(state))] = cells
-                dot = dot_of(evaluation.title, result_of(own, accuracy=accuracy))
-                if dot and are_shares([own]):
-                    dots.append(dot)
-    picture = dots_picture("Results, with 95% intervals", dots, shares=True)
+                wrong = PageState(query=replace(query, wrong=(model,)))
+                cells["wrong"] = short_cell(tag("a", "show", href=addresses.table(wrong)))
+                if are_shares([own]):
+                    results[evaluation.title] = result_of(own, accuracy=accuracy)
+    picture = dots_picture("Results, with 95% intervals", results, shares=True)
     return (
         cells_table("Results by evaluation and metric", "evaluation", rows),
         html('<div class="pictures">{}</div>', picture),
