@@ -53,6 +53,7 @@ from fastrec.statistics.ranks import (
 )
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
+from fastrec.svg import heat_class
 from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
@@ -189,7 +190,14 @@ class Leaderboard(Tabular, kw_only=True):
 
         The script of `report` sorts `sortable`.
         """
-        linked = {"model": None, **{one.title: one for one in self.evaluations}}
+        evaluations = {one.title: one for one in self.evaluations}
+        places = {title: place for place, title in enumerate(evaluations)}
+
+        def colour(model: BoardModel, head: str) -> str:
+            own = model.cells[places[head]] if head in places else None
+            return heat_class(own.value) if own and evaluations[head].weight else ""
+
+        linked = {"model": None, **evaluations}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
             shown: Html | str = text
@@ -197,7 +205,7 @@ class Leaderboard(Tabular, kw_only=True):
                 shown = tag("a", shown, href=link(linked[head], model.model_id), title=text)
             if head in _NAMES:
                 return tag("td", tag("span", shown))
-            return tag("td", shown, class_="num")
+            return tag("td", shown, class_=f"num {colour(model, head)}".rstrip())
 
         tables = []
         for title, models in self.groups():

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.counts import count_evaluations
@@ -56,7 +57,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.summary.document import EvaluationSummary, filled
 from fastrec.summary.present_choice import with_directions
-from fastrec.where import text_of
+from fastrec.where import text_of, without_group
 
 _KEPT: Final = 16  # queries, and choices of models
 _KEPT_SEARCHES: Final = 4
@@ -111,6 +112,13 @@ class QuestionTable:
         Their questions are sorted accordingly.
         """
         self.scopes[:] = with_directions(self.scopes, lower_is_better)
+
+    def direct_like(self, other: QuestionTable) -> None:
+        """Set the directions that another table of the same corpus has."""
+        lower = {(one.evaluation_name, one.metric) for one in other.scopes if one.lower_is_better}
+        for number, scope in enumerate(self.scopes):
+            if (without_group(scope.evaluation_name), scope.metric) in lower:
+                self.scopes[number] = replace(scope, lower_is_better=True, graded=True)
 
     def scope(self, query: Query) -> Scope | None:
         number = self._numbers.get((query.evaluation_name, query.metric))

@@ -6,6 +6,13 @@ r"""The addresses of pages: each has all the state of its page, so it survives a
     /TOKEN/question/HASH?evaluation=E&metric=M&…     a question of such a table with its answers
     /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
+    /TOKEN/save/HASH?…&show=MODEL                    the question as one file, with some answers
+    /TOKEN/model?model=M                             a model
+    /TOKEN/pair?model=M&model=N&…                    two models
+    /TOKEN/group?by=FIELD&where=…                    groups of records; without a field, pictures
+
+Without `/TOKEN`, an address is the same on every server of a corpus, and can be passed on: the box
+that finds questions takes it.
 
 Names come from records and may have any characters, and a form changes some of them: line breaks,
 NUL. So names are spelled with printable characters only; others become escapes, as in Python. The
@@ -249,7 +256,7 @@ class Addresses:
         return self.questions(state)(name)
 
     def _of(self, page: str, state: PageState) -> str:
-        return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
+        return self.pairs(page, *state_pairs(state))
 
 
 class QuestionAddresses(Addresses):
