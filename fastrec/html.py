@@ -7,7 +7,9 @@ of this package. So no text from a record can become markup.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from operator import attrgetter
 from types import MappingProxyType
@@ -165,31 +167,20 @@ def short_row(name: str, cells: Iterable[Html]) -> Html:
     return html("<tr><th><span>{}</span>{}", name, cells)
 
 
-def lazy(content: Html) -> Html:
-    """Make content that the script of the page parses when it is needed.
-
-    While scripts are enabled, a browser takes the content of `noscript` for text, which costs next
-    to nothing. Without scripts it is content like any other.
-    """
-    if not content:
-        return content
-    return html('<div class="lazy"><noscript>{}</noscript></div>', content)
-
-
 def table(caption: str, heads: Iterable[str], rows: Sequence[Html], *, class_: str = "") -> Html:
-    """Make a table that scrolls and that the script can sort and search.
+    """Make a table that scrolls, and that the script of `report` can sort and search.
 
     Empty if there are no rows.
     """
     if not rows:
         return Html("")
-    buttons = each('<th scope="col"><button type="button">{}</button></th>', heads)
+    cells = each('<th scope="col">{}</th>', heads)
     return html(
         '<figure class="frame"><figcaption>{caption}</figcaption>'
         '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div>'
         "</figure>",
         caption=caption,
-        table=plain_table(buttons, rows, class_=class_ or None, aria_label=caption),
+        table=plain_table(cells, rows, class_=class_ or None, aria_label=caption),
     )
 
 
@@ -216,6 +207,12 @@ def field_table(
     return table(caption, columns, rows)
 
 
+def first_ten(rows: int, *content: Html) -> Html:
+    """Show ten rows of a table, and a box that shows all; the style of the page hides the rest."""
+    box = html('<label class="all"><input type="checkbox"> show all {:,}</label>', rows)
+    return html('<section class="ten">{}{}</section>', content, box if rows > 10 else None)
+
+
 def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
     return table(title, (head, unit), [row(*item) for item in counts.items()])
 
@@ -228,3 +225,8 @@ def tiles(*numbers: tuple[str, int]) -> Html:
 def details(summary: Child, *content: Child, class_: str | None = None) -> Html:
     """Make content that a click on its summary unfolds."""
     return tag("details", html("<summary>{}</summary>", summary), *content, class_=class_)
+
+
+def allowed(text: str) -> str:
+    """Make the entry of a content security policy that allows a script or a style by its hash."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

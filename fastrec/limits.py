@@ -30,14 +30,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     compared_models: int = 2_000
     board_columns: int = 20_000  # evaluations of a leaderboard
     board_cells: int = 1_000_000  # evaluations × models of a leaderboard
-    report_columns: int = 100  # evaluations shown in a heat map
-    report_cells: int = 20_000  # cells of a heat map
+    report_columns: int = 100  # evaluations shown in the leaderboard
     report_rows: int = 20_000  # rows of all tables of models together
-    # rows of these tables that a browser parses at once; more are parsed when needed
-    report_static_rows: int = 2_000
-    # evaluations, with one metric each, that have tables and charts; the others share a table
+    # evaluations, with one metric each, that have tables and charts
     report_scopes: int = 200
-    report_other_scopes: int = 5_000  # rows of that table
 
     # Tasks
     # text per task: large enough to hide its fixed costs, small enough to spread evenly

@@ -3,23 +3,30 @@
 Colours come from the classes of shapes, so that the style of a page decides them for light and dark
 themes. Text is HTML beside a drawing where the drawing is stretched to the width of the screen.
 Many marks of one kind are one path: a plot of hundreds of models has a few kilobytes.
+
+Charts have a caption, and a label for those who cannot see them. `answers.pictures` puts the
+numbers of a chart behind it, as a table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fastrec.html import Child, Html, each, html, joined, short_cell, tag
+from fastrec.errors import counted
+from fastrec.html import Child, Html, each, html, joined, soft, tag
+from fastrec.wording import cut_middle
 
 WIDTH: Final = 1000  # units of a drawing that is stretched to any width
-NAMED: Final = 25  # results of a dot plot that have a name beside them
-_ROW: Final = 20  # pixels of a row with a name; as in the style of `report`
-_THIN: Final = 2  # pixels of a row without
+_ROW: Final = 20  # pixels of a row of a dot plot; as in the styles
 _BAR: Final = 60
-_SMALL: Final = 90  # the width of a chart in a cell of a table
+_MOST_DOTS: Final = 25  # results of a dot plot
+_MOST_SPOTS: Final = 100  # models of a scatter plot
+_FRAME_WIDTH: Final = 520  # of a scatter plot
+_FRAME_HEIGHT: Final = 280
+_CHARACTER: Final = 6.2  # the width of a character of a label
 
 Point = tuple[int, int]
 
@@ -92,59 +99,154 @@ class Dot(NamedTuple):
     high: float
 
 
-def dot_plot(results: Sequence[Dot], scale: Scale, label: str) -> Html:
-    """Draw results as dots with intervals, below each other.
-
-    The first ones have rows as high as names beside them, the others are thin.
-    """
+def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high: str) -> Html:
+    """Draw the first results as dots with intervals, below each other, with names beside them."""
+    shown = results[:_MOST_DOTS]
     intervals = []
     points = []
-    top = 0
-    for number, dot in enumerate(results):
-        height = _ROW if number < NAMED else _THIN
-        low, x, high = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
-        y = top + height // 2
-        intervals.append(f"M{low} {y}H{high}")
+    for number, dot in enumerate(shown):
+        left, x, right = (round(scale(value)) for value in (dot.low, dot.value, dot.high))
+        y = number * _ROW + _ROW // 2
+        intervals.append(f"M{left} {y}H{right}")
         points.append((x, y))
-        top += height
-    shapes = [
-        path("grid", (f"M{x} 0V{top}" for x in range(0, WIDTH + 1, WIDTH // 4))),
-        path("span", intervals[:NAMED]),
-        dots("spot", points[:NAMED]),
-    ]
-    if len(results) > NAMED:
-        shapes.append(path("thin-span", intervals[NAMED:]))
-        shapes.append(dots("thin-spot", points[NAMED:]))
-    return stretched(top, label, *shapes)
+    height = len(shown) * _ROW
+    last = shown[-1]
+    label = f"{caption}: from {shown[0].name}, {shown[0].text}, to {last.name}, {last.text}"
+    grid = path("grid", (f"M{x} 0V{height}" for x in range(0, WIDTH + 1, WIDTH // 4)))
+    drawn = stretched(height, label, grid, path("span", intervals), dots("spot", points))
+    named = [(dot.name, cut_middle(dot.name), dot.text) for dot in shown]
+    note = f"The first {len(shown)} of {len(results):,}; the table below has all."
+    return figure(
+        caption,
+        html(
+            '<div class="dots"><ol>{}</ol>{}</div>{}{}',
+            each('<li title="{}"><span>{}</span><b>{}</b></li>', named),
+            drawn,
+            ends(low, high),
+            soft(note) if len(shown) < len(results) else None,
+        ),
+    )
 
 
-def stacked_bar(parts: Sequence[tuple[str, int]], what: str) -> Html:
-    """Draw the shares of named parts as one bar, with a legend; the names are classes."""
-    whole = sum(count for _, count in parts)
-    if not whole:
+def histogram(caption: str, counts: Sequence[int], low: str, high: str, numbers: Html) -> Html:
+    """Draw how many values are in each of some bins, above their numbers."""
+    most = max(1, *counts)
+    label = f"{caption}: {sum(counts):,} from {low} to {high}, at most {most:,} in one bar"
+    shapes = []
+    for at, count in enumerate(counts):
+        height = 56 * count / most
+        shapes.append(bar("fill", 10 * at + 1, 60 - height, 8, height))
+    width = 10 * len(counts)
+    axis = line("axis", 0, width, 60.5)
+    box = f"0 0 {width} 61"
+    drawn = drawing(box, label, *shapes, axis, class_="bars", preserveAspectRatio="none")
+    return figure(caption, drawn, ends(low, high), numbers)
+
+
+class Spot(NamedTuple):
+    """A model in a scatter plot: `x` is its cost, latency or length, `y` its result."""
+
+    name: str
+    x: float
+    y: float
+
+
+def scatter(
+    what: str,
+    models: Sequence[Spot],
+    spell_x: Callable[[float], str],
+    spell_y: Callable[[float], str],
+    *,
+    lower: bool = False,
+) -> Html:
+    """Draw models with names, across on a logarithmic scale; empty for fewer than two.
+
+    Filled circles are models that no other one beats in both. A name is left out where it would
+    cover another; those of filled circles come first.
+    """
+    models = [model for model in models if model.x > 0][:_MOST_SPOTS]
+    if len(models) < 2:
         return Html("")
-    pieces = []
-    legend = []
-    start = 0.0
-    for name, count in parts:
-        pieces.append(bar(f"part {name}", start, 0, count / whole * WIDTH, 18))
-        start += count / whole * WIDTH
-        key = '<span><i class="key {name}"></i>{name} {share:.2%}</span>'
-        legend.append(html(key, name=name, share=count / whole))
-    label = ", ".join(f"{count / whole:.2%} {name}" for name, count in parts if count)
-    box = f"0 0 {WIDTH} 18"
-    drawn = drawing(box, f"{what}: {label}", *pieces, class_="stack", preserveAspectRatio="none")
-    return html('{}<p class="legend">{}</p>', drawn, legend)
+    front = _front(models, lower=lower)
+    models.sort(key=lambda model: model[1:] not in front)
+    xs = [model.x for model in models]
+    ys = [model.y for model in models]
+    across = Scale(math.log(min(xs)), math.log(max(xs)), _FRAME_WIDTH)
+    down = Scale(min(ys), max(ys), 0, _FRAME_HEIGHT)
+    places = [(round(across(math.log(model.x))), round(down(model.y))) for model in models]
+    taken = [(x - 5.0, x + 5.0, y) for x, y in places]
+    shapes: list[Html | None] = []
+    for model, (x, y) in zip(models, places, strict=True):
+        title = f"{model.name}: {spell_y(model.y)}, {spell_x(model.x)}"
+        class_ = None if model[1:] in front else "beaten"
+        shapes.append(
+            tag("circle", html("<title>{}</title>", title), cx=x, cy=y, r=5, class_=class_)
+        )
+        shapes.append(_label(cut_middle(model.name, 28), x, y, taken))
+    caption = f"Result against {what}, {counted(len(models), 'model')}"
+    axes = html(
+        '<path class="axis" d="M-10 -10V290H530" fill="none"></path>'
+        '<text x="-64" y="4">{}</text><text x="-64" y="284">{}</text>',
+        spell_y(max(ys)),
+        spell_y(min(ys)),
+    )
+    return figure(
+        caption,
+        drawing("-64 -16 604 312", caption, axes, *shapes, class_="scatter"),
+        ends(spell_x(min(xs)), what, spell_x(max(xs))),
+    )
 
 
-def bars(heights: Sequence[float]) -> list[Html]:
-    """Draw bars side by side with an axis below, 200 wide and 60 high, from shares."""
-    shown = [
-        bar("fill", 10 * number + 1, 60 - 56 * share, 8, 56 * share)
-        for number, share in enumerate(heights)
-        if share
+def _front(models: Sequence[Spot], *, lower: bool) -> set[tuple[float, float]]:
+    """The points that no other one beats: going right, each is better than all before."""
+    sign = 1 if lower else -1
+    best = math.inf
+    front = set()
+    for x, y in sorted((model.x, sign * model.y) for model in models):
+        if y < best:
+            best = y
+            front.add((x, sign * y))
+    return front
+
+
+def _label(name: str, x: int, y: int, taken: list[tuple[float, float, int]]) -> Html | None:
+    """Write a name right or left of its circle, where it covers nothing; None if it would.
+
+    `taken` has the left end, the right end and the middle of circles and labels.
+    """
+    size = _CHARACTER * len(name)
+    for left in (x + 9, x - 9 - size):
+        right = left + size
+        is_inside = 0 < left < right < _FRAME_WIDTH + 20
+        covered = (
+            start <= right and left <= end for start, end, middle in taken if abs(y - middle) <= 11
+        )
+        if is_inside and not any(covered):
+            taken.append((left, right, y))
+            text = '<text x="{}" y="{}" textLength="{}">{}</text>'
+            return html(text, short(left), y + 4, short(size), name)
+    return None
+
+
+def reliability(label: str, bins: Iterable[tuple[float, float, float]]) -> Html:
+    """Draw bins of answers: the share of all, the mean confidence, and the share of right ones."""
+    circles = [
+        html(
+            '<circle cx="{}" cy="{}" r="{}"><title>confidence {:.1%}, right {:.1%}</title>'
+            "</circle>",
+            round(200 * confidence, 1),
+            round(200 - 200 * accuracy, 1),
+            round(3 + 7 * share**0.5, 1),
+            confidence,
+            accuracy,
+        )
+        for share, confidence, accuracy in bins
     ]
-    return [*shown, line("axis", 0, 200, 60.5)]
+    axes = Html('<path class="axis" d="M0 0V200H200M0 200L200 0" fill="none"></path>')
+    return joined(
+        drawing("-12 -12 224 224", label, axes, *circles, class_="reliability"),
+        ends("0%", "confidence, and share of right answers", "100%"),
+    )
 
 
 def share_bar(share: float | None, class_: str = "share") -> Html:
@@ -162,39 +264,6 @@ def _share_bar(width: int, class_: str) -> Html:
     )
 
 
-def interval_bar(share: float, low: float, high: float) -> Html:
-    """Draw a share from 0 to 1, with a line from the lower to the upper end of its interval."""
-    at = Scale(0, 1, _SMALL)
-    return _small(
-        bar("track", 0, 3, _SMALL, 6),
-        bar("fill", 0, 3, at(share), 6),
-        line("whisker", at(low), at(high), 6),
-    )
-
-
-def quantile_range(quantiles: Sequence[float], low: float, high: float) -> Html:
-    """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one.
-
-    The axis is logarithmic, from `low` to `high`.
-    """
-    at = Scale(math.log(low), math.log(high), _SMALL - 4, 4)
-    p50, p90, p99 = (at(math.log(value)) if value and low < high else 4 for value in quantiles)
-    dot = html('<circle cx="{}" cy="6" r="3"></circle>', short(p50))
-    return _small(line("thin", p50, p99, 6), line("thick", p50, p90, 6), dot)
-
-
-def _small(*shapes: Html) -> Html:
-    return html(
-        '<svg class="small" width="90" height="12" viewBox="0 0 90 12" aria-hidden="true">{}</svg>',
-        shapes,
-    )
-
-
-def heat_cell(
-    value: float | None, spec: str, note: Html | None = None, *, coloured: bool = True
-) -> Html:
-    """Make a cell of a heat map, coloured by a share from 0 to 1."""
-    if value is None:
-        return short_cell("–", note, class_="none")
-    class_ = f"h{round(value * 10)}" if coloured else ""
-    return short_cell(format(value, spec), note, class_=class_)
+def heat_class(share: float) -> str:
+    """The class of a cell of a heat map, by a share from 0 to 1."""
+    return f"h{round(Scale(0, 1, 10)(share))}"

@@ -12,7 +12,7 @@ import pytest
 
 import fastrec
 from fastrec.html import Child, Exact, Html, html, short_cell, table, tag
-from fastrec.svg import Scale, share_bar, stacked_bar
+from fastrec.svg import Scale, histogram, share_bar
 
 ROOT = Path(fastrec.__file__).parent
 
@@ -99,6 +99,10 @@ def test_scales(scale: Scale, value: float, place: float) -> None:
 def test_shares() -> None:
     assert not share_bar(None)
     assert 'width="30"' in share_bar(0.5)
-    assert not stacked_bar([("kept", 0)], "Lines")
-    drawn = stacked_bar([("kept", 3), ("blank", 1)], "Lines")
-    assert 'aria-label="Lines: 75.00% kept, 25.00% blank"' in drawn
+
+
+def test_histogram() -> None:
+    """The label has the numbers."""
+    drawn = histogram("Questions", [1, 0, 3], "0%", "100%", Html(""))
+    assert 'aria-label="Questions: 4 from 0% to 100%, at most 3 in one bar"' in drawn
+    assert drawn.count("<rect") == 3

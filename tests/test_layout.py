@@ -36,7 +36,8 @@ ROWS = [
     ["schemas", "scoring"],
     ["filters"],
     ["where"],
-    ["wording", "notebook", "svg", "toml_file"],
+    ["notebook", "svg", "toml_file"],
+    ["wording"],
     ["build", "csv_writer", "errors", "html", "limits", "parameters", "progress"],
     ["_version"],
 ]
@@ -141,6 +142,8 @@ EDGES = {
         "summary",
     },
     "answers": {
+        "_version",
+        "svg",
         "corpus",
         "engine",
         "errors",
@@ -204,7 +207,7 @@ EDGES = {
     "csv_writer": set(),
     "errors": set(),
     "html": set(),
-    "svg": {"html"},
+    "svg": {"errors", "html", "wording"},
     "limits": set(),
     "parameters": set(),
     "progress": set(),

@@ -330,7 +330,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
 @shared("corpus")
 @click.argument("question")
 @shared("filters", "full")
-@format_option("text", "json")
+@format_option("text", "json", "html")
 @shared("run")
 def show(corpus: str, question: str, full: bool, output_format: str, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it, with verdicts and conversations.
@@ -341,7 +341,7 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
 
     Long texts are cut, and long conversations folded to their first and last turns; --full shows
     all. Records of several metrics that have the same conversation are one answer with several
-    verdicts.
+    verdicts. --format html makes one file with everything, to be mailed: it needs no server.
 
     \b
     Examples:
@@ -349,11 +349,17 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
       fastrec show corpus 5 --evaluation GSM8K --wrong --full | less
       fastrec show corpus 5 --model org/model --model other/model
       fastrec show corpus 5 --format json | jq '.questions[].answers[].model_id'
+      fastrec show corpus 5 --format html > question-5.html
     """
     from fastrec.commands.show import show as run
 
     shown = run_reading(run, corpus, question, stages=("read", "search"), **options)
-    print_found(shown, output_format, text=lambda: _print_shown(shown, full=full))
+    print_found(
+        shown,
+        output_format,
+        text=lambda: _print_shown(shown, full=full),
+        html=lambda: print_exactly(shown.to_page(corpus)),
+    )
 
 
 def _print_shown(shown: Shown, *, full: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Unpack
 
 from fastrec.answers.choosing import open_scopes
+from fastrec.answers.question_html import question_file
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
@@ -16,6 +17,7 @@ from fastrec.limits import current_limits
 from fastrec.notebook import Tabular, flat
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
+from fastrec.storage import last_name
 
 _SHORTEST: Final = 4  # characters of a hash
 _MOST_SHOWN: Final = 5  # questions with the same sample_id
@@ -28,6 +30,10 @@ class Shown(Tabular):
 
     questions: list[ShownQuestion]
     """The questions, by evaluation."""
+
+    def to_page(self, corpus: str) -> bytes:
+        """One HTML file of the questions of a corpus; it needs nothing else."""
+        return question_file(self.questions, last_name(corpus))
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each answer and verdict."""

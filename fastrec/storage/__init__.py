@@ -7,7 +7,7 @@ an object appears as a whole when its writer is finished, or not at all.
 from __future__ import annotations
 
 from hashlib import sha256
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +46,11 @@ def join(directory: str, name: str) -> str:
     ('s3://bucket/runs/a.jsonl', 'runs/a.jsonl', 'a.jsonl')
     """
     return f"{directory.rstrip('/')}/{name}" if directory else name
+
+
+def last_name(path: str) -> str:
+    """The name of a file or directory without the folders it is in."""
+    return parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
 
 
 def parent_and_name(path: str) -> tuple[str, str]:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fastrec
-from fastrec.limits import Limits
 from tests.commands.test_report import MARKUP, ROOT, corpus_of, hostile_corpus, marked
 from tests.lazily import Library
-from tests.running import make_page
 from tests.samples import sample
 
 if TYPE_CHECKING:
@@ -137,6 +135,13 @@ def open_page(browser: Browser, report: Path, plain: Opened) -> Iterator[Any]:
         context.close()
 
 
+def unfold(page: Page) -> Page:
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
+    )
+    return page
+
+
 def column(page: Page, table: str, number: int) -> list[str]:
     """Return the texts of a column, without hidden rows."""
     cells = page.locator(f'table[aria-label^="{table}"] tbody tr:visible > :nth-child({number})')
@@ -151,8 +156,7 @@ def test_open(open_page: Any) -> None:
     assert titles == page.locator("nav a").all_inner_texts()
     assert {
         "Line counts",
-        "Evaluations × models",
-        "Distributions",
+        "Evaluations",
         "Rejected lines",
         "Inputs",
     } <= set(titles)
@@ -160,21 +164,32 @@ def test_open(open_page: Any) -> None:
     assert page.locator("h2 >> text=Rejected lines").bounding_box()["y"] < 200
 
 
+def test_first_screens(open_page: Any) -> None:
+    """Four screens show the most important sections; a link unfolds another one."""
+    page = open_page()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 4 * 900
+    assert page.locator(".board tbody tr:visible").count() == 12
+    assert page.locator("svg:visible").count() == 4
+    assert not page.locator('table[aria-label^="trivia_choice"]').is_visible()
+    page.click("nav >> text=Rejected lines")
+    assert page.locator('table[aria-label^="Rejected lines"]').is_visible()
+
+
 def test_sort(open_page: Any) -> None:
     """Numbers sort largest first, then smallest first; text the other way round.
 
     Aria-sort says which.
     """
-    page = open_page()
+    page = unfold(open_page())
     table = page.locator('table[aria-label^="trivia_choice"]')
     before = column(page, "trivia_choice", 1)
-    head = table.locator("thead th").nth(5)
+    head = table.locator("thead th").nth(6)
     head.locator("button").click()
-    largest_first = [int(text) for text in column(page, "trivia_choice", 6)]
+    largest_first = [int(text) for text in column(page, "trivia_choice", 7)]
     assert largest_first == sorted(largest_first, reverse=True)
     assert head.get_attribute("aria-sort") == "descending"
     head.locator("button").press("Enter")
-    assert [int(text) for text in column(page, "trivia_choice", 6)] == sorted(largest_first)
+    assert [int(text) for text in column(page, "trivia_choice", 7)] == sorted(largest_first)
     assert head.get_attribute("aria-sort") == "ascending"
     table.locator("thead button").nth(0).click()
     assert column(page, "trivia_choice", 1) == sorted(
@@ -185,13 +200,12 @@ def test_sort(open_page: Any) -> None:
 
 def test_empty_cells_sort_last(open_page: Any) -> None:
     """In both directions."""
-    page = open_page()
-    head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="help_desk").locator(
-        "button"
-    )
+    page = unfold(open_page())
+    table = page.locator('table[aria-label^="trivia_choice"]')
+    head = table.locator("thead th", has_text="errors").locator("button")
     for _ in range(2):
         head.click()
-        cells = column(page, "Accuracy", 3)
+        cells = column(page, "trivia_choice", 6)
         numbers = [cell for cell in cells if cell]
         assert 0 < len(numbers) < len(cells)
         assert cells == numbers + [""] * (len(cells) - len(numbers))
@@ -204,7 +218,7 @@ def test_search(open_page: Any) -> None:
     page.fill("#search", "TRIVIA  org-3/model-13b")
     assert column(page, "trivia_choice", 1) == ["org-3/model-13b"]
     assert not page.locator('table[aria-label^="word_problems"]').is_visible()
-    assert not page.locator("h2 >> text=Tokens").is_visible()
+    assert not page.locator("h2 >> text=Inputs").is_visible()
     assert (
         page.locator("nav a:visible").all_inner_texts()
         == page.locator("h2:visible").all_inner_texts()
@@ -226,10 +240,7 @@ def test_search(open_page: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(open_page: Any, scheme: str) -> None:
     """At least 4.5 to 1, as WCAG requires, in both themes and after switching."""
-    page = open_page(color_scheme=scheme)
-    page.evaluate(
-        "document.querySelectorAll('details').forEach((folded) => { folded.open = true; })"
-    )
+    page = unfold(open_page(color_scheme=scheme))
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     for _ in range(2):
         contrast, element = page.evaluate(CONTRAST)
@@ -256,7 +267,7 @@ def test_labels_and_headings(open_page: Any) -> None:
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
     assert page.locator("button, a, input").evaluate_all(
-        "all => all.every((one) => one.innerText || one.labels)"
+        "all => all.every((one) => one.textContent || one.labels)"
     )
 
 
@@ -288,41 +299,9 @@ def test_without_script(open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
     assert page.locator("tbody tr").count() > 100
     assert not page.locator(".tools").is_visible()
-
-
-@pytest.fixture(scope="module")
-def large(report: Path) -> Path:
-    """The report about the demo corpus, made like that of a large one."""
-    page = report.with_name("large.html")
-    page.write_bytes(make_page(report.with_name("demo"), Limits(report_static_rows=1)))
-    return page
-
-
-def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
-    """Tables of a large page are parsed when they are needed.
-
-    Then they sort and can be searched as usual.
-    """
-    rows = open_page(report).locator("tbody tr").count()
-    page = open_page(large)
-    page.locator("main:not(:has(noscript))").wait_for()  # when the browser has nothing else to do
-    assert page.locator("tbody tr").count() == rows
-    page.locator('table[aria-label^="trivia_choice"] thead button').nth(5).click()
-    largest_first = [int(text) for text in column(page, "trivia_choice", 6)]
-    assert largest_first == sorted(largest_first, reverse=True)
-    other = open_page(large)
-    other.fill("#search", "TRIVIA  org-3/model-13b")
-    assert other.locator("noscript").count() == 0
-    assert column(other, "trivia_choice", 1) == ["org-3/model-13b"]
-
-
-def test_late_tables_without_script(open_page: Any, report: Path, large: Path) -> None:
-    """They are there from the beginning."""
-    rows = [
-        open_page(path, java_script_enabled=False).locator("tbody tr").count()
-        for path in (report, large)
-    ]
-    assert rows[0] == rows[1]
+    page.locator("summary", has_text=re.compile("^trivia_choice$")).click()
+    page.locator("details[open] summary", has_text="Numbers").last.click()
+    assert page.locator('table[aria-label^="trivia_choice"]').is_visible()
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +320,9 @@ def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
     """Plots keep within their cards, names are beside their dots, and questions can be read and
     searched.
     """
-    page = open_page(trend, width=width)
+    page = unfold(open_page(trend, width=width))
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for card in (".dots", ".trend"):
+    for card in (".pictures figure", ".trend"):
         outer = page.locator(card).first.bounding_box()
         inner = page.locator(f"{card} svg").first.bounding_box()
         assert inner["width"] > 100
@@ -362,7 +341,7 @@ def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
 
 def test_contrast_of_plots_and_questions(open_page: Any, trend: Path) -> None:
     """At least 4.5 to 1, in both themes."""
-    page = open_page(trend)
+    page = unfold(open_page(trend))
     for _ in range(2):
         contrast, element = page.evaluate(CONTRAST)
         assert contrast >= 4.5, element
@@ -373,7 +352,7 @@ def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
     """No script from a record runs, nothing is loaded, and names can be read, searched and sorted."""
     (tmp_path / "in").mkdir()
     fastrec.report(hostile_corpus(tmp_path / "in"), tmp_path / "report.html")
-    page = open_page(tmp_path / "report.html", width=390)
+    page = unfold(open_page(tmp_path / "report.html", width=390))
     assert page.evaluate("window.hacked") is None
     assert page.locator("script").count() == 1
     assert page.locator("img").count() == 0
@@ -388,20 +367,18 @@ def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
 
 
 def test_many_evaluations(open_page: Any, tmp_path: Path) -> None:
-    """Long names do not widen the columns of a heat map, and it still sorts."""
+    """A leaderboard with long names scrolls in its frame, and it still sorts."""
     names = [f"collection_of_many_tasks/a_task_with_a_long_name_{number}" for number in range(12)]
     lines = [
-        json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}"))
+        json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}", error=None))
         for name in names
         for m in range(3)
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "many")
     fastrec.report(tmp_path / "many", tmp_path / "many.html")
-    page = open_page(tmp_path / "many.html")
-    heads = page.locator('table[aria-label^="Accuracy"] thead th')
-    boxes = [heads.nth(number).bounding_box() for number in range(13)]
-    assert max(box["x"] + box["width"] for box in boxes) <= 1280
-    assert max(box["height"] for box in boxes) < 300
-    heads.nth(12).locator("button").click()
-    assert heads.nth(12).get_attribute("aria-sort") == "descending"
+    page = unfold(open_page(tmp_path / "many.html"))
+    heads = page.locator(".board thead th")
+    assert page.evaluate("document.documentElement.scrollWidth") == 1280
+    heads.last.locator("button").click()
+    assert heads.last.get_attribute("aria-sort") == "descending"

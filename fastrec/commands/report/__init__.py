@@ -4,6 +4,7 @@
    questions with answers.
 2. Make the sections (`sections`, `charts`, `evaluations`): HTML that works without a script and is
    escaped by construction (`html`).
+   The first ones are shown, the others unfold.
 3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches
    and switches the theme. The page's content security policy allows only this script and this
    style, by their hashes, and no network.
@@ -13,10 +14,8 @@
 from __future__ import annotations
 
 import os
-from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final, Unpack
 
@@ -26,25 +25,17 @@ from fastrec._version import __version__
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
-from fastrec.answers.leaderboard import make_leaderboard
+from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import (
-    dot_plots,
-    heat_maps,
-    reliability_plots,
-    scatter_plots,
-    trend_plots,
-)
+from fastrec.commands.report.charts import left_out, reliability_plots, trend_plots
 from fastrec.commands.report.evaluations import (
     costs_table,
-    evaluation_tables,
-    histograms,
     question_cards,
     suspected_keys,
-    tokens,
 )
 from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
@@ -58,15 +49,15 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html, html, joined, soft
+from fastrec.html import Html, allowed, details, html, joined, soft
 from fastrec.limits import current_limits
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
-from fastrec.storage import is_url, parent_and_name
+from fastrec.storage import is_url, last_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
-from fastrec.summary.present_choice import choose
+from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
     add_groups,
@@ -76,6 +67,13 @@ from fastrec.summary.present_ranking import (
     rank,
 )
 
+_OPEN: Final = (
+    "Leaderboard",
+    "Trend",
+    "Evaluations",
+    "Line counts",
+)  # sections that are not folded
+_FIRST_MODELS: Final = 15  # of the leaderboard that are not folded
 _ABOUT_LINES: Final = (
     "Line counts",
     "Schema versions",
@@ -155,7 +153,7 @@ def report(
     groups = parse_groups(group_by)
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
-    name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
+    name = last_name(path)
     index = open_index(corpus, wanted, jobs=jobs, progress=progress)
     manifest = index.manifest
     if repeats.kind != "mean":
@@ -212,20 +210,20 @@ def report(
     if confidence is not None:
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
         calibration = find_calibration(index, confidence, queries)
+    most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
     bodies = {
-        "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
-        "Line counts": sections.line_counts(summary, manifest),
-        "Evaluations × models": heat_maps(found),
-        "Accuracy with intervals": dot_plots(drawn, found),
-        "Cost": costs_table(costs),
-        "Accuracy, cost and latency": scatter_plots(found, costs),
-        "Calibration": reliability_plots(calibration),
+        "Leaderboard": _leaderboard(board),
         "Trend": trend_plots(paths, wanted.split()[0]),
-        "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
+        "Evaluations": joined(
+            *notes,
+            evaluations_html(index, drawn, costs, most),
+            left_out(len(drawn.evaluations), len(found.evaluations), "evaluations"),
+        ),
+        "Line counts": sections.line_counts(summary, manifest),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Distributions": histograms(drawn, found),
-        "Tokens": tokens(summary),
+        "Calibration": reliability_plots(calibration),
+        "Cost": costs_table(costs),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": sections.repeats(summary),
         "Hashes and ids": sections.hashes(summary),
@@ -249,6 +247,18 @@ def report(
     return len(page)
 
 
+def _leaderboard(board: Leaderboard) -> Html:
+    """Show the first models of the first table; all tables unfold."""
+    if len(board.models) <= _FIRST_MODELS:
+        return board.to_html(sortable=True) if board.models else Html("")
+    _, models_of_first = board.groups()[0]
+    first = msgspec.structs.replace(board, models=models_of_first[:_FIRST_MODELS])
+    models = counted(len(board.models), "model")
+    everyone = details(f"All {models}", board.to_html(sortable=True))
+    about = soft(f"The first {len(first.models)} of {models}.")
+    return joined(about, first.to_html(sortable=True), everyone)
+
+
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
     if target.exists() and not target.is_file():
         raise UsageError(
@@ -268,14 +278,16 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
     for number, (title, body) in enumerate(bodies.items()):
         if body:
             links.append(html('<a href="#s{}">{}</a>', number, title))
-            sections.append(html('<section id="s{}"><h2>{}</h2>{}</section>', number, title, body))
+            heading = html("<h2>{}</h2>", title)
+            shown = joined(heading, body) if title in _OPEN else details(heading, body)
+            sections.append(html('<section id="s{}">{}</section>', number, shown))
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
         for kind in ("html", "css", "js")
     )
     return html(
         template,
-        policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
+        policy=f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}",
         style=style,
         script=script,
         name=name,
@@ -288,27 +300,15 @@ def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Htm
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    evaluations = set()
-    metrics = set()
-    models: set[str] = set()
-    records = 0
-    for evaluation in summary.evaluations:
-        evaluations.add(evaluation.evaluation_name)
-        metrics.add(evaluation.metric)
-        models.update(model.model_id for model in evaluation.by_model)
-        records += evaluation.records
-    metrics.discard(None)
-    with_metrics = f" with {counted(len(metrics), 'metric')}" if metrics else ""
+    names = names_of(summary.evaluations)
+    records = sum(evaluation.records for evaluation in summary.evaluations)
+    metrics = len(list(filter(None, names.metrics)))
+    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
     return (
-        f"{records:,} records of {counted(len(models), 'model')} on "
-        f"{counted(len(evaluations), 'evaluation')}{with_metrics}; "
+        f"{records:,} records of {counted(len(names.models), 'model')} on "
+        f"{counted(len(names.evaluations), 'evaluation')}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
-
-
-def _allowed(text: str) -> str:
-    """Make the policy entry that allows a script or a style by its hash."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

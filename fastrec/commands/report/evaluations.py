@@ -1,234 +1,27 @@
-"""Sections about evaluations and models: tables, distributions, tokens, costs, questions."""
+"""Sections about costs and questions."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from glob import escape
-from operator import attrgetter, itemgetter
-from typing import Any, Final, Literal, NamedTuple
+from itertools import chain, zip_longest
+from typing import Final
+
+from msgspec.structs import replace
 
 from fastrec.answers.costs import ModelCost, total_costs
 from fastrec.answers.items import Item
+from fastrec.answers.question_html import question_body
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.reading import Answer
-from fastrec.answers.shown import tally_facts
-from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.answers.values import value_rows
-from fastrec.commands.report.charts import (
-    are_shares,
-    gallery,
-    histogram,
-    is_large,
-    left_out,
-    result_of,
-)
-from fastrec.errors import counted
-from fastrec.html import (
-    Html,
-    each,
-    html,
-    joined,
-    lazy,
-    multiline,
-    num,
-    row,
-    short_cell,
-    short_row,
-    soft,
-    table,
-)
+from fastrec.answers.shown import read_question, tally_facts
+from fastrec.answers.table import Query, QuestionRow, Scope, Sort
+from fastrec.commands.report.charts import left_out
+from fastrec.filters import Filters
+from fastrec.html import Html, details, each, html, joined, num, row, soft, table
 from fastrec.limits import current_limits
-from fastrec.summary.document import ModelSummary, Summary
-from fastrec.summary.present_ranking import (
-    EvaluationStats,
-    ModelStats,
-    Stats,
-    about,
-    has_repeats,
-    legend,
-    unranked_in_words,
-)
-from fastrec.summary.rows import from_portable
-from fastrec.svg import interval_bar, quantile_range
-from fastrec.wording import cut_middle, metrics_of, score_text, title_of
-
-_PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
-
-
-def evaluation_tables(stats: Stats, everything: Stats) -> Html:
-    """Show all models of each evaluation, the best first.
-
-    The evaluations without a table share one.
-    """
-    most = max(current_limits().report_rows // max(len(stats.evaluations), 1), 10)
-    lines = soft(" ".join(legend(stats))) if stats.evaluations else None
-    large = is_large(stats)
-    tables = [
-        _evaluation(scope, most, accuracy=stats.shows_accuracy(scope), drawn=not large)
-        for scope in stats.evaluations
-    ]
-    others = None if stats is everything else _other_evaluations(stats, everything)
-    return joined(lines, map(lazy, tables) if large else tables, others)
-
-
-def _other_evaluations(stats: Stats, everything: Stats) -> Html:
-    shown = {id(evaluation) for evaluation in stats.evaluations}
-    others = [evaluation for evaluation in everything.evaluations if id(evaluation) not in shown]
-    rows = []
-    for evaluation in others[: current_limits().report_other_scopes]:
-        best = evaluation.by_model[0]
-        result = result_of(best, accuracy=stats.shows_accuracy(evaluation))
-        counts = map(_number, (evaluation.models, evaluation.questions, evaluation.records))
-        cells = (*counts, short_cell(best.model_id), _number(result.value, result.spec))
-        rows.append(short_row(evaluation.title, cells))
-    title = f"{counted(len(others), 'other evaluation')}, with fewer records"
-    heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
-    note = left_out(len(rows), len(others), "other evaluations")
-    return joined(lazy(table(title, heads, rows)), note)
-
-
-def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
-    models = evaluation.by_model[:most]
-    columns = dict(_columns(evaluation, models, accuracy=accuracy, drawn=drawn))
-    rows = [
-        short_row(model.model_id, (cell(model) for cell in columns.values())) for model in models
-    ]
-    title = f"{evaluation.title}: {about(evaluation)}"
-    notes = list(unranked_in_words(evaluation))
-    if accuracy and any(model.score_standard_error is not None for model in models):
-        notes.insert(0, _PLUS_MINUS)
-    best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
-    return joined(
-        table(title, ["model", *columns], rows, class_="models"),
-        map(soft, notes),
-        left_out(len(models), len(evaluation.by_model), best),
-    )
-
-
-def _columns(
-    evaluation: EvaluationStats, models: Sequence[ModelStats], *, accuracy: bool, drawn: bool
-) -> Iterator[tuple[str, Callable[[ModelStats], Html]]]:
-    """Yield the heads and cells of a table; columns that would say nothing are left out.
-
-    `drawn` cells have small charts. On a large page, they would be most of it.
-    """
-    if any(model.rank for model in models):
-        yield "rank", lambda model: short_cell(model.rank or "–")
-    drawable = drawn and (accuracy or are_shares(models))
-    measure = "accuracy" if accuracy else "score"
-    yield f"{measure}, 95% interval", partial(_result, accuracy=accuracy, drawn=drawable)
-    if evaluation.errors:
-        yield _column("errors")
-    if accuracy:
-        yield "score", _plain_score
-    if has_repeats(evaluation):
-        yield _column("questions")
-        yield _column("answers")
-        yield _column("answers/question", "answers_per_question", ".3g")
-    else:
-        yield _column("n", "questions")
-    yield _column("coverage", "coverage", ".1%")
-    if any(model.tokens.records for model in models):
-        yield _column("tokens/record", "tokens_per_record", ",.0f")
-    latencies: list[float] = []
-    for model in models:
-        latencies += filter(None, (model.latency_ms.p50, model.latency_ms.p99))
-    if latencies:
-        ends = (min(latencies), max(latencies))
-        yield "latency p50 · p90 · p99, ms", partial(_latency, ends=ends if drawn else None)
-
-
-def _column(
-    head: str, field: str = "", spec: str = ","
-) -> tuple[str, Callable[[ModelStats], Html]]:
-    return head, lambda model: _number(getattr(model, field or head), spec)
-
-
-def _plain_score(model: ModelStats) -> Html:
-    error = model.score_standard_error
-    note = None if error is None else html("<small> ± {}</small>", f"{error:.2g}")
-    return _number(model.mean_score, ".4g", note)
-
-
-def _latency(model: ModelStats, *, ends: tuple[float, float] | None) -> Html:
-    latency = model.latency_ms
-    quantiles = [value for value in (latency.p50, latency.p90, latency.p99) if value is not None]
-    drawn = quantile_range(quantiles, *ends) if ends and len(quantiles) == 3 else None
-    return short_cell(" · ".join(f"{value:,.0f}" for value in quantiles), drawn)
-
-
-def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
-    value, low, high, spec = result_of(model, accuracy=accuracy)
-    if value is None:
-        return short_cell("–")
-    if low is None or high is None:
-        return _number(value, spec)
-    interval = f" {low:{spec}} to {high:{spec}}"
-    if accuracy:
-        interval = f" {100 * low:.1f}–{high:.1%}"
-    bar = interval_bar(value, low, high) if drawn else None
-    return _number(value, spec, html("<small>{}</small>", interval), bar)
-
-
-def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
-    return short_cell() if value is None else short_cell(format(value, spec), *more)
-
-
-def histograms(stats: Stats, everything: Stats) -> Html:
-    about = "Number of models by mean score and by median latency, for each evaluation."
-    return gallery(about, map(_histograms, stats.evaluations), "cards", stats, everything)
-
-
-def _histograms(evaluation: EvaluationStats) -> Html:
-    models = evaluation.by_model
-    scores = [model.mean_score for model in models if model.mean_score is not None]
-    latencies = [model.latency_ms.p50 for model in models if model.latency_ms.p50 is not None]
-    by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
-    charts = joined(histogram("Mean score", scores), by_latency)
-    if not charts:
-        return charts
-    return html("<article><h3>{}</h3>{}</article>", evaluation.title, charts)
-
-
-_TOKENS: Final = {
-    "records": "records",
-    "with token counts": "tokens.records",
-    "input": "tokens.input",
-    "output": "tokens.output",
-    "total": "tokens.total",
-}
-
-
-def tokens(summary: Summary) -> Html:
-    """Show the tokens of each model, the most first."""
-    used: dict[str, dict[str, ModelSummary]] = {}
-    for evaluation in summary.evaluations:
-        for model in evaluation.by_model:
-            if model.tokens.records:
-                # All metrics of an evaluation are about the same answers, so their tokens are not
-                # added up.
-                by_evaluation = used.setdefault(model.model_id, {})
-                known = by_evaluation.setdefault(evaluation.evaluation_name, model)
-                if model.tokens.records > known.tokens.records:
-                    by_evaluation[evaluation.evaluation_name] = model
-    if not used:
-        return Html("<p>No record has token counts.</p>")
-    counts_of = attrgetter(*_TOKENS.values())
-    totals: list[tuple[str, list[int]]] = []
-    for name, by_evaluation in used.items():
-        counts = (map(from_portable, counts_of(model)) for model in by_evaluation.values())
-        totals.append((name, [*map(sum, zip(*counts, strict=True))]))
-    totals.sort(key=lambda total: -total[1][-1])
-    shown = totals[: current_limits().report_rows]
-    rows = [row(name, *map(_big, sums)) for name, sums in shown]
-    title = "Tokens by model, over the evaluations that have token counts for it"
-    if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
-        title += "; of an evaluation with several metrics, the metric with the most token counts"
-    note = left_out(len(rows), len(totals), "models with the most tokens")
-    return joined(table(title, ("model", *_TOKENS), rows), note)
+from fastrec.summary.present_ranking import Stats
+from fastrec.wording import cut_middle, metrics_of, title_of
 
 
 def costs_table(costs: Sequence[ModelCost]) -> Html:
@@ -244,34 +37,9 @@ def costs_table(costs: Sequence[ModelCost]) -> Html:
     )
 
 
-def _big(count: int) -> Html:
-    """Make a cell with a count that may be too large for a double."""
-    try:
-        return num(count, ",.0f" if count < 1 << 53 else ".4g")
-    except OverflowError:
-        return Html('<td class="num" data-v="Infinity">huge</td>')
-
-
-# The hardest and the most disputed questions, with answers that differ. Half of them are the
-# hardest and half the most disputed. Of each kind, the first question of every evaluation and
-# metric comes before the second of any, so that one evaluation does not take all the places.
-
-_Kind = Literal["hardest", "disagreement"]
-_QUESTION_CHARS: Final = 600
-_ANSWER_CHARS: Final = 400
+_LONGEST: Final = 1_000  # characters of a text
 _REFERENCE_CHARS: Final = 200
-_REFERENCES: Final = 5
 _ANSWERS: Final = 2  # shown of each side: the best models, and the worst
-_READ: Final = 8  # answers of each side to choose from: those shown should differ
-# Questions of a scope to choose from: of equally hard ones, those that most models answered.
-_CANDIDATES: Final = 50
-
-
-class _Question(NamedTuple):
-    scope: Scope
-    row: QuestionRow
-
-
 _ANALYSED: Final = 50  # evaluations whose questions are analysed
 _SUSPECTS: Final = 50  # questions in the table
 
@@ -306,174 +74,55 @@ def _suspect_row(scope: Scope, item: Item) -> Html:
 
 
 def question_cards(index: QuestionTable, number: int, corpus: str, stats: Stats) -> Html:
-    """Show some questions of evaluations.
+    """Show some questions: half are the hardest, half those on which models disagree most.
 
-    `corpus` is the name of the corpus in the command that shows all of them.
+    Each evaluation has one before any has two. `corpus` is the name of the corpus in commands.
     """
     names = {(scope.evaluation_name, scope.metric) for scope in stats.evaluations}
-    scopes = [scope for scope in index.scopes if (scope.evaluation_name, scope.metric) in names]
-    hardest = _choose(index, scopes, "hardest", (number + 1) // 2)
-    disputed = _choose(index, scopes, "disagreement", number - len(hardest), hardest)
-    if len(hardest) + len(disputed) < number:
-        hardest = _choose(index, scopes, "hardest", number - len(disputed), disputed)
-    groups = [
-        html(
-            '<h3 class="group">{}</h3><div class="questions">{}</div>',
-            title,
-            (_card(index, question, corpus) for question in questions),
-        )
-        for title, questions in (
-            ("Hardest questions", hardest),
-            ("Most disputed questions", disputed),
-        )
-        if questions
+    queries = [
+        query_of(scope) for scope in index.scopes if (scope.evaluation_name, scope.metric) in names
     ]
-    if not groups:
-        return Html("")
-    about = (
-        '<p class="soft">Hardest: the smallest share of models is right. Most disputed: about half '
-        "of them are, or scores differ most. Each evaluation has one before any has two. All "
-        "questions: <code>fastrec questions {}</code></p>{}"
-    )
-    return html(about, shlex.quote(corpus), groups)
+    known: set[tuple[str, str | None, str]] = set()
+    groups = []
+    kinds: dict[Sort, str] = {
+        "hardest": "Hardest questions",
+        "disagreement": "Most disputed questions",
+    }
+    for sort, title in kinds.items():
+        most = (number + 1) // 2 if sort == "hardest" else number - len(known)
+        pages = index.pages([replace(query, sort=sort) for query in queries], number)
+        in_turns = chain(*zip_longest(*(page.rows for page in pages)))
+        cards: list[Html] = []
+        for question in filter(None, in_turns):
+            place = (question.evaluation_name, question.metric, question.name)
+            is_wanted = question.disagreement if sort == "disagreement" else question.share != 1
+            if question.models and is_wanted and place not in known and len(cards) < most:
+                known.add(place)
+                cards.append(_card(index, question, corpus))
+        if cards:
+            groups.append(html('<h3 class="group">{}</h3>{}', title, cards))
+    command = f"fastrec questions {shlex.quote(corpus)}"
+    about = html('<p class="soft">All questions: <code>{}</code></p>', command)
+    return joined(about, groups) if groups else Html("")
 
 
-def _choose(
-    index: QuestionTable,
-    scopes: Sequence[Scope],
-    kind: _Kind,
-    number: int,
-    others: Sequence[_Question] = (),
-) -> list[_Question]:
-    """Choose questions besides others: the best of each scope by `_rank`, then the second best."""
-    known = {(question.scope, question.row.name) for question in others}
-    ranked: list[tuple[int, tuple[Any, ...], _Question]] = []
-    for scope in scopes if number else ():
-        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
-        rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows
-        candidates = [
-            (_rank(kind, scope, row), _Question(scope, row))
-            for row in rows
-            if _is_of(kind, scope, row) and (scope, row.name) not in known
-        ]
-        best = sorted(candidates, key=itemgetter(0))[:number]
-        ranked += ((place, *candidate) for place, candidate in enumerate(best))
-    ranked.sort(key=itemgetter(0, 1))
-    return [question for _, _, question in ranked[:number]]
-
-
-def _is_of(kind: _Kind, scope: Scope, row: QuestionRow) -> bool:
-    if kind == "disagreement":
-        return bool(row.disagreement)
-    return row.models > 0 and (scope.graded or row.share != 1)
-
-
-def _rank(kind: _Kind, scope: Scope, row: QuestionRow) -> tuple[float, int, str, str, str]:
-    value = row.mean_score if scope.graded else row.share
-    first = min(max(value or 0.0, 0.0), 1.0)
-    if kind == "disagreement":
-        first = -(row.disagreement or 0.0)
-    elif scope.lower_is_better:
-        first = 1 - first
-    return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
-
-
-def _card(index: QuestionTable, question: _Question, corpus: str) -> Html:
-    scope, row = question
-    answers = [(answer, transcript_of(answer.line)) for answer in _answers(index, question)]
-    asked = answers[0][1]
-    cut = _Cut()
-    title = title_of(
-        scope.evaluation_name, scope.metric, metrics_of(index.scopes)[scope.evaluation_name]
-    )
+def _card(index: QuestionTable, row: QuestionRow, corpus: str) -> Html:
+    """Show a question with answers of the best and worst models; it unfolds."""
+    query = Query(evaluation_name=row.evaluation_name, metric=row.metric)
+    scope = index.scope(query)
+    assert scope  # the row is in it
+    metrics = metrics_of(index.scopes)[row.evaluation_name]
     command = f"fastrec show {shlex.quote(corpus)} {shlex.quote(row.sample_hash[:16])}"
     if row.name != row.sample_hash:
         command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
     facts = "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"])
-    text = cut(asked.question, _QUESTION_CHARS)
-    references = _references(asked, cut)
-    said = [_answer(answer, told, cut, graded=scope.graded) for answer, told in answers]
-    return html(
-        '<article class="question"><h4>{}</h4>{}<div class="text">{}</div>{}<dl>{}</dl>'
-        '<p class="soft">{}<code>{}</code></p></article>',
-        title,
-        soft(facts),
-        multiline(text),
-        references,
-        said,
-        "The text is cut. All answers, in full: " if cut.was_long else "All answers: ",
-        command,
-    )
-
-
-class _Cut:
-    """Cuts long texts, and remembers whether there were any."""
-
-    was_long = False
-
-    def __call__(self, text: str, most: int) -> str:
-        if len(text) <= most:
-            return text
-        self.was_long = True
-        return f"{text[:most]} …"
-
-
-def _answers(index: QuestionTable, question: _Question) -> list[Answer]:
-    """Read answers of a few of the best and worst models; of the best only, if all are equal."""
-    scope, row = question
-    query = Query(
-        evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,)
-    )
-    values = dict(zip(scope.models, value_rows(index, query, scope.models)[row.name], strict=True))
-    sign = 1 if scope.lower_is_better else -1
-    ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
-    middle = (ranked[0][0] + ranked[-1][0]) / 2
-    best = [model for value, model in ranked if value <= middle][:_READ]
-    worst = [model for value, model in reversed(ranked) if value > middle][:_READ]
-    read = index.answers(row, [*best, *worst])
-    of_best = _ANSWERS if worst else 2 * _ANSWERS
-    return _different(read, best, of_best) + _different(read, worst, _ANSWERS)
-
-
-def _different(answers: Sequence[Answer], models: Sequence[str], number: int) -> list[Answer]:
-    """Choose one answer per model, answers with different texts first."""
-    by_model = {
-        answer.model_id: answer for answer in reversed(answers) if answer.outcome != "error"
-    }
-    known = [by_model[model] for model in models if model in by_model]
-    by_text: dict[str, Answer] = {}
-    for answer in known:
-        by_text.setdefault(transcript_of(answer.line).final_text, answer)
-    chosen = list(by_text.values())
-    return [*chosen, *(answer for answer in known if answer not in chosen)][:number]
-
-
-def _answer(answer: Answer, told: Transcript, cut: _Cut, *, graded: bool) -> Html:
-    verdict = "right" if answer.outcome == "right" else "wrong"
-    turns = len(told.turns)
-    text = cut(told.final_text, _ANSWER_CHARS)
-    taken = ", ".join(told.extracted)
-    short = cut(taken, _ANSWER_CHARS)
-    differs = taken and taken != told.final_text
-    return html(
-        '<dt><b class="verdict {}">{}</b> {} <small>{}</small></dt>'
-        '<dd><div class="text">{}</div>{}</dd>',
-        "score" if graded else verdict,
-        score_text(answer.score) if graded else verdict,
-        answer.model_id,
-        f"the last of {counted(turns, 'turn')}" if turns > 1 else "",
-        multiline(text) or "(nothing)",
-        soft(f"taken as the answer: {short}") if differs else None,
-    )
-
-
-def _references(asked: Transcript, cut: _Cut) -> Html | None:
-    if not asked.references:
-        return None
-    shown = " or ".join(cut(text, _REFERENCE_CHARS) for text in asked.references[:_REFERENCES])
-    more = len(asked.references) - _REFERENCES
-    if more > 0:
-        cut.was_long = True
-        shown += f" … and {more:,} more"
-    reference = '<p class="text"><b>Reference: </b><span>{}</span></p>'
-    return html(reference, multiline(shown))
+    outcomes = index.outcomes(query, row.name)
+    judged = [model for model, (outcome, _) in outcomes.items() if outcome not in ("error", "none")]
+    models = dict.fromkeys([*judged[:_ANSWERS], *judged[-_ANSWERS:]])
+    shown = read_question(index, [query], row.name, Filters(), list(models))
+    assert shown
+    title = title_of(row.evaluation_name, row.metric, metrics)
+    summary = html('<b>{}</b> {} <span class="soft">{}</span>', title, row.excerpt, facts)
+    note = html('<p class="soft">All answers, in full: <code>{}</code></p>', command)
+    body = question_body(shown, _LONGEST)
+    return html('<article class="question">{}</article>', details(summary, body, note))

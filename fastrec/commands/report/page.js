@@ -28,15 +28,17 @@ function sort(table, column, head) {
   table.tBodies[0].append(...rows.map(({ row }) => row));
 }
 
-// Tables. Of a large page, most are the text of a noscript element until they are needed: near the screen, for a
-// search, for print, or else when the browser has nothing else to do.
 const tables = [];
 function addTable(table) {
   const first = table.tBodies[0].rows[0].cells; // all cells of a column have one kind
-  const numbers = table.matches(".models, .heat");
+  const numbers = table.matches(".models");
   all("thead th", table).forEach((head, column) => {
     head.classList.toggle("right", numbers ? column > 0 : first[column].classList.contains("num"));
-    head.firstElementChild.addEventListener("click", () => sort(table, column, head));
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sort(table, column, head));
+    head.append(button);
   });
   tables.push({ table, frame: table.closest(".frame"), rows: null });
 }
@@ -48,36 +50,13 @@ function rowsOf(one) {
   return one.rows;
 }
 
-const late = all(".lazy");
-function parse(lazy) {
-  if (!lazy.classList.contains("lazy")) return;
-  lazy.classList.remove("lazy");
-  lazy.innerHTML = lazy.firstElementChild.textContent; // markup of this page, escaped like all of it
-  all("table", lazy).forEach(addTable);
-}
-const parseAll = () => late.splice(0).forEach(parse);
-function parseNext() {
-  if (!late.length) return;
-  parse(late.shift());
-  requestIdleCallback(parseNext);
-}
-
-all("table").forEach(addTable);
-if (late.length) {
-  const near = new IntersectionObserver((entries) => entries.forEach((entry) => {
-    if (entry.isIntersecting) parse(entry.target);
-  }), { rootMargin: "300px" });
-  late.forEach((lazy) => near.observe(lazy));
-  // Not at once: the first second belongs to the reader.
-  if (window.requestIdleCallback) addEventListener("load", () => setTimeout(() => requestIdleCallback(parseNext), 1500));
-}
+all(".frame table").forEach(addTable);
 
 // Searching: shows the rows that contain all words, in their cells or in the title of their table.
 function search(wanted) {
   const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
   let total = 0;
-  parseAll();
   for (const one of tables) {
     const { frame } = one;
     const rows = rowsOf(one);
@@ -90,14 +69,16 @@ function search(wanted) {
     frame.hidden = here === 0;
     found += here;
     total += rows.length;
-    const folded = frame.closest("details");
-    if (folded) {
-      folded.hidden = here === 0;
-      if (words.length) folded.open = here > 0;
-    }
+    if (words.length && here) for (let folded = frame.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
   }
   for (const card of all("article")) {
     card.hidden = !words.every((word) => card.textContent.toLowerCase().includes(word));
+    if (words.length && !card.hidden) card.closest("section > details")?.setAttribute("open", "");
+  }
+  for (const drawn of all(".pictures")) drawn.hidden = words.length > 0;
+  for (const folded of all("details")) {
+    const parts = all(".frame, article", folded);
+    folded.hidden = words.length > 0 && parts.length > 0 && parts.every((part) => part.hidden);
   }
   for (const section of all("section")) {
     const parts = all(".frame, article", section);
@@ -105,6 +86,11 @@ function search(wanted) {
     document.querySelector(`nav a[href="#${section.id}"]`).hidden = section.hidden;
   }
   document.getElementById("matches").textContent = words.length ? `${found.toLocaleString("en")} of ${total.toLocaleString("en")} rows` : "";
+}
+
+// A link to a section unfolds it.
+for (const link of all("nav a")) {
+  link.addEventListener("click", () => document.querySelector(`${link.hash} > details`)?.setAttribute("open", ""));
 }
 
 const input = document.getElementById("search");
@@ -116,6 +102,5 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 
 addEventListener("beforeprint", () => {
-  parseAll();
   all("details").forEach((folded) => { folded.open = true; });
 });

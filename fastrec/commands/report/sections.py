@@ -29,7 +29,6 @@ from fastrec.sources.shard import numbered_lines
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
-from fastrec.svg import stacked_bar
 from fastrec.wording import titles
 
 # Columns of tables: their heads and fields, and how some fields become cells.
@@ -146,20 +145,16 @@ def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
 def _not_judged(stats: Stats) -> Html | None:
     """Name the models with nothing but errors."""
     lines = []
-    models: set[str] = set()
     for evaluation in stats.evaluations:
         names = [model.model_id for model in evaluation.by_model if not model.answers]
         if names:
-            lines.append(f"{evaluation.title}: {listed(names)}")
-            models.update(names)
+            lines.append(f"{evaluation.title}: {counted(len(names), 'model')}, {listed(names, 3)}")
     if not lines:
         return None
-    title = f"not judged: {counted(len(models), 'model')}, on {counted(len(lines), 'evaluation')}"
-    if len(lines) > _MOST_TITLES:
-        more = counted(len(lines) - _MOST_TITLES, "more evaluation")
-        lines[_MOST_TITLES:] = [f"… and on {more}"]
+    more = lines[_MOST_TITLES:]
+    shown = [*lines[:_MOST_TITLES], *([f"… and {len(more):,} more evaluations"] if more else [])]
     about = "All their records have an error, so they have no accuracy and no score there."
-    return _banner(title, lines, about)
+    return _banner("not judged", shown, about)
 
 
 def _banner(title: str, lines: list[str], about: str) -> Html:
@@ -185,9 +180,8 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     title = "Kept records by interaction type"
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
-        stacked_bar(counts, "Lines"),
         soft(f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank."),
-        _side_by_side(counts_table(title, "type", "records", summary.interaction_types)),
+        details(title, counts_table(title, "type", "records", summary.interaction_types)),
     )
 
 
@@ -305,24 +299,14 @@ def _mismatches(summary: Summary) -> Html:
 
 
 def _recipes(hashes: SampleHashes) -> Html | None:
-    """Show which recipes gave the hashes of each evaluation and model, if there are several."""
-    names = sorted(hashes.by_recipe, key=lambda name: -hashes.by_recipe[name])
-    if len(names) < 2:
+    """Show which recipes gave the hashes, if there are several."""
+    if len(hashes.by_recipe) < 2:
         return None
-    rows = [
-        row(model.evaluation_name, model.model_id, *map(model.recipes.get, names))
-        for model in hashes.by_model[:_MOST_ROWS]
-    ]
     title = (
         "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
     )
-    about = "by evaluation and model"
-    if len(rows) < len(hashes.by_model):
-        about += f"; the first {len(rows):,}"
-    by_model = table(f"Recipes {about}", ("evaluation", "model", *names), rows)
-    counts = {name: hashes.by_recipe[name] for name in names}
-    by_recipe = _side_by_side(counts_table(title, "recipe", "lines", counts))
-    return joined(by_recipe, details(about, by_model))
+    by_count = sorted(hashes.by_recipe.items(), key=lambda item: -item[1])
+    return counts_table(title, "recipe", "lines", dict(by_count))
 
 
 def inputs(manifest: Manifest) -> Html:

@@ -6,6 +6,13 @@ r"""The addresses of pages: each has all the state of its page, so it survives a
     /TOKEN/question/HASH?evaluation=E&metric=M&…     a question of such a table with its answers
     /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
+    /TOKEN/save/HASH?…&show=MODEL                    the question as one file, with some answers
+    /TOKEN/model?model=M                             a model
+    /TOKEN/pair?model=M&model=N&…                    two models
+    /TOKEN/group?by=FIELD&where=…                    groups of records; without a field, pictures
+
+Without `/TOKEN`, an address is the same on every server of a corpus, and can be passed on: the box
+that finds questions takes it.
 
 Names come from records and may have any characters, and a form changes some of them: line breaks,
 NUL. So names are spelled with printable characters only; others become escapes, as in Python. The
@@ -103,7 +110,7 @@ _TYPED: Final = ("text", "where")  # as the user has typed them; others are name
 _CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
 _ALL: Final = Query(evaluation_name="", sort="hardest")
 _OUTCOMES: Final = get_args(OutcomeFilter)
-_SWITCHES: Final = ("differences", "whole", "plain")
+_SWITCHES: Final = ("differences", "whole")
 _MOST_DIGITS: Final = 12
 
 
@@ -116,7 +123,6 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
     differences: bool = False  # whether differences between the first two of them are marked
     whole: bool = False  # whether long texts are shown whole
-    plain: bool = False  # whether Markdown is shown as it is
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
@@ -224,8 +230,22 @@ class Addresses:
         """Make the address of the start page, or of a page or file without state."""
         return f"{self._prefix}/{name}"
 
+    def pairs(self, page: str, *pairs: tuple[str, str]) -> str:
+        """Make the address of a page with some parameters."""
+        return f"{self._prefix}/{page}?{urlencode(pairs)}"
+
+    def models(self, page: str, *models: str) -> str:
+        """Make the address of a page about models: `model` or `pair`."""
+        return self.pairs(page, *(("model", name_text(model)) for model in models))
+
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))
+
+    def cell(self, evaluation: BoardEvaluation | None, model: str) -> str:
+        """Make the address of a cell of the leaderboard: the questions of a model, or the model."""
+        if evaluation is None:
+            return self.models("model", model)
+        return self.table(all_questions(evaluation, (model,)))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
@@ -236,7 +256,7 @@ class Addresses:
         return self.questions(state)(name)
 
     def _of(self, page: str, state: PageState) -> str:
-        return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
+        return self.pairs(page, *state_pairs(state))
 
 
 class QuestionAddresses(Addresses):

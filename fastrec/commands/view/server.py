@@ -15,18 +15,22 @@ own, framing, and storing. Pages are made in threads, so they may wait for parts
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
+from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain, islice
-from pathlib import PurePath
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import h11
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -45,9 +49,14 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.choosing import open_index
+from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.pictures import evaluations_html
+from fastrec.answers.question_html import question_file
+from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.ranks import add_ranks
+from fastrec.answers.selection import parse_groups
+from fastrec.answers.shown import read_question
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import (
     Addresses,
@@ -57,15 +66,21 @@ from fastrec.commands.view.addresses import (
     state_of,
 )
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
+from fastrec.commands.view.group_page import group_page, group_table
 from fastrec.commands.view.layout import Frame
+from fastrec.commands.view.model_page import model_page
+from fastrec.commands.view.pair_page import pair_page
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
+from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
-from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.filters import make_filters
+from fastrec.errors import FastrecError, UsageError, counted, listed, shown
+from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, html
 from fastrec.normalize.corrections import Labeller
-from fastrec.storage import is_url, parent_and_name
+from fastrec.storage import last_name
+from fastrec.summary.present_choice import choose
+from fastrec.summary.present_ranking import Stats, facts_of, rank
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -152,37 +167,88 @@ class _MissingError(Exception):
 
 
 _KEPT: Final = 4  # indexes of matching records
+_NEAREST: Final = 5  # names that a message suggests
+_OTHER_SERVER: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost):\d+/[\w-]+/(.*)", re.DOTALL)
 _LINES = 256  # of a block that is sent
 
 
+class _Opened:
+    """Matching records, and what pages about models need of them; made when it is needed."""
+
+    def __init__(self, index: QuestionTable) -> None:
+        self.index = index
+
+    @cached_property
+    def stats(self) -> Stats:
+        both = zip(self.index.evaluations, self.index.scopes, strict=True)
+        directed = [
+            msgspec.structs.replace(
+                evaluation, graded=scope.graded, lower_is_better=scope.lower_is_better
+            )
+            for evaluation, scope in both
+        ]
+        stats = rank(choose(directed, metrics="all"), facts_of(self.index.selection.summary))
+        add_ranks(stats.evaluations, self.index)
+        return stats
+
+
+_Choice = tuple[tuple[str, ...], str, str | None]  # conditions, a field to group by, of clusters
+
+
 class _Pages:
-    def __init__(self, index: QuestionTable, board: Leaderboard, labels: LabelFile | None) -> None:
+    def __init__(
+        self, index: QuestionTable, primary: Sequence[str], labels: LabelFile | None
+    ) -> None:
         self._index = index
         self._labels = labels
-        self._board = board
+        self._primary = primary
+        self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
-        self._matching: OrderedDict[tuple[str, ...], QuestionTable] = OrderedDict()  # by conditions
+        self._whole = _Opened(index)
+        self._matching: OrderedDict[_Choice, _Opened] = OrderedDict()
         self._matching_lock = threading.Lock()
-        corpus = index.corpus
-        self._name = (
-            parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
-        )
+        self._name = last_name(index.corpus)
 
     def frame(self, request: Request) -> Frame:
         addresses = Addresses(request.scope["root_path"])
         return Frame(addresses, shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
-        return _html(start_page(self.frame(request), self._index, self._board))
+        board = None
+        with suppress(WorkingError):
+            board = self._board
+        return _html(start_page(self.frame(request), self._index, board))
+
+    @cached_property
+    def _board(self) -> Leaderboard:
+        """The leaderboard, which is computed when it is first asked for."""
+        board: Leaderboard = self.background.result(
+            None,
+            lambda progress: make_leaderboard(self._index, primary=self._primary, most=_COLUMNS),
+        )
+        return board
+
+    def stop(self, request: Request) -> Response:
+        self.background.stop()
+        return self.start(request)
 
     def find(self, request: Request) -> Response:
         frame = self.frame(request)
         text = request.query_params.get("text", "").strip()
-        found = self._index.find(text) if text else []
+        if elsewhere := _OTHER_SERVER.fullmatch(text):
+            return RedirectResponse(frame.addresses.plain(elsewhere[1]), 303)
+        if not text:
+            return self.start(request)
+        found = self._index.find(text)
         if len(found) == 1:
             address = frame.addresses.question(all_questions(found[0]), found[0].name)
             return RedirectResponse(address, 303)
-        return _html(found_page(frame, text, found))
+        note = None
+        try:
+            self.background.result(text, partial(self._index.search, text))
+        except WorkingError as exc:
+            note = frame.searching(str(exc))
+        return _html(found_page(frame, self._index, text, found, note))
 
     def table(self, request: Request) -> Response:
         frame = self.frame(request)
@@ -238,6 +304,66 @@ class _Pages:
         state, index, row = self._row(request)
         return PlainTextResponse(record_text(self._answer(index, row, state)))
 
+    def save(self, request: Request) -> Response:
+        """Send a question as one file, with all of its answers or with those of some models."""
+        state, index, row = self._row(request)
+        evaluation = state.query.evaluation_name
+        queries = [query_of(scope) for scope in index.scopes if scope.evaluation_name == evaluation]
+        models = [chosen.model for chosen in state.show]
+        found = read_question(index, queries, row.name, make_filters(), models)
+        assert found  # it has the row
+        name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
+        headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
+        return HTMLResponse(question_file([found], shown(self._name)), headers=headers)
+
+    def model(self, request: Request) -> Response:
+        state = state_of(request.query_params.multi_items())
+        opened = self._opened(state.query.where)
+        self._check_models(opened.index, state.query.models, 1)
+        page = model_page(
+            self.frame(request),
+            opened.index,
+            opened.stats,
+            self._board,
+            model=state.query.models[0],
+            confidence=request.query_params.get("confidence", "").strip(),
+        )
+        return _html(page)
+
+    def pair(self, request: Request) -> Response:
+        state = state_of(request.query_params.multi_items())
+        index = self._index_of(state.query)
+        self._check_models(index, state.query.models, 2)
+        return _html(pair_page(self.frame(request), index, state))
+
+    def group(self, request: Request) -> Response:
+        """Show groups by a field, and intervals over clusters of it; without a field, pictures."""
+        frame = self.frame(request)
+        where = state_of(request.query_params.multi_items()).query.where
+        by = request.query_params.get("by", "").strip()
+        opened = self._opened(where, by)
+        if not by:
+            pictures = evaluations_html(opened.index, opened.stats)
+            return _html(group_page(frame, self._index, by, where, pictures))
+        (group,) = parse_groups((by,))
+        groups = group_table(frame, opened.index, group, where)
+        body = [groups]
+        if not group.bins:
+            clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
+            clusters.cluster = by
+            body.append(html("<h2>All records, with clusters</h2>{}", clusters.to_html()))
+        return _html(group_page(frame, self._index, by, where, *body))
+
+    def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
+        """Check that an address names so many models, and that all of them are known."""
+        if len(models) != number:
+            about = counted(number, "model")
+            raise _MissingError(f"This page is about {about}; the address names {len(models)}.")
+        for model in models:
+            if model not in index.models:
+                near = get_close_matches(model, index.models, _NEAREST, 0.0)
+                raise _MissingError(f"There is no model {model!r}. The nearest: {listed(near)}.")
+
     async def label(self, request: Request) -> Response:
         form = bytearray()
         async for chunk in request.stream():
@@ -258,8 +384,9 @@ class _Pages:
         return self._labels.read() if self._labels else None
 
     def _answer(self, index: QuestionTable, row: QuestionRow, state: PageState) -> NumberedAnswer:
+        ends = index.scale(state.query)
         for wanted in state.show[:1]:
-            for answer in numbered(index.answers(row, (wanted.model,)), self._read_labels()):
+            for answer in numbered(index.answers(row, (wanted.model,)), ends, self._read_labels()):
                 if answer.name == wanted:
                     return answer
         raise _MissingError("The model has no such answer to this question.")
@@ -280,23 +407,37 @@ class _Pages:
         return state, index, row
 
     def _index_of(self, query: Query) -> QuestionTable:
-        """The questions of the records that match the conditions of a query.
+        """The questions of the records that match the conditions of a query."""
+        index = self._opened(query.where).index
+        if query.text:
+            search = partial(index.search, query.text, query.evaluation_name)
+            self.background.result(query, search)
+        return index
 
-        The last ones are kept.
-        """
-        if not query.where:
-            return self._index
+    def _opened(self, where: tuple[str, ...], by: str = "", cluster: str | None = None) -> _Opened:
+        """The records that match conditions, in groups or clusters; the last ones are kept."""
+        key = (where, by, cluster)
+        if key == ((), "", None):
+            return self._whole
         with self._matching_lock:
-            if query.where not in self._matching:
-                filters = make_filters(where=query.where)  # refuses what is no condition
-                self._matching[query.where] = open_index(self._index.selection.reader, filters)
+            if key not in self._matching:
+                filters = make_filters(where=where)  # refuses what is no condition
+                groups = parse_groups((by,) if by else ())
+                reader = self._index.selection.reader
+                match = partial(open_index, reader, filters, groups, cluster=cluster)
+                index = self.background.result(key, match)
+                index.direct_like(self._index)
+                self._matching[key] = _Opened(index)
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)
-            self._matching.move_to_end(query.where)
-            return self._matching[query.where]
+            self._matching.move_to_end(key)
+            return self._matching[key]
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
+        if isinstance(exc, WorkingError):
+            frame = self.frame(request)
+            return _html(frame.page("Searching", [], frame.searching(str(exc))))
         status, *text = self._explain(exc, is_label=request.method == "POST")
         return _html(self.frame(request).problem(*text), status)
 
@@ -352,6 +493,7 @@ def _make_app(pages: _Pages) -> Starlette:
     routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": pages.start,
         "/find": pages.find,
+        "/stop": pages.stop,
         "/questions": pages.table,
         "/download": pages.download,
         "/question/{name:path}": pages.question,
@@ -359,9 +501,13 @@ def _make_app(pages: _Pages) -> Starlette:
         "/answer/{name:path}": pages.answer,
         "/record/{name:path}": pages.record,
         "/label/{name:path}": pages.label,
+        "/save/{name:path}": pages.save,
+        "/model": pages.model,
+        "/pair": pages.pair,
+        "/group": pages.group,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
-    problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
+    problems = (HTTPException, _MissingError, WorkingError, FastrecError, OSError, Exception)
     app = Starlette(
         routes=[
             Route(path, page, methods=["POST" if page == pages.label else "GET"])
@@ -392,7 +538,8 @@ class View:
         self, index: QuestionTable, port: int, primary: Sequence[str], labels: str | None
     ) -> None:
         file = None if labels is None else LabelFile(labels)
-        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS), file)
+        primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
+        self._pages = _Pages(index, primary, file)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
@@ -425,6 +572,7 @@ class View:
         self._server.should_exit = True
 
     def close(self) -> None:
+        self._pages.background.stop()
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,354 @@
+"""Pictures of an evaluation, with their numbers as tables that unfold; for `report` and `view`.
+
+- the results of models as dots with intervals
+- the difficulty of questions, as a histogram
+- how often models agree, as a heat map in which similar models are neighbours
+- results against the length of answers, their latency, and what they cost
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fastrec.answers.codes import Array, count_of
+from fastrec.answers.costs import ModelCost
+from fastrec.answers.facts import spread_range
+from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.records import ANSWERS
+from fastrec.answers.table import Query
+from fastrec.answers.values import value_blocks
+from fastrec.errors import counted
+from fastrec.html import (
+    Html,
+    details,
+    html,
+    joined,
+    num,
+    plain_table,
+    row,
+    short_cell,
+    short_row,
+    soft,
+    table,
+)
+from fastrec.statistics.calibration import Calibration
+from fastrec.summary.present_ranking import (
+    EvaluationStats,
+    ModelStats,
+    Stats,
+    about,
+    legend,
+    unranked_in_words,
+)
+from fastrec.svg import (
+    WIDTH,
+    Dot,
+    Scale,
+    Spot,
+    dot_chart,
+    figure,
+    heat_class,
+    histogram,
+    reliability,
+    scatter,
+)
+from fastrec.wording import cost_text, latency_text
+
+MOST_ROWS: Final = 1_000  # models of a table
+_MOST_DRAWN: Final = 12  # evaluations with pictures
+_ABOUT: Final = (
+    "A dot is the accuracy of a model, or its mean score where scores are other than 0 and 1; the "
+    "line through it is its 95% interval, over questions. Models whose lines overlap may differ by "
+    "chance only. Two models agree on a question if both are right or both are wrong; similar "
+    "models are neighbours. In plots of results against something, best is at the top left; "
+    "filled: no other model is better in both."
+)
+_BINS: Final = 20  # of a histogram
+_MOST_MAPPED: Final = 20  # models of a heat map
+
+
+class Result(NamedTuple):
+    """The accuracy or mean score of a model, the ends of its interval, and their format."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    spec: str
+
+
+def result_of(model: ModelStats, *, accuracy: bool) -> Result:
+    if accuracy:
+        return Result(model.accuracy, model.accuracy_low, model.accuracy_high, ".1%")
+    spec = ".3f" if abs(model.mean_score or 0) < 10 else ".4g"
+    return Result(model.mean_score, model.score_low, model.score_high, spec)
+
+
+def are_shares(models: Sequence[ModelStats]) -> bool:
+    """Whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
+    return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
+
+
+def dots_picture(caption: str, results: Mapping[str, Result], *, shares: bool) -> Html:
+    """Draw results with intervals: from 0 to 1 if they are shares, else from end to end."""
+    dots = []
+    for name, (value, low, high, spec) in results.items():
+        if value is not None:
+            ends = (value if end is None else end for end in (low, high))
+            dots.append(Dot(name, format(value, spec), value, *ends))
+    if not dots:
+        return Html("")
+    least = 0.0 if shares else min(dot.low for dot in dots)
+    most = 1.0 if shares else max(dot.high for dot in dots)
+    return dot_chart(caption, dots, Scale(least, most, WIDTH), f"{least:.4g}", f"{most:.4g}")
+
+
+def model_cells(
+    model: ModelStats,
+    *,
+    accuracy: bool,
+    characters: float | None = None,
+    cost: float | None = None,
+) -> dict[str, Html]:
+    """The cells about a model on an evaluation, by the heads of their columns."""
+    value, low, high, spec = result_of(model, accuracy=accuracy)
+    score = model.mean_score
+    latency = model.latency_ms
+    numbers = {
+        "accuracy": (value if accuracy else None, spec),
+        "score": (None if accuracy and score == value else score, ".4g"),
+        "low": (low, spec),
+        "high": (high, spec),
+        "errors": (model.errors or None, ","),
+        "questions": (model.questions, ","),
+        "answers": (model.answers if model.answers > model.questions else None, ","),
+        "coverage": (model.coverage, ".1%"),
+        "characters": (characters, ",.0f"),
+        "tokens/record": (model.tokens_per_record, ",.0f"),
+        "latency p50, ms": (latency.p50, ",.0f"),
+        "p90": (latency.p90, ",.0f"),
+        "p99": (latency.p99, ",.0f"),
+        "cost/answer": (cost, ".4g"),
+    }
+    cells = {"rank": short_cell(model.rank)}
+    for head, (number, form) in numbers.items():
+        cells[head] = short_cell("" if number is None else format(number, form))
+    return cells
+
+
+def cells_table(caption: str, head: str, rows: Mapping[str, Mapping[str, Html]]) -> Html:
+    """Make a table of cells by row and column; columns that say nothing are left out."""
+    used = {head for cells in rows.values() for head in cells if cells[head] != short_cell()}
+    heads = [head for head in dict.fromkeys(chain(*rows.values())) if head in used]
+    shown = [
+        short_row(name, (cells.get(column, short_cell()) for column in heads))
+        for name, cells in rows.items()
+    ]
+    return table(caption, (head, *heads), shown, class_="models")
+
+
+def evaluations_html(
+    index: QuestionTable, stats: Stats, costs: Sequence[ModelCost] = (), most: int = MOST_ROWS
+) -> Html:
+    """Show evaluations with their models: the largest one, and the others folded.
+
+    Those with the most records have pictures. A table has at most so many models.
+    """
+    paid: dict[str, dict[str, float]] = {}
+    for model in costs:
+        if model.cost is not None:
+            of_evaluation = paid.setdefault(model.evaluation_name, {})
+            of_evaluation[model.model_id] = model.cost / (model.answers - model.unknown)
+    totals = [evaluation for evaluation in stats.evaluations if evaluation.group is None]
+    largest = sorted(totals, key=lambda evaluation: -evaluation.records)[:_MOST_DRAWN]
+    shown = []
+    for evaluation in sorted(stats.evaluations, key=lambda one: one is not largest[0]):
+        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+        is_drawn = any(evaluation is one for one in largest)
+        extra = {
+            "characters": mean_lengths_of(index, query) if is_drawn else {},
+            "cost": paid.get(evaluation.evaluation_name, {}),
+        }
+        accuracy = stats.shows_accuracy(evaluation)
+        body = _models_table(evaluation, extra, most, accuracy=accuracy)
+        if is_drawn:
+            drawn = _pictures(index, evaluation, extra, accuracy=accuracy)
+            body = joined(drawn, details("Numbers", body))
+        is_first = evaluation is largest[0]
+        shown.append(
+            html("<h3>{}</h3>{}", evaluation.title, body)
+            if is_first
+            else details(evaluation.title, body)
+        )
+    lines = (soft(line) for line in (*legend(stats), _ABOUT) if "±" not in line)
+    return joined(shown, details("What the numbers are", *lines) if shown else None)
+
+
+_Extra = Mapping[str, Mapping[str, float]]  # mean characters and cost of an answer, by model
+
+
+def _models_table(evaluation: EvaluationStats, extra: _Extra, most: int, *, accuracy: bool) -> Html:
+    models = evaluation.by_model[:most]
+    rows = {}
+    for model in models:
+        numbers = {name: of_models.get(model.model_id) for name, of_models in extra.items()}
+        rows[model.model_id] = model_cells(model, accuracy=accuracy, **numbers)
+    title = f"{evaluation.title}: {about(evaluation)}"
+    notes = unranked_in_words(evaluation)
+    if len(models) < len(evaluation.by_model):
+        left = f"{len(models):,} of {len(evaluation.by_model):,}"
+        notes.append(f"Shown: the best {left} models; `fastrec stats` lists all.")
+    return joined(cells_table(title, "model", rows), map(soft, notes))
+
+
+def _pictures(
+    index: QuestionTable, evaluation: EvaluationStats, extra: _Extra, *, accuracy: bool
+) -> Html:
+    """Draw an evaluation and metric: its models, best first, and its questions."""
+    query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
+    results = {
+        model.model_id: result_of(model, accuracy=accuracy)
+        for model in evaluation.by_model
+        if model.answers
+    }
+    if not results:
+        return Html("")
+    spell = f"{{:{next(iter(results.values())).spec}}}".format
+    latencies = {model.model_id: model.latency_ms.p50 or 0.0 for model in evaluation.by_model}
+
+    def against(what: str, known: Mapping[str, float], spell_x: Callable[[float], str]) -> Html:
+        spots = [
+            Spot(name, known.get(name, 0.0), result.value or 0.0)
+            for name, result in results.items()
+        ]
+        return scatter(what, spots, spell_x, spell, lower=evaluation.lower_is_better)
+
+    measure = "Accuracy" if accuracy else "Mean score"
+    shares = accuracy or are_shares(evaluation.by_model)
+    drawn = joined(
+        dots_picture(f"{measure} of models, with 95% intervals", results, shares=shares),
+        agreement_picture(index, query, list(results)),
+        difficulty_picture(index, query),
+        against("the mean length of an answer", extra["characters"], "{:,.0f} characters".format),
+        against("median latency", latencies, latency_text),
+        against("the cost of an answer", extra["cost"], cost_text),
+    )
+    return html('<div class="pictures">{}</div>', drawn)
+
+
+def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:
+    """The mean number of characters of the answers of each model that has any."""
+    table = index.table(query)
+    is_answer = table.flag & ANSWERS > 0
+    models = table.model[is_answer]
+    sums = np.bincount(
+        models, weights=table.gather("response_characters")[is_answer], minlength=len(table.models)
+    )
+    counts = count_of(models, len(table.models))
+    return {table.models[at]: float(sums[at] / counts[at]) for at in np.flatnonzero(counts)}
+
+
+def difficulty_picture(index: QuestionTable, query: Query) -> Html:
+    """Draw how many questions are how difficult, by the models of a query."""
+    scope = index.scope(query)
+    facts = index.facts(query)
+    is_answered = facts.models > 0
+    if scope is None or not is_answered.any():
+        return Html("")
+    values = facts.score[is_answered].tolist()
+    caption = "Questions by mean score"
+    spell: Callable[[float], str] = "{:.4g}".format
+    if not scope.graded:
+        values = (facts.right[is_answered] / facts.models[is_answered]).tolist()
+        caption = "Questions by share of models that are right"
+        spell = "{:.0%}".format
+    low = min(0.0, *values)
+    high = max(1.0, *values)
+    bin_of = Scale(low, high, _BINS)
+    counts = count_of(np.array([min(int(bin_of(value)), _BINS - 1) for value in values]), _BINS)
+    value_of = Scale(0, _BINS, high, low)
+    rows = [row(spell(value_of(at)), count) for at, count in enumerate(counts.tolist())]
+    numbers = details("Numbers", table(caption, ("from", "questions"), rows))
+    return histogram(caption, counts.tolist(), spell(low), spell(high), numbers)
+
+
+def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str]) -> Html:
+    """Draw how much models agree, in percent: a table as a heat map, similar ones side by side.
+
+    Two models agree on a question as far as their values are equal: 1 if both are right or both
+    wrong. Of many models, the first ones are drawn.
+    """
+    scope = index.scope(query)
+    names = models[:_MOST_MAPPED]
+    if scope is None or len(names) < 3:
+        return Html("")
+    shares = _agreement(index, query, names, graded=scope.graded)
+    order = _by_similarity(shares)
+    least = np.nanmin(shares)
+    colour = Scale(least, 1.0)
+    rows = []
+    for place in order:
+        line = shares[place, order].tolist()
+        cells = (
+            short_cell()
+            if np.isnan(share)
+            else short_cell(f"{100 * share:.0f}", class_=heat_class(colour(share)))
+            for share in line
+        )
+        rows.append(short_row(names[place], cells))
+    first = "" if len(names) == len(models) else f"the first {len(names)} of "
+    caption = f"Agreement of {first}{counted(len(models), 'model')}, in percent"
+    drawn = plain_table(None, rows, class_="heat", aria_label=caption)
+    return figure(caption, html('<div class="wide">{}</div>', drawn))
+
+
+def _agreement(index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool) -> Array:
+    """Models × models: 1 minus the mean difference on common questions; NaN without any."""
+    size = len(models)
+    apart = np.zeros((size, size))
+    common = np.zeros((size, size))
+    distance = spread_range(index.table(query)) if graded else 1.0
+    for block, _ in value_blocks(index, query, models, graded=graded):
+        known = ~np.isnan(block)
+        values = np.where(known, block / distance, 0.0)
+        common += known.T.astype(np.float64) @ known
+        for at in range(size):
+            both = known & known[:, [at]]
+            apart[at] += np.where(both, np.abs(values - values[:, [at]]), 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 1 - apart / common
+
+
+def _by_similarity(shares: Array) -> list[int]:
+    """Order models: each is followed by the most similar one of the others."""
+    known = np.where(np.isnan(shares), -1.0, shares)
+    order = [0]
+    others = list(range(1, len(known)))
+    while others:
+        nearest = max(others, key=lambda other: (known[order[-1], other], -other))
+        others.remove(nearest)
+        order.append(nearest)
+    return order
+
+
+def calibration_picture(model: Calibration, title: str) -> Html:
+    """Draw the share of right answers against their confidence, with its numbers."""
+    facts = (
+        f"{counted(model.answers, 'answer')}, calibration error {model.ece:.3f}, "
+        f"Brier score {model.brier:.3f}"
+    )
+    bins = ((one.answers / model.answers, one.confidence, one.accuracy) for one in model.bins)
+    rows = [
+        row(f"{one.confidence:.1%}", num(one.accuracy, ".1%"), one.answers) for one in model.bins
+    ]
+    numbers = table("Right answers by confidence", ("confidence", "right", "answers"), rows)
+    return html(
+        "<article><h3>{}</h3>{}{}{}</article>",
+        title,
+        soft(facts),
+        reliability(f"{title}: {facts}", bins),
+        details("Numbers", numbers),
+    )

@@ -1,0 +1,82 @@
+"""Groups of records with the same value of a field; and pictures of all records, or of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastrec.answers.choosing import choose_primary, choose_scopes
+from fastrec.answers.pictures import cells_table
+from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.table import Query
+from fastrec.commands.view.addresses import PageState
+from fastrec.commands.view.layout import Frame, hidden_fields
+from fastrec.errors import NoMatchError
+from fastrec.filters import Filters
+from fastrec.html import Child, Exact, Html, each, html, joined, short_cell, tag
+from fastrec.svg import heat_class
+from fastrec.where import GroupBy, spell_path, ungrouped_name
+from fastrec.wording import NONE, value_text
+
+_COLUMNS: Final = 60  # groups in the table
+_COMPUTED: Final = ("response.characters:4", "token_usage.total_tokens:4", "turns", "tool_calls")
+
+
+def group_page(
+    frame: Frame, index: QuestionTable, by: str, where: Sequence[str], *body: Child
+) -> Html:
+    """Offer fields to group by, above what is shown of the matching records."""
+    title = f"Groups by {by}" if by else " and ".join(where) or "Pictures"
+    fields = dict.fromkeys(spell_path(("metadata", key)) for key, _ in index.fields)
+    form = html(
+        '<form action="{}" class="find">{}<input name="by" list="fields" value="{}" '
+        'placeholder="field to group by, such as metadata.subject" aria-label="Field">'
+        '<datalist id="fields">{}</datalist><button class="button">Group</button></form>',
+        frame.addresses.plain("group"),
+        hidden_fields(("where", condition) for condition in where),
+        Exact(by),
+        each('<option value="{}"></option>', map(Exact, (*fields, *_COMPUTED))),
+    )
+    return frame.page(title, [(title, None)], html("<h1>{}</h1>", title), form, *body)
+
+
+def group_table(frame: Frame, index: QuestionTable, group: GroupBy, where: tuple[str, ...]) -> Html:
+    """Show the results of models on groups of each evaluation, as a heat map.
+
+    Cells link to the questions of a group, and the names above the table to the groups.
+
+    Raises:
+        NoMatchError: No record has the field.
+    """
+    rows: dict[str, dict[str, Html]] = {}
+    groups: dict[str, str] = {}  # addresses by value
+    scopes = choose_primary([one for one, _ in choose_scopes(index.scopes, Filters())], ())
+    for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
+        name, values = ungrouped_name(scope.evaluation_name, [group])
+        value = values[group.field]
+        matching = where
+        if value is not None:
+            matching = where if group.bins else (*where, f"{group.field}= {value}")
+            pairs = (("where", condition) for condition in matching)
+            groups[value] = frame.addresses.pairs("group", *pairs)
+        for model in index.summary_of(query_of(scope)).by_model:
+            query = Query(
+                evaluation_name=name,
+                metric=scope.metric,
+                models=(model.model_id,),
+                where=matching,
+                sort="hardest",
+            )
+            result = model.mean_score if scope.graded else model.accuracy
+            text = value_text(result, graded=scope.graded)
+            link = tag("a", text, href=frame.addresses.table(PageState(query=query)))
+            colour = heat_class(result) if result is not None else ""
+            of_model = rows.setdefault(model.model_id, {})
+            of_model[f"{name}: {value or NONE}"] = short_cell(link, class_=colour)
+    if not groups:
+        raise NoMatchError(f"no record has the field {group.field}")
+    links = each('<a href="{}">{}</a>', ((groups[value], value) for value in sorted(groups)))
+    return joined(
+        html('<nav class="tabs">{}</nav>', links) if not group.bins else None,
+        cells_table(f"Results by {group.field}", "model", dict(sorted(rows.items()))),
+    )

@@ -1,0 +1,255 @@
+"""Pages about models, pairs and groups, and questions saved as files: numbers, names, escaping."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+import fastrec
+from fastrec.commands.view.addresses import name_text
+from fastrec.commands.view.server import View
+from tests.commands.test_report import Page
+from tests.commands.viewing import (
+    HOSTILE,
+    MARKUP,
+    Client,
+    agent_record,
+    hostile_records,
+    make_corpus,
+    metric_records,
+    plain_records,
+    serving,
+)
+
+LONG = "m" * 3_000
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    plain = [
+        {**record, "metadata": {"subject": "law" if number < 6 else MARKUP, "tool": "x"}}
+        for number, record in enumerate(plain_records())
+    ]
+    records = [*plain, agent_record(), *hostile_records(), *metric_records()]
+    return make_corpus(tmp_path_factory.mktemp("pages"), records)
+
+
+@pytest.fixture(scope="module")
+def server(corpus: Path) -> Iterator[View]:
+    with serving(corpus) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(server: View) -> Client:
+    return Client(server.address)
+
+
+def of_models(page: str, *models: str) -> str:
+    return f"/{page}?{urlencode([('model', name_text(model)) for model in models])}"
+
+
+def cells(page: str, caption: str) -> list[list[str]]:
+    """The texts of the cells of a table, by row."""
+    body = (
+        page.rsplit(f'aria-label="{caption}"', maxsplit=1)[-1]
+        .split("<tbody>")[1]
+        .split("</tbody>", maxsplit=1)[0]
+    )
+    rows = re.split(r"<tr[^>]*>", body)[1:]
+    texts = [[Page(cell.encode()).text for cell in re.split(r"<t[dh]", row)[1:]] for row in rows]
+    return [[text.partition(">")[2] for text in row] for row in texts]
+
+
+def test_model(client: Client) -> None:
+    """Results, neighbours, the questions on which they are ahead, errors by kind, metadata."""
+    page = client.page(of_models("model", "org/c"))
+    results = {row[0]: row[1:] for row in cells(page, "Results by evaluation and metric")}
+    assert results["sums"][1:4] == ["50.0%", "15.0%", "85.0%"]
+    behind = cells(page, "Questions on which similar models are ahead")
+    assert [row[:3] for row in behind] == [["sums · q4", "0.000", "0.750"]]
+    assert cells(page, "Errors by kind") == [["out of memory", "1"]]
+    metadata = {row[0]: row[1:] for row in cells(page, "Metadata of its records")}
+    assert metadata["metadata.tool"] == ["1", '"x"']
+    assert metadata["run"] == ["1", "sums/org/c"]
+    address = re.search(r'<a href="([^"]+)">sums · q4', page)
+    assert address
+    assert "28 after all" in client.page(unescape(address[1]))
+    assert "selected" not in page
+    assert of_models("pair", "org/c", "org/a") in unescape(page)
+
+
+def test_every_model_has_a_page(client: Client, corpus: Path) -> None:
+    """Also those with hostile names, whose pages have no other elements than others."""
+    tags = set(Page(client.page(of_models("model", "org/a")).encode()).tags) | {"ul", "li"}
+    summary = json.loads((corpus / "summary.json").read_bytes())
+    models = {model["model_id"] for one in summary["evaluations"] for model in one["by_model"]}
+    assert len(models) == 3 + 3 * (len(HOSTILE) + 1)
+    for model in models:
+        page = Page(client.page(of_models("model", model)).encode())
+        assert set(page.tags) <= tags
+        assert page.tags.count("script") == 1
+        assert not {name for name, _ in page.attributes} & {"onclick", "onmouseover", "onerror"}
+        assert not set("\u202e\x1b\u2028\0") & set(page.text)
+
+
+def test_pair_has_the_numbers_of_compare(client: Client, corpus: Path) -> None:
+    page = client.page(of_models("pair", "org/a", "org/b"))
+    rows = {row[0]: row[1:] for row in cells(page, "Results on common questions")}
+    expected = fastrec.compare(corpus, "org/a", "org/b", examples=0)
+    assert len(rows) == len(expected.evaluations) == 3
+    for one in expected.evaluations:
+        title = f"{one.evaluation_name} · {one.metric}" if one.metric else one.evaluation_name
+        shown = rows[title]
+        numbers = [str(one.questions), str(one.wins), str(one.losses), str(one.ties)]
+        assert shown[3:7] == numbers
+        assert shown[7] == one.test
+        assert one.p is not None
+        assert one.p_adjusted is not None
+        assert shown[8:10] == [f"{one.p:.3g}", f"{one.p_adjusted:.3g}"]
+    for link in re.findall(r'<td class="num"><a href="([^"]+)">', page):
+        assert "org/a" in client.page(unescape(link))
+
+
+def test_pair_with_filters(client: Client, corpus: Path) -> None:
+    """An evaluation and conditions on records choose what is compared."""
+    chosen = client.page(of_models("pair", "org/a", "org/b") + "&evaluation=sums")
+    assert [row[0] for row in cells(chosen, "Results on common questions")] == ["sums"]
+    where = client.page(of_models("pair", "org/a", "org/b") + "&where=metadata.subject%3Dlaw")
+    (row,) = cells(where, "Results on common questions")
+    expected = fastrec.compare(corpus, "org/a", "org/b", where="metadata.subject=law", examples=0)
+    assert row[4] == str(expected.evaluations[0].questions) == "2"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (of_models("model", "org/aa"), "There is no model 'org/aa'. The nearest: org/a, "),
+        (of_models("model", MARKUP + "9"), f"There is no model {MARKUP + '9'!r}. The nearest: "),
+        (of_models("pair", "org/a", "nothing"), "There is no model 'nothing'. The nearest: "),
+        (of_models("pair", "org/a"), "This page is about 2 models; the address names 1."),
+        ("/model", "This page is about 1 model; the address names 0."),
+    ],
+)
+def test_missing_models(client: Client, path: str, text: str) -> None:
+    """A page with status 404 names the nearest models."""
+    page = Page(client.page(path, 404).encode())
+    assert text in page.text
+    assert page.tags.count("script") == 1
+
+
+def test_groups(client: Client, corpus: Path) -> None:
+    """A column for each group, with links to its questions and to a page of its records."""
+    page = client.page("/group?by=metadata.subject")
+    head = Page(page.split("<thead>")[1].split("</thead>")[0].encode()).text
+    assert "sums: law" in head
+    assert f"sums: {MARKUP}" in head
+    assert Page(page.encode()).tags.count("script") == 1
+    rows = {row[0]: row[1:] for row in cells(page, "Results by metadata.subject")}
+    stats = fastrec.stats(corpus, group_by="metadata.subject", no_ranks=True)
+    for one in stats.evaluations:
+        if one.group == {"metadata.subject": "law"}:
+            for model in one.by_model:
+                assert f"{model.accuracy:.1%}" in rows[model.model_id]
+    links = re.findall(
+        r'<a href="([^"]+)">', page.split('<nav class="tabs">')[1].split("</nav>")[0]
+    )
+    titles = [Page(client.page(unescape(link)).encode()).text for link in links]
+    assert any("metadata.subject= law" in title for title in titles)
+    assert any(f"metadata.subject= {MARKUP}" in title for title in titles)
+    assert "clusters of questions with the same metadata.subject" in page
+    assert "up to" in client.page("/group?by=response.characters:2")
+
+
+def test_fields_that_no_record_has(client: Client) -> None:
+    assert "no record has the field metadata.nothing" in client.page(
+        "/group?by=metadata.nothing", 400
+    )
+    assert "is not a field" in client.page("/group?by=%3Cscript%3E", 400)
+
+
+def test_pictures_of_all_records(client: Client) -> None:
+    page = client.page("/group")
+    assert "Accuracy of models, with 95% intervals" in page
+    assert "Agreement of 3 models, in percent" in page
+    assert set(Page(page.encode()).tags) >= {"svg", "table", "details"}
+
+
+def question_addresses(client: Client, evaluation: str) -> list[str]:
+    page = client.page(f"/questions?{urlencode({'evaluation': name_text(evaluation)})}")
+    return [unescape(one) for one in re.findall(r'<a href="([^"]+)" class="row-link"', page)]
+
+
+def test_saved_question(client: Client, corpus: Path) -> None:
+    """The file is that of `show --format html`: all answers, no script, nothing to load."""
+    (address,) = question_addresses(client, "agents")
+    status, headers, body = client.send(address.replace("/question/", "/save/"))
+    assert status == 200
+    assert re.fullmatch(
+        r'attachment; filename="question-\w{12}.html"', headers["content-disposition"]
+    )
+    shown = fastrec.show(corpus, "task-1")
+    assert body == shown.to_page(str(corpus)).decode()
+    page = Page(body.encode())
+    assert {"script", "link", "img", "form"}.isdisjoint(page.tags)
+    assert {"src", "action"}.isdisjoint(name for name, _ in page.attributes)
+    for text in ("secret thought", "Call of search that failed", "Error: no network", "It is 42"):
+        assert text in page.text
+    assert "default-src 'none'; style-src 'sha256-" in unescape(body)
+    assert len(body) < 20_000
+
+
+def test_saved_answers_of_some_models(client: Client) -> None:
+    address = question_addresses(client, "sums")[0].replace("/question/", "/save/")
+    page = Page(client.page(f"{address}&show={quote('org/a')}").encode()).text
+    assert "org/a says" in page
+    assert "org/b says" not in page
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, LONG])
+def test_saved_hostile_records(client: Client, text: str) -> None:
+    for address in question_addresses(client, text):
+        page = Page(client.page(address.replace("/question/", "/save/")).encode())
+        assert {"script", "img", "link"}.isdisjoint(page.tags)
+        assert not {name for name, _ in page.attributes} & {"onmouseover", "onerror", "onfocus"}
+        assert not set("\u202e\x1b\u2028\0") & set(page.text)
+
+
+def test_addresses_are_the_same_on_another_server(client: Client, corpus: Path) -> None:
+    """Only the beginning differs; the box that finds questions takes an address of another one."""
+    with serving(corpus) as other:
+        there = Client(other.address)
+        pages = ["/", of_models("model", "org/a"), of_models("pair", "org/a", "org/b"), "/group"]
+        for path in pages:
+            links = [
+                [
+                    one.removeprefix(some.prefix)
+                    for one in re.findall('href="([^"]+)"', some.page(path))
+                ]
+                for some in (client, there)
+            ]
+            assert links[0] == links[1]
+        mine = f"http://127.0.0.1:{client.port}{client.prefix}{of_models('model', 'org/a')}"
+        found, headers, _ = there.send(f"{there.prefix}/find?{urlencode({'text': mine})}")
+        assert found == 303
+        assert headers["location"] == there.prefix + of_models("model", "org/a")
+        assert "org/a" in there.page(headers["location"])
+
+
+def test_calibration_of_a_model(tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = [
+        {**record, "metadata": {"confidence": "0.75"}} for record in plain_records()
+    ]
+    with serving(make_corpus(tmp_path, records)) as opened:
+        client = Client(opened.address)
+        address = of_models("model", "org/a")
+        page = client.page(f"{address}&confidence=metadata.confidence")
+        assert "5 answers, calibration error 0.150" in page
+        assert "no answer has the field" in client.page(f"{address}&confidence=nothing", 400)
