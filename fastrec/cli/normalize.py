@@ -56,17 +56,26 @@ _HARNESSES = ["auto", *HARNESS_NAMES]
 
 _TABLE_OPTIONS = {
     "evaluation": "Name of the evaluation, for a table without such a column.",
-    "evaluation-column": "Column of a table with the name of the evaluation.",
+    "evaluation-column": "Column of a table with the name of the evaluation. A column may be a "
+    "path into a row, like metadata.task.",
     "model": "Name of the model, for a table without such a column.",
     "model-column": "Column with the model.",
-    "id-column": "Column with the sample_id; default: by the question.",
+    "id-column": "Column with the sample_id; default: by the question. @key: the key of the row, "
+    "where rows are in an object.",
     "input-column": "Column with the question.",
     "output-column": "Column with what the model said.",
     "reference-column": "Column with the correct answer.",
     "choices-column": "Column with the choices, as a list.",
-    "correct-column": "Column with true or false, 1 or 0, yes or no.",
+    "correct-column": "Column with true or false, 1 or 0, yes or no, correct or wrong.",
     "score-column": "Column with a score; several with commas.",
     "error-column": "Column that says what went wrong.",
+    "rows": "Path of the list of rows in a JSON document. ^model is then the model beside it.",
+    "from-path": "Pattern of the end of paths, such as {model}/{date}_*.json: its names are "
+    "columns.",
+    "scale": "Lowest and highest score, such as 1:10. Scores are kept as they are.",
+    "null-verdict": "What an empty verdict or score is: error (the default) or wrong.",
+    "question-by": "What makes answers of two models comparable: the same input (the default) or "
+    "the same id.",
     "run": "Name of the run; default: a hash of the table.",
 }
 
@@ -95,7 +104,7 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 @option(
     "--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False)
 )
-@flag("--guess", "Print the command for a table, and do nothing.")
+@flag("--guess", "Print the command for tables, and do nothing.")
 @together(
     *(
         click.option(f"--{name}", default="", metavar="NAME", help=text)
@@ -136,9 +145,9 @@ def import_logs(
     The means that a log states are computed again from its records. Those that differ are listed:
     something was lost or mixed up, in the log or by the import.
 
-    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects,
-    or Parquet. A row is a sample, each column of scores a metric. Other columns become metadata.
-    Rows that do not fit are listed.
+    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays or
+    documents, or Parquet. A row is a sample, each column of scores a metric. Other columns become
+    metadata. Rows that do not fit are listed, and files that are no such tables.
 
     \b
     Exit codes:
@@ -175,10 +184,7 @@ def import_logs(
             print_error(
                 f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}"
             )
-        if (
-            any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs)
-            and not result.logs
-        ):
+        if not result.logs and any("no log of" in bad.reason for bad in result.bad_logs):
             print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)

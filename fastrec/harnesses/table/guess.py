@@ -1,0 +1,247 @@
+"""Propose the command that imports the tables among some files.
+
+1. Look at each file: is it a table, where are its rows, and what may its columns mean?
+2. Most tables have the same meaning of columns. Files without these columns are left out.
+3. What no column says (the model, the evaluation) comes from the names of files and folders.
+
+The command runs as it is. What was not certain follows, in lines that are comments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from os.path import commonprefix
+from typing import Any, Final, NamedTuple
+
+from fastrec.errors import LogError, ShardError, UsageError, listed, shown
+from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.table.columns import (
+    BESIDE,
+    EMPTY,
+    KEY,
+    TRUTH,
+    TableColumns,
+    getter,
+    leaves,
+    option_of,
+)
+from fastrec.harnesses.table.rows import is_document, is_table, open_table, read_json
+from fastrec.harnesses.values import number_of
+from fastrec.sources.inputs import AnyFile
+
+_FIRST_ROWS: Final = 100
+_DEEPEST: Final = 3  # where the rows of a document are looked for
+_FEW_ROWS: Final = 10  # whose models may all differ
+_EXTENSION: Final = re.compile(r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$")
+
+# The names that are known, the best first. Only columns whose first values are of the right kind
+# are taken. The first four are looked for at the top of a row, the others also in objects.
+_NAMES: Final = {
+    "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
+    "model_column": "model model_id model_name model_test llm generator agent",
+    "id_column": "sample_id question_id id doc_id example_id session_id qid pid uid task_id index",
+    "error_column": "error",
+    "input_column": "input question prompt query instruction problem",
+    "output_column": "output response prediction completion generation model_output "
+    "model_response answer",
+    "reference_column": "reference target gold expected ground_truth correct_answer label "
+    "solution answer",
+    "choices_column": "choices options",
+    "correct_column": "is_correct correct true_false is_resolved ok passed pass success "
+    "exact_match acc",
+    "score_column": "score rating f1 grade reward",
+}
+_AT_TOP: Final = tuple(_NAMES)[:4]
+_SHARED: Final = _AT_TOP[:2]  # a few values in all rows
+_ANSWERS: Final = ("output_column", "correct_column", "score_column")
+
+
+class _Seen(NamedTuple):
+    """A table, and what its columns may mean."""
+
+    path: str
+    rows: str  # where they are, as `--rows` says it
+    cells: list[dict[str, Any]]
+    options: dict[str, str]  # columns by option
+
+    def needed(self) -> list[str | None]:
+        """What a table must have in common with this one, besides some answers."""
+        question = "input_column" if "input_column" in self.options else "id_column"
+        return [self.rows, *map(self.options.get, (question, *_SHARED))]
+
+
+def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[str]:
+    """Propose a command, and comments about it."""
+    seen: list[_Seen] = []
+    foreign = []
+    for file in files:
+        try:
+            ways = list(_looks_at(file))
+        except (LogError, ShardError) as exc:
+            if file.is_named:
+                raise UsageError(str(exc)) from exc
+            ways = []
+        if ways:
+            seen.append(max(ways, key=_weight))
+        else:
+            foreign.append(file.path)
+    if not seen:
+        raise UsageError(f"there is no table in {listed([*map(shown, paths)])}")
+    main = max(seen, key=_weight)
+    tables = [table for table in seen if _is_alike(table, main)]
+    others = [table.path for table in seen if table not in tables]
+    options = dict(main.options)
+    if main.rows:
+        options["rows"] = main.rows
+    notes = list(_complete(options, tables, paths))
+    words = ["fastrec", "import", *paths, "-o", output]
+    for name, value in options.items():
+        words += [option_of(name), value]
+    for kind, left_out in {"tables of another kind": others, "no tables": foreign}.items():
+        if left_out:
+            notes.append(f"left out, {kind}: {listed([*map(shown, left_out)])}")
+    return [shlex.join(words), *(f"# {note}" for note in notes)]
+
+
+def _weight(table: _Seen) -> int:
+    return len(table.cells) * len(table.options)
+
+
+def _is_alike(table: _Seen, main: _Seen) -> bool:
+    answers = [main.options[name] for name in _ANSWERS if name in main.options]
+    has_answers = not answers or not {*answers}.isdisjoint(table.options.values())
+    return has_answers and table.needed() == main.needed()
+
+
+def _looks_at(file: AnyFile) -> Iterator[_Seen]:
+    """The ways to read a file as a table."""
+    head = head_of(file.path).lstrip()
+    if not file.is_named and not is_table(file.path, head):
+        return
+    places = [TableColumns()]
+    if head[:1] == b"{" and (b"\n" not in head.strip() or is_document(head)):
+        places += _places(read_json(file.path), "")
+    for columns in places:
+        table = open_table(file.path, columns)
+        beside = {BESIDE + name: value for name, value in table.beside.items()}
+        first = islice(table.rows, _FIRST_ROWS)
+        cells = [row | beside for _, row in first if isinstance(row, dict)]
+        options = _meanings(cells)
+        if columns.id_column:
+            options["id_column"] = KEY
+        if cells:
+            yield _Seen(file.path, columns.rows, cells, options)
+
+
+def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[TableColumns]:
+    """Where a document may have its rows."""
+    if isinstance(value, list) and path:
+        yield TableColumns(rows=path)
+    if not isinstance(value, dict) or not depth:
+        return
+    keys = [{*member} if isinstance(member, dict) else set() for member in value.values()]
+    if keys and len(set.intersection(*keys)) > 1:
+        yield TableColumns(rows=path, id_column=KEY)
+        return
+    for key, member in value.items():
+        if "." not in key:
+            yield from _places(member, f"{path}.{key}" if path else key, depth - 1)
+
+
+def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """What columns may mean, by their names and values."""
+    at_top = dict.fromkeys(column for cells in rows for column in cells)
+    items = [item for cells in rows for item in cells.items()]
+    nested = dict.fromkeys(path for item in items for path, _ in leaves(*item))
+    options: dict[str, str] = {}
+    for option, names in _NAMES.items():
+        columns = at_top if option in _AT_TOP else at_top | nested
+        by_name = {_plain(column): column for column in reversed(columns)}
+        for name in names.split():
+            column = by_name.get(name, "")
+            if column and column not in options.values() and _fits(option, rows, column):
+                options[option] = column
+                break
+    return options
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[ -]", "_", column.rpartition(".")[2].lstrip(BESIDE).lower())
+
+
+def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
+    values = [getter(column, {})(cells) for cells in rows]
+    given = [value for value in values if value not in EMPTY]
+    kinds = {value.__class__ for value in given}
+    if option == "correct_column":
+        verdicts = [value for value in given if str(value).strip().lower() in TRUTH]
+        return 2 * len(verdicts) >= len(given) > 0
+    if option == "score_column":
+        return bool(given) and all(number_of(value) is not None for value in given)
+    if option in ("choices_column", "output_column", "reference_column"):
+        return dict not in kinds
+    is_shared = option not in _SHARED or 2 * len(set(map(str, given))) <= len(given)
+    return kinds.isdisjoint((dict, list)) and (is_shared or len(values) <= _FEW_ROWS)
+
+
+def _complete(
+    options: dict[str, str], tables: Sequence[_Seen], paths: Sequence[str]
+) -> Iterator[str]:
+    """Add what columns do not say, and yield what is not certain."""
+    first = tables[0]
+    if options.keys().isdisjoint(_ANSWERS) or not any(first.needed()[1:2]):
+        columns = list(dict.fromkeys(column for cells in first.cells for column in cells))
+        raise UsageError(
+            f"{shown(first.path)}: no columns look like questions or ids, and answers or verdicts; "
+            f"its columns are {listed(columns, 30)}"
+        )
+    if "model_column" not in options:
+        options["from_path"] = _pattern([table.path for table in tables])
+        yield "--from-path: no column has the model; this takes it from the name of the file"
+    if "evaluation_column" not in options:
+        name = paths[0].rstrip("/").rpartition("/")[2]
+        options["evaluation"] = _EXTENSION.sub("", name).strip(".*") or "table"
+        yield "--evaluation: no column has it; this is the name of the input"
+    if "input_column" not in options:
+        options["question_by"] = "id"
+        yield "--question-by id: no column has the question"
+    get = getter(options.get("score_column", ""), {})
+    numbers = [number_of(get(cells)) or 0.0 for table in tables for cells in table.cells]
+    if not 0 <= min(numbers) <= max(numbers) <= 1:
+        found = f"{min(numbers):g} to {max(numbers):g}"
+        yield f"scores are from {found}: --scale LOWEST:HIGHEST declares the range"
+    if options.keys().isdisjoint(_ANSWERS[1:]):
+        yield "no column has verdicts: `fastrec score` judges answers by rules"
+
+
+def _pattern(paths: Sequence[str]) -> str:
+    """A pattern of paths in which `{model}` is what differs: the file, or else a folder.
+
+    >>> _pattern(["r/a/output_x.json", "r/a/output_y.json"]), _pattern(["x/t.csv", "y/t.csv"])
+    ('output_{model}.json', '{model}/t.csv')
+    >>> _pattern(["r/bard/output_bard.json"]), _pattern(["x/gpt-4.jsonl.gz"])
+    ('output_{model}.json', '{model}.jsonl.gz')
+    """
+    *folders, name = paths[0].split("/")
+    stems = [_EXTENSION.sub("", path.rpartition("/")[2]) for path in paths]
+    extension = name[len(stems[0]) :]
+    if len({*stems}) > 1:
+        start = _common(stems)
+        end = _common(stem[::-1] for stem in stems)[::-1]
+        is_between = all(len(stem) > len(start + end) for stem in stems)
+        return f"{start}{{model}}{end}{extension}" if is_between else f"{{model}}{extension}"
+    for depth, folder in enumerate(reversed(folders), 2):
+        if any(path.split("/")[-depth] != folder for path in paths):
+            return "{model}/" + "*/" * (depth - 2) + name
+        if depth == 2 and folder in stems[0] and len(paths) == 1:
+            return stems[0].replace(folder, "{model}", 1) + extension
+    return f"{{model}}{extension}"
+
+
+def _common(names: Iterable[str]) -> str:
+    """The beginning that all names share, up to a separator."""
+    start = re.match(r".*[_.-]", commonprefix(list(names)))  # noqa: RUF071 - no paths
+    return start[0] if start else ""
