@@ -168,8 +168,9 @@ def import_logs(
     from fastrec.commands.import_logs import import_logs as run
 
     if guess:
-        for line in guess_columns(paths, options["output"] or "records"):
-            click.echo(line)
+        lines = guess_columns(paths, options["output"] or "records")
+        with allow_broken_pipe():
+            click.echo("\n".join(lines))
         return
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")

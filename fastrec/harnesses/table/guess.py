@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import islice
 from os.path import commonprefix
 from typing import Any, Final, NamedTuple
@@ -29,10 +30,11 @@ from fastrec.harnesses.table.columns import (
     option_of,
 )
 from fastrec.harnesses.table.rows import is_document, is_table, open_table, read_json
-from fastrec.harnesses.values import number_of
+from fastrec.harnesses.values import as_object, number_of
 from fastrec.sources.inputs import AnyFile
 
 _FIRST_ROWS: Final = 100
+_MOST_PLACES: Final = 5  # that are tried
 _DEEPEST: Final = 3  # where the rows of a document are looked for
 _FEW_ROWS: Final = 10  # whose models may all differ
 _EXTENSION: Final = re.compile(r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$")
@@ -121,30 +123,30 @@ def _looks_at(file: AnyFile) -> Iterator[_Seen]:
     head = head_of(file.path).lstrip()
     if not file.is_named and not is_table(file.path, head):
         return
-    places = [TableColumns()]
+    places = [(1, "", "")]
     if head[:1] == b"{" and (b"\n" not in head.strip() or is_document(head)):
-        places += _places(read_json(file.path), "")
-    for columns in places:
-        table = open_table(file.path, columns)
+        places += nlargest(_MOST_PLACES, _places(read_json(file.path), ""))
+    for _, rows, key in places:
+        table = open_table(file.path, TableColumns(rows=rows, id_column=key))
         beside = {BESIDE + name: value for name, value in table.beside.items()}
         first = islice(table.rows, _FIRST_ROWS)
         cells = [row | beside for _, row in first if isinstance(row, dict)]
         options = _meanings(cells)
-        if columns.id_column:
-            options["id_column"] = KEY
+        if key:
+            options["id_column"] = key
         if cells:
-            yield _Seen(file.path, columns.rows, cells, options)
+            yield _Seen(file.path, rows, cells, options)
 
 
-def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[TableColumns]:
-    """Where a document may have its rows."""
+def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[tuple[int, str, str]]:
+    """Where a document may have its rows: their number, their path, and what names their ids."""
     if isinstance(value, list) and path:
-        yield TableColumns(rows=path)
+        yield len(value), path, ""
     if not isinstance(value, dict) or not depth:
         return
-    keys = [{*member} if isinstance(member, dict) else set() for member in value.values()]
+    keys = [{*as_object(member)} for member in value.values()]
     if keys and len(set.intersection(*keys)) > 1:
-        yield TableColumns(rows=path, id_column=KEY)
+        yield len(value), path, KEY
         return
     for key, member in value.items():
         if "." not in key:
@@ -222,23 +224,29 @@ def _pattern(paths: Sequence[str]) -> str:
 
     >>> _pattern(["r/a/output_x.json", "r/a/output_y.json"]), _pattern(["x/t.csv", "y/t.csv"])
     ('output_{model}.json', '{model}/t.csv')
-    >>> _pattern(["r/bard/output_bard.json"]), _pattern(["x/gpt-4.jsonl.gz"])
+    >>> _pattern(["r/bard/output_bard.json"]), _pattern(["gpt-4.jsonl.gz"])
     ('output_{model}.json', '{model}.jsonl.gz')
+    >>> _pattern(["r/a/1/t.csv", "r/b/1/t.csv"]), _pattern(["r/a/1/t.csv", "r/b/2/t.csv"])
+    ('{model}/*/t.csv', '{model}/{trial}/t.csv')
     """
-    *folders, name = paths[0].split("/")
-    stems = [_EXTENSION.sub("", path.rpartition("/")[2]) for path in paths]
-    extension = name[len(stems[0]) :]
+    parts = [path.split("/") for path in paths]
+    stems = [_EXTENSION.sub("", names[-1]) for names in parts]
+    extension = parts[0][-1][len(stems[0]) :]
     if len({*stems}) > 1:
         start = _common(stems)
         end = _common(stem[::-1] for stem in stems)[::-1]
         is_between = all(len(stem) > len(start + end) for stem in stems)
         return f"{start}{{model}}{end}{extension}" if is_between else f"{{model}}{extension}"
-    for depth, folder in enumerate(reversed(folders), 2):
-        if any(path.split("/")[-depth] != folder for path in paths):
-            return "{model}/" + "*/" * (depth - 2) + name
-        if depth == 2 and folder in stems[0] and len(paths) == 1:
-            return stems[0].replace(folder, "{model}", 1) + extension
-    return f"{{model}}{extension}"
+    depth = min(map(len, parts))
+    levels = list(zip(*(names[-depth:] for names in parts), strict=True))
+    differing = [number for number, names in enumerate(levels) if len({*names}) > 1]
+    if differing:
+        folders = ["*"] * (depth - 1 - differing[0])
+        folders[differing[-1] - differing[0]] = "{trial}"
+        return "/".join(["{model}", *folders[1:], parts[0][-1]])
+    folder = parts[0][-2] if depth > 1 else ""
+    stem = stems[0].replace(folder, "{model}", 1) if folder and folder in stems[0] else "{model}"
+    return stem + extension
 
 
 def _common(names: Iterable[str]) -> str:
