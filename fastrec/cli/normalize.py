@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,8 @@ def import_logs(
             print_error(
                 f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}"
             )
-        if not result.logs and any("no log of" in bad.reason for bad in result.bad_logs):
+        may_be_tables = any(re.search("no log of|not name", bad.reason) for bad in result.bad_logs)
+        if may_be_tables and not result.logs:
             print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)

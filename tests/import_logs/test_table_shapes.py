@@ -195,8 +195,24 @@ def test_copies_of_a_run_are_reported(tmp_path: Path) -> None:
         tmp_path / "in", tmp_path / "out", **options, from_path="in/{model}/**t.json"
     )
     assert [len(log.notes) for log in result.logs] == [0, 1, 0]
-    assert result.logs[1].notes == ["all 9 rows of e/b/r are equal to those of e/a/r"]
+    original = f"e/a/r ({tmp_path}/in/a/t.json)"
+    assert result.logs[1].notes == [f"all 9 rows of e/b/r are equal to those of {original}"]
     assert list(result.same_logs) == [str(tmp_path / "in/a/again/t.json")]
+
+
+def test_copies_in_one_table_and_in_files_of_one_row(tmp_path: Path) -> None:
+    rows = [{"m": model, "q": str(number), "ok": 1} for model in "ab" for number in range(3)]
+    options = {"evaluation": "e", "input_column": "q", "correct_column": "ok", "run": "r"}
+    log, _ = imported(write(tmp_path / "t.json", rows), **options, model_column="m")
+    assert log.notes == [f"all 3 rows of e/b/r are equal to those of e/a/r ({tmp_path}/t.json)"]
+    for row in rows:
+        write(tmp_path / "in" / row["m"] / f"{row['q']}.json", row | {"m": 0})
+    result = fastrec.import_logs(
+        tmp_path / "in", tmp_path / "out", **options, from_path="{model}/{id}.json"
+    )
+    assert [note for log in result.logs for note in log.notes] == [
+        f"all 3 rows of e/b/r are equal to those of e/a/r ({tmp_path}/in/a/0.json)"
+    ]
 
 
 HOSTILE = {
@@ -302,25 +318,30 @@ def test_a_column_that_only_some_tables_lack_is_noted(tmp_path: Path) -> None:
     assert bad[0].reason.startswith("has no column whi; its columns are q, said.text, ")
 
 
-JSON = st.recursive(
-    st.none() | st.integers(0, 9) | st.text(st.sampled_from("ab.0"), max_size=2),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(st.text(st.sampled_from("ab.0"), max_size=2), inner, max_size=2)
-    ),
-    max_leaves=6,
+KEYS = st.text(st.sampled_from("ab"), min_size=1, max_size=2)
+OBJECTS = st.recursive(
+    st.integers(0, 9) | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.text(st.sampled_from("ab0"), min_size=1, max_size=2), JSON, max_size=3))
-@settings(max_examples=examples(60, 2_000))
-def test_leaves_have_everything(row: dict[str, Any]) -> None:
-    """Each value of a row is below some path, and a path without odd keys leads to it."""
-    for column, cell in row.items():
-        for path, value in leaves(column, cell):
-            if ".." not in path and not path.endswith(".") and "." not in "".join(row):
-                found = getter(path, {})(row)
-                assert found == value or path.count(".") != str(cell).count("{")
+@given(st.dictionaries(KEYS, OBJECTS, max_size=3))
+@settings(max_examples=examples(30, 2_000))
+def test_paths_lead_to_all_values(row: dict[str, Any]) -> None:
+    paths = {path: value for item in row.items() for path, value in leaves(*item)}
+    assert {path: getter(path, {})(row) for path in paths} == paths
+    text = json.dumps(row)
+    assert json.dumps(list(paths.values())).count("[") - 1 == text.count("[")
+    assert sum(map(str.isdigit, text)) == sum(map(str.isdigit, json.dumps(list(paths.values()))))
+
+
+def test_names_of_files_may_be_no_utf8(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a\udcff.json", [ROW])
+    options = {**PATHS, "model": "", "from_path": "{model}.json"}
+    result = fastrec.import_logs(tmp_path / "in", tmp_path / "out", **options)
+    assert [log.records for log in result.logs] == [1]
+    assert records_of(tmp_path / "out")[0]["model_id"].startswith("a")
 
 
 GUESSED: dict[str, tuple[dict[str, Any], set[str]]] = {

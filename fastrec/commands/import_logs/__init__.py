@@ -126,7 +126,7 @@ def _stable_id(log: Log) -> str:
     # Tasks that share all their files are logs of their own, and so are equal tables whose paths
     # say something else.
     names = [log.task, *log.in_path.values()]
-    digest = xxh3_128("/".join(names).encode(errors="surrogateescape"))
+    digest = xxh3_128("/".join(names).encode())
     for file in log.files:
         digest.update(b"%d\n" % file.size)
         if file.size:
@@ -299,9 +299,9 @@ class _Importer:
         self._converted: dict[int, list[Converted]] = {number: [] for number in self._logs}
         self._accounts: dict[int, ImportedLog] = {}
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
-        # of tables, by what the records of a run begin with
-        self._row_sums = Counter[bytes]()
-        self._log_of_run: dict[bytes, int] = {}
+        # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
+        # the first log that has some.
+        self._row_sums: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def run(self, engine: Engine, progress: Progress) -> None:
         for number, plan in self._plans.items():
@@ -327,13 +327,14 @@ class _Importer:
     def _note_copies(self) -> None:
         """Note runs of a table that have all rows of another run."""
         first: dict[int, str] = {}
-        for head, row_sum in sorted(self._row_sums.items()):
+        for (head, _), (row_sum, number) in sorted(self._row_sums.items(), key=itemgetter(1)):
             run = msgspec.json.decode(head + b"}")["evaluation_id"]
-            same = first.setdefault(row_sum, run)
+            name = f"{run} ({utf8(self._logs[number].path)})"
+            same = first.setdefault(row_sum, name)
             rows = row_sum // ONE_ROW
-            if same != run and rows >= _FEWEST_COPIED:
+            if same != name and rows >= _FEWEST_COPIED:
                 note = f"all {rows:,} rows of {run} are equal to those of {same}"
-                self._accounts[self._log_of_run[head]].notes.append(note)
+                self._accounts[number].notes.append(note)
 
     def _tasks(self) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs.
@@ -369,10 +370,12 @@ class _Importer:
         for name in notes.keys() & run.scales:
             low, high = run.scales[name]
             notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
-        for part in slices:
-            self._row_sums.update(part.row_sums)
-            for head in part.row_sums:
-                self._log_of_run.setdefault(head, number)
+        sums = sum((part.row_sums for part in slices), Counter[bytes]())
+        for head, row_sum in sums.items():
+            # Rows in files of their own are compared as a run.
+            key = head, number if row_sum >= _FEWEST_COPIED * ONE_ROW else -1
+            before, first = self._row_sums.get(key, (0, number))
+            self._row_sums[key] = before + row_sum, min(first, number)
         files = [(part.path, part.head, tuple(part.metrics)) for part in slices]
         self._shards.append(ShardTask(join(self._output.shards, account.file), files, notes))
 
@@ -504,7 +507,7 @@ def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> Tabl
 def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
     found = Found()
     for file in files:
-        in_path = columns.in_path(file.path)
+        in_path = columns.in_path(utf8(file.path))
         if in_path is None:
             found.skip(f"--from-path {columns.from_path} does not match", file.path)
             continue

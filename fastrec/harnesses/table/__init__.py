@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
@@ -42,6 +42,8 @@ from fastrec.schemas.newest import Input, Output
 from fastrec.storage import hash_of_file
 
 __all__ = ["TableColumns", "columns_from", "plan", "samples"]
+
+_T = TypeVar("_T")
 
 _MOST_LAYOUTS: Final = 1_000  # sets of columns of a row that are remembered
 METADATA: Final = ("min_score", "max_score", "question_by")
@@ -152,17 +154,15 @@ def _sample_maker(
     run_of = cache(
         lambda evaluation, model: RunInfo(task=evaluation, model=model, started=run.started)
     )
-    fields = [name for name in columns.__struct_fields__ if name.endswith("_column")]
-    get = {name: getter(getattr(columns, name), constants) for name in fields}
-    get_evaluation = get["evaluation_column"]
-    get_model = get["model_column"]
-    get_id = get["id_column"]
-    get_input = get["input_column"]
-    get_reference = get["reference_column"]
-    get_output = get["output_column"]
-    get_choices = get["choices_column"]
-    get_error = get["error_column"]
     by_id = columns.by_id
+    evaluation_of = _reader(_text, columns.evaluation_column, constants)
+    model_of = _reader(_text, columns.model_column, constants)
+    id_of = _reader(_text, columns.id_column, constants)
+    question_of = _reader(_text, columns.input_column, constants)
+    references_of = _reader(_texts, columns.reference_column, constants)
+    outputs_of = _reader(_texts, columns.output_column, constants)
+    choices_of = _reader(_texts, columns.choices_column, constants)
+    errors_of = _reader(_texts, columns.error_column, constants)
     scorers = [_scorer(columns, column, constants) for column in columns.metrics]
 
     @lru_cache(_MOST_LAYOUTS)
@@ -172,23 +172,21 @@ def _sample_maker(
         return [(column, name) for column, name in pairs if name is not None]
 
     def sample_of(cells: dict[str, Any]) -> Sample:
-        evaluation = columns.evaluation or _text(get_evaluation(cells), columns.evaluation_column)
-        model = columns.model or _text(get_model(cells), columns.model_column)
+        evaluation = columns.evaluation or evaluation_of(cells)
+        model = columns.model or model_of(cells)
         # Without ids, equal questions have equal ids, whatever the model and the order of rows.
-        sample_id = _text(get_id(cells), columns.id_column) if columns.id_column else None
-        question = _text(get_input(cells), columns.input_column) if columns.input_column else None
-        asked = Input(
-            raw=(sample_id if by_id else question) or "",
-            reference=_texts(get_reference(cells), columns.reference_column),
-        )
+        sample_id = id_of(cells) if columns.id_column else None
+        question = question_of(cells) if columns.input_column else ""
+        asked = Input(raw=question, reference=references_of(cells))
         if by_id:
+            asked.raw = sample_id or ""
             asked.formatted = question or UNSET
         if columns.choices_column:
-            asked.choices = _texts(get_choices(cells), columns.choices_column) or UNSET
+            asked.choices = choices_of(cells) or UNSET
         error = ""
         if columns.error_column:
-            texts = _texts(get_error(cells), columns.error_column)
-            error = " ".join(text for text in texts if text.lower() not in NOTHING)
+            texts = [text for text in errors_of(cells) if text.lower() not in NOTHING]
+            error = " ".join(texts)
         metadata: dict[str, str] = {}
         nested = []
         for column, name in others_of(tuple(cells)):
@@ -208,13 +206,20 @@ def _sample_maker(
             run=run_of(evaluation, model),
             sample_id=sample_id,
             input=asked,
-            output=Output(raw=_texts(get_output(cells), columns.output_column)),
+            output=Output(raw=outputs_of(cells)),
             scores=[score_of(cells) for score_of in scorers],
             error=error,
             metadata=metadata,
         )
 
     return sample_of
+
+
+def _reader(
+    read: Callable[[Any, str], _T], column: str, constants: Mapping[str, Any]
+) -> Callable[[dict[str, Any]], _T]:
+    get = getter(column, constants)
+    return lambda cells: read(get(cells), column)
 
 
 def _texts(value: Any, column: str) -> list[str]:

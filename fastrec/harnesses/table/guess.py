@@ -46,7 +46,7 @@ _NAMES: Final = {
     "model_column": "model model_id model_name model_test llm generator agent",
     "id_column": "sample_id question_id id doc_id example_id session_id qid pid uid task_id index",
     "error_column": "error",
-    "input_column": "input question prompt query instruction problem",
+    "input_column": "input question prompt query instruction problem q",
     "output_column": "output response prediction completion generation model_output "
     "model_response answer",
     "reference_column": "reference target gold expected ground_truth correct_answer label "
@@ -161,7 +161,11 @@ def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     options: dict[str, str] = {}
     for option, names in _NAMES.items():
         columns = at_top if option in _AT_TOP else at_top | nested
-        by_name = {_plain(column): column for column in reversed(columns)}
+        by_name = {
+            _plain(column): column
+            for column in reversed(columns)
+            if option in _SHARED or column[:1] != BESIDE
+        }
         for name in names.split():
             column = by_name.get(name, "")
             if column and column not in options.values() and _fits(option, rows, column):
