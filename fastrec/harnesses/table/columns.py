@@ -33,7 +33,6 @@ TRUTH: Final = dict.fromkeys(_TRUE.split(), 1.0) | dict.fromkeys(_FALSE.split(),
 
 _MOST_KEYS: Final = 100  # of an object whose members become metadata of their own
 _DEEPEST: Final = 8
-_PATH_NAME: Final = re.compile(r"\{(\w+)\}|(\*\*?)")
 _RUN_PARTS: Final = ("id", "trial")  # names of a pattern that tell files of one run apart
 
 _METRICS: Final = ("correct_column", "score_column")
@@ -172,17 +171,10 @@ def _pattern_of(from_path: str) -> re.Pattern[str]:
     >>> _pattern_of("{date}_{model}/*.json").search("logs/2026-01-02_a_b/x.json").groupdict()
     {'date': '2026-01-02', 'model': 'a_b'}
     """
-    parts = []
-    at = 0
-    for found in _PATH_NAME.finditer(from_path):
-        parts.append(re.escape(from_path[at : found.start()]))
-        name = found[1]
-        any_text = ".*?" if found[2] == "**" else "[^/]*?"
-        parts.append(f"(?P<{name}>[^/]+?)" if name else any_text)
-        at = found.end()
-    parts.append(re.escape(from_path[at:]))
+    names = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+?)", re.escape(from_path))
+    text = names.replace(r"\*\*", ".*?").replace(r"\*", "[^/]*?")
     try:
-        pattern = re.compile(f"(?:^|/){''.join(parts)}$" if from_path else "")
+        pattern = re.compile(f"(?:^|/){text}$" if from_path else "")
     except re.error as exc:
         raise UsageError(f"from_path {from_path!r} is no pattern: {exc}") from exc
     if from_path and not pattern.groups:

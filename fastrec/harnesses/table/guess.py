@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 from os.path import commonprefix
 from typing import Any, Final, NamedTuple
 
@@ -64,15 +65,20 @@ _ANSWERS: Final = ("output_column", "correct_column", "score_column")
 class _Seen(NamedTuple):
     """A table, and what its columns may mean."""
 
+    weight: int  # the more rows and columns with a meaning, the more it counts
     path: str
     rows: str  # where they are, as `--rows` says it
     cells: list[dict[str, Any]]
     options: dict[str, str]  # columns by option
 
-    def needed(self) -> list[str | None]:
-        """What a table must have in common with this one, besides some answers."""
+    @property
+    def kind(self) -> list[str | None]:
+        """What tables that one command imports have in common."""
         question = "input_column" if "input_column" in self.options else "id_column"
         return [self.rows, *map(self.options.get, (question, *_SHARED))]
+
+
+_by_weight: Final = itemgetter(0)
 
 
 def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[str]:
@@ -87,14 +93,14 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
                 raise UsageError(str(exc)) from exc
             ways = []
         if ways:
-            seen.append(max(ways, key=_weight))
+            seen.append(max(ways, key=_by_weight))
         else:
             foreign.append(file.path)
     if not seen:
         raise UsageError(f"there is no table in {listed([*map(shown, paths)])}")
-    main = max(seen, key=_weight)
-    tables = [table for table in seen if _is_alike(table, main)]
-    others = [table.path for table in seen if table not in tables]
+    main = max(seen, key=_by_weight)
+    tables = [table for table in seen if table.kind == main.kind]
+    others = [table.path for table in seen if table.kind != main.kind]
     options = dict(main.options)
     if main.rows:
         options["rows"] = main.rows
@@ -106,16 +112,6 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
         if left_out:
             notes.append(f"left out, {kind}: {listed([*map(shown, left_out)])}")
     return [shlex.join(words), *(f"# {note}" for note in notes)]
-
-
-def _weight(table: _Seen) -> int:
-    return len(table.cells) * len(table.options)
-
-
-def _is_alike(table: _Seen, main: _Seen) -> bool:
-    answers = [main.options[name] for name in _ANSWERS if name in main.options]
-    has_answers = not answers or not {*answers}.isdisjoint(table.options.values())
-    return has_answers and table.needed() == main.needed()
 
 
 def _looks_at(file: AnyFile) -> Iterator[_Seen]:
@@ -135,7 +131,7 @@ def _looks_at(file: AnyFile) -> Iterator[_Seen]:
         if key:
             options["id_column"] = key
         if cells:
-            yield _Seen(file.path, rows, cells, options)
+            yield _Seen(len(cells) * len(options), file.path, rows, cells, options)
 
 
 def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[tuple[int, str, str]]:
@@ -162,7 +158,7 @@ def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     for option, names in _NAMES.items():
         columns = at_top if option in _AT_TOP else at_top | nested
         by_name = {
-            _plain(column): column
+            re.sub("[ -]", "_", column.rpartition(".")[2].lstrip(BESIDE).lower()): column
             for column in reversed(columns)
             if option in _SHARED or column[:1] != BESIDE
         }
@@ -172,10 +168,6 @@ def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
                 options[option] = column
                 break
     return options
-
-
-def _plain(column: str) -> str:
-    return re.sub(r"[ -]", "_", column.rpartition(".")[2].lstrip(BESIDE).lower())
 
 
 def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
@@ -189,8 +181,8 @@ def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
         return bool(given) and all(number_of(value) is not None for value in given)
     if option in ("choices_column", "output_column", "reference_column"):
         return dict not in kinds
-    is_shared = option not in _SHARED or 2 * len(set(map(str, given))) <= len(given)
-    return kinds.isdisjoint((dict, list)) and (is_shared or len(values) <= _FEW_ROWS)
+    most = max(_FEW_ROWS, len(given) // 2) if option in _SHARED else len(given)
+    return kinds.isdisjoint((dict, list)) and len({*map(str, given)}) <= most
 
 
 def _complete(
@@ -198,7 +190,7 @@ def _complete(
 ) -> Iterator[str]:
     """Add what columns do not say, and yield what is not certain."""
     first = tables[0]
-    if options.keys().isdisjoint(_ANSWERS) or not any(first.needed()[1:2]):
+    if options.keys().isdisjoint(_ANSWERS) or not first.kind[1]:
         columns = list(dict.fromkeys(column for cells in first.cells for column in cells))
         raise UsageError(
             f"{shown(first.path)}: no columns look like questions or ids, and answers or verdicts; "
