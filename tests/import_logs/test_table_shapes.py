@@ -102,6 +102,23 @@ def test_values_beside_the_rows_serve_all_of_them(tmp_path: Path) -> None:
     assert "^model" in bad.reason
 
 
+def test_shared_metadata_can_be_chosen(tmp_path: Path) -> None:
+    document = {"by": "x", "graded": 1, "date": "inner", "settings": {"t": 1}, "rows": [ROW]}
+    path = write(tmp_path / "2026.json", document)
+    options = PATHS | {"rows": "rows", "from_path": "{date}.json"}
+    own = {"graded", "harness", "metric_kind", "primary_metric"}
+    for chosen, names in {
+        "none": set(),
+        "date": {"date", "table.date"},
+        "by,settings,task": {"by", "settings.t", "task"},
+    }.items():
+        _, [record] = imported(path, **options, metadata=chosen)
+        assert record["metadata"].keys() - own == names
+    _, [record] = imported(path, **options)
+    said = record["metadata"]
+    assert (said["date"], said["table.date"], said["table.graded"]) == ("2026", "inner", "1")
+
+
 def test_a_document_of_one_row(tmp_path: Path) -> None:
     """Files of one trial each are one import and one run, whatever is in their names."""
     for name in ("2026_org-a/t1", "2026_org-a/t2", "2026_b/t1"):

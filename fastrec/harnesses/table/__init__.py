@@ -69,7 +69,11 @@ def plan(log: Log) -> LogPlan:
     known = dict.fromkeys(name for item in items for name, _ in leaves(*item))
     wanted = [*columns.named, *sorted(chosen_names(columns.metadata) or ())]
     constants = _constants(log, table.beside)
-    getters = {name: getter(name, constants) for name in wanted if name not in known}
+    names = {*known}
+    for column in known:
+        path_in_row = column.removeprefix(BESIDE)
+        names |= {path_in_row.removeprefix(_OBJECT), path_in_row.partition(".")[0]}
+    getters = {name: getter(name, constants) for name in wanted if name not in names}
     absent = [name for name, get in getters.items() if all(get(cells) is None for cells in first)]
     problem = f"has no column {listed(absent)}; its columns are {listed([*known], 30)}"
     # A table without what identifies an answer, or without any answers, is another one.
@@ -103,14 +107,15 @@ def _constants(log: Log, beside: dict[str, Any]) -> dict[str, Any]:
 def _shared_metadata(log: Log, beside: dict[str, Any]) -> dict[str, str]:
     """The metadata of all rows of a file; values beside the rows are cut if they are long."""
     columns = log.columns
+    name_of = _namer(columns, ())
+    values: list[tuple[str, Any]] = list(log.in_path.items())
+    for item in beside.items():
+        values += [leaf for leaf in leaves(*item) if BESIDE + leaf[0] not in columns.named]
     metadata = {"question_by": "id"} if columns.by_id else {}
-    metadata |= {name: text for name, text in log.in_path.items() if name not in columns.named}
-    name_of = _namer(columns, list(metadata))
-    for column, cell in beside.items():
-        for path, value in leaves(column, cell):
-            name = name_of(path)
-            if name is not None and BESIDE + path not in columns.named and value not in EMPTY:
-                metadata[name] = spell(value)[:LONGEST]
+    for path, value in values:
+        name = name_of(path)
+        if name is not None and value not in EMPTY:
+            metadata[f"table.{name}" if name in metadata else name] = spell(value)[:LONGEST]
     return metadata
 
 
@@ -166,10 +171,9 @@ def _sample_maker(
     scorers = [_scorer(columns, column, constants) for column in columns.metrics]
 
     @lru_cache(_MOST_LAYOUTS)
-    def others_of(layout: tuple[str, ...]) -> list[tuple[str, str]]:
-        """The columns of a row that become metadata, with their names there."""
-        pairs = [(column, name_of(column)) for column in layout]
-        return [(column, name) for column, name in pairs if name is not None]
+    def others_of(layout: tuple[str, ...]) -> list[tuple[str, str | None]]:
+        """The columns of a row that may become metadata, with their names there."""
+        return [(column, name_of(column)) for column in layout if column not in columns.named]
 
     def sample_of(cells: dict[str, Any]) -> Sample:
         evaluation = columns.evaluation or evaluation_of(cells)
@@ -193,7 +197,7 @@ def _sample_maker(
             value = cells[column]
             if value.__class__ is dict:
                 nested.append((column, value))
-            elif value not in EMPTY:
+            elif name is not None and value not in EMPTY:
                 metadata[name] = value if value.__class__ is str else spell(value)
         for column, cell in nested:
             for path, value in leaves(column, cell):
