@@ -16,6 +16,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,8 +27,9 @@ from fastrec.harnesses.files import parquet_module, read_at, read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import PARQUET_MAGIC, head_of
 from fastrec.harnesses.table.columns import KEY, TableColumns, value_at
-from fastrec.harnesses.values import BOM, REFUSALS, as_object, encode, integer_in, plain, spell
+from fastrec.harnesses.values import REFUSALS, as_object, encode, integer_in, plain, spell
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
@@ -35,6 +37,7 @@ _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20
 _BLOCK: Final = 1 << 20
 _PIECE_BYTES: Final = 16 << 20
+_NO_LIMIT: Final = 1 << 62
 _TABLE_NAME: Final = re.compile(r"\.(?:csv|tsv|ssv)(?:\.\w+)?$", re.IGNORECASE)
 
 Row = tuple[int, dict[str, Any] | str]
@@ -140,27 +143,11 @@ def _last_border(block: bytes, quotes: int) -> int:
 
 
 def _whole_lines(path: str, piece: Piece | None) -> Iterator[bytes]:
-    """Read text in blocks that end with a line. Parts of a long line are joined once."""
+    """Read text in blocks that end with a line."""
     blocks = _range(path, piece) if piece else shard_at(path).read_text()
-    parts: list[bytes] = []
-    is_start = not piece or not piece.start
-    for block in blocks:
-        if is_start:
-            block = block.removeprefix(BOM)
-            is_start = False
-        border = block.rfind(b"\n") + 1
-        parts.append(block[:border])
-        if border:
-            yield _joined(parts)
-        parts.append(block[border:])
-    yield _joined(parts)
-
-
-def _joined(parts: list[bytes]) -> bytes:
-    """Join parts of a text, and empty the list: the caller keeps no second copy."""
-    text = b"".join(parts)
-    parts.clear()
-    return text
+    start = piece.start if piece else 0
+    # A loop would keep each block until the next.
+    return map(itemgetter(0), chunks(blocks, max_line_bytes=_NO_LIMIT, offset=start))
 
 
 def _range(path: str, piece: Piece) -> Iterator[bytes]:
@@ -235,6 +222,7 @@ def _as_bytes(text: str) -> bytes:
 
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_lines: Final = msgspec.json.Decoder(dict[str, Any]).decode_lines
 _NO_OBJECT: Final = "it is no JSON object"
 _COLON: Final = b"\\u003"  # an escaped colon begins like this
 
@@ -250,13 +238,13 @@ def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
 def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
     """The number of lines of a block, and its rows with their lines, from 1."""
     lines = block.removesuffix(b"\n").split(b"\n")
-    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     try:
-        rows = [(number, _decode_cells(text)) for number, text in filled]
-        if not _loses_keys(block, [cells for _, cells in rows]):
-            return len(lines), rows
+        rows = _decode_lines(block)
+        if len(rows) == len(lines) and not _loses_keys(block, rows):
+            return len(lines), enumerate(rows, 1)
     except REFUSALS:
         pass
+    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
 
 
