@@ -377,6 +377,21 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('{"a":1} {"b":2}\n\n', {1: 0}),
+        ('{"a":\n1}\n{"b":2} {"c":3}\n', {1: 0, 2: 0, 3: 0}),
+        ('{"a":1}\r\n\n {"b":2}', {1: 1, 3: 1}),
+        ('{"a":1}\n{"b":2}', {1: 1, 2: 1}),
+    ],
+)
+def test_a_row_is_a_line(text: str, rows: dict[int, int]) -> None:
+    """Objects that share a line or have several are no rows."""
+    _, found = table._rows_in(text.encode())
+    assert {number: int(isinstance(row, dict)) for number, row in found} == rows
+
+
 ODD_ROWS = {
     '{"q": "a", "s": 1, "q": "b"}': "it has the key 'q' twice",
     '{"q": "a", "s": 1, "\\u0071": "b"}': "it has the key 'q' twice",

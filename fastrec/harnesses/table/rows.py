@@ -239,8 +239,9 @@ def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
     """The number of lines of a block, and its rows with their lines, from 1."""
     lines = block.removesuffix(b"\n").split(b"\n")
     try:
-        rows = _decode_lines(block)
-        if len(rows) == len(lines) and not _loses_keys(block, rows):
+        rows = _decode_lines(block)  # wherever its lines end
+        borders = 1 + count(block, b"}\n{")
+        if borders == len(lines) == len(rows) and not _loses_keys(block, rows):
             return len(lines), enumerate(rows, 1)
     except REFUSALS:
         pass
