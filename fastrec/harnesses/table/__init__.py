@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
+from math import inf
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
@@ -254,21 +255,21 @@ def _scorer(
     """A function that makes the score of a row."""
     get = getter(column, constants)
     metric = "" if len(columns.metrics) == 1 else column
-    scale = columns.scales.get(metric)
+    low, high = columns.scales.get(metric, (-inf, inf))
     is_truth = column == columns.correct_column
+    expected = "true or false" if is_truth else "a number"
+    if columns.scales.get(metric):
+        expected = f"on the scale {columns.scale}"
     empty = Score(metric=metric, value=None, problem=f"{column!r} is empty")
     if columns.null_verdict == "wrong":
-        empty = Score(metric=metric, value=scale[0] if scale else 0.0)
+        empty = Score(metric=metric, value=low if low > -inf else 0.0)
 
     def score_of_value(value: Any) -> Score:
         text = str(value).strip().lower()
         if text in NOTHING:
             return empty
         number = TRUTH.get(text) if is_truth else number_of(value)
-        if number is None or (scale and not scale[0] <= number <= scale[1]):
-            expected = "true or false" if is_truth else "a number"
-            if number is not None:
-                expected = f"on the scale {columns.scale}"
+        if number is None or not low <= number <= high:
             raise ValueError(f"{column!r} is not {expected}: {spell(value)[:40]!r}")
         return Score(metric=metric, value=number)
 
