@@ -308,16 +308,18 @@ class Converter:
                 bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
         question = self._question(sample)
         answer = self._answer(sample)
+        details = self._metadata(metadata) if metadata else self._no_metadata
         head = b""
         if sample.run:
             head = self._head(sample.run)
-            row = question + answer + bundled[0].evaluation
+            own_details = details[len(self._no_metadata) :]
+            row = question + answer + bundled[0].evaluation + own_details
             self.result.row_sums[head] += ONE_ROW + xxh3_64_intdigest(row)
         return Bundle(
             question,
             answer,
             measured,
-            self._metadata(metadata) if metadata else self._no_metadata,
+            details,
             bundled,
             head,
         )

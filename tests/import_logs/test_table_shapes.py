@@ -206,12 +206,13 @@ def test_copies_of_a_run_are_reported(tmp_path: Path) -> None:
     rows = [{"q": str(number), "ok": number % 3 == 0} for number in range(9)]
     for model in ("b", "a", "c"):
         write(tmp_path / "in" / model / "t.json", rows if model != "c" else rows[1:])
+    write(tmp_path / "in" / "d" / "t.json", [row | {"seconds": 1} for row in rows])
     write(tmp_path / "in" / "a" / "again" / "t.json", rows)
     options = {"evaluation": "e", "input_column": "q", "correct_column": "ok", "run": "r"}
     result = fastrec.import_logs(
         tmp_path / "in", tmp_path / "out", **options, from_path="in/{model}/**t.json"
     )
-    assert [len(log.notes) for log in result.logs] == [0, 1, 0]
+    assert [len(log.notes) for log in result.logs] == [0, 1, 0, 0]
     original = f"e/a/r ({tmp_path}/in/a/t.json)"
     assert result.logs[1].notes == [f"all 9 rows of e/b/r are equal to those of {original}"]
     assert list(result.same_logs) == [str(tmp_path / "in/a/again/t.json")]
