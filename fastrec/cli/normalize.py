@@ -81,6 +81,15 @@ _TABLE_OPTIONS = {
 }
 
 
+_METAVARS = {
+    "rows": "PATH",
+    "from-path": "PATTERN",
+    "scale": "LOWEST:HIGHEST",
+    "null-verdict": "error|wrong",
+    "question-by": "input|id",
+}
+
+
 @command("Turn logs of evaluation harnesses, or tables, into shards of records.")
 @shared("paths")
 @option(
@@ -108,7 +117,7 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 @flag("--guess", "Print the command for tables, and do nothing.")
 @together(
     *(
-        click.option(f"--{name}", default="", metavar="NAME", help=text)
+        click.option(f"--{name}", default="", metavar=_METAVARS.get(name, "NAME"), help=text)
         for name, text in _TABLE_OPTIONS.items()
     )
 )
