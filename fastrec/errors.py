@@ -376,6 +376,10 @@ class LogError(FastrecError):
     _text = "{path}: {reason}"
 
 
+class NotATableError(LogError):
+    """A file of a directory of tables is skipped; `reason` says which kind of file it is."""
+
+
 class DamagedFileError(FastrecError):
     """A file of an earlier task or run is damaged, cut off or missing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -56,18 +57,36 @@ _HARNESSES = ["auto", *HARNESS_NAMES]
 
 _TABLE_OPTIONS = {
     "evaluation": "Name of the evaluation, for a table without such a column.",
-    "evaluation-column": "Column of a table with the name of the evaluation.",
+    "evaluation-column": "Column of a table with the name of the evaluation. A column may be a "
+    "path into a row, like metadata.task.",
     "model": "Name of the model, for a table without such a column.",
     "model-column": "Column with the model.",
-    "id-column": "Column with the sample_id; default: by the question.",
+    "id-column": "Column with the sample_id; default: by the question. @key: the key of the row, "
+    "where rows are in an object.",
     "input-column": "Column with the question.",
     "output-column": "Column with what the model said.",
     "reference-column": "Column with the correct answer.",
     "choices-column": "Column with the choices, as a list.",
-    "correct-column": "Column with true or false, 1 or 0, yes or no.",
+    "correct-column": "Column with true or false, 1 or 0, yes or no, correct or wrong.",
     "score-column": "Column with a score; several with commas.",
     "error-column": "Column that says what went wrong.",
+    "rows": "Path of the list of rows in a JSON document. ^model is then the model beside it.",
+    "from-path": "Pattern of the end of paths, such as {model}/{date}_*.json: its names are "
+    "columns.",
+    "scale": "Lowest and highest score, such as 1:10. Scores are kept as they are.",
+    "null-verdict": "What an empty verdict or score is: error (the default) or wrong.",
+    "question-by": "What makes answers of two models comparable: the same input (the default) or "
+    "the same id.",
     "run": "Name of the run; default: a hash of the table.",
+}
+
+
+_METAVARS = {
+    "rows": "PATH",
+    "from-path": "PATTERN",
+    "scale": "LOWEST:HIGHEST",
+    "null-verdict": "error|wrong",
+    "question-by": "input|id",
 }
 
 
@@ -95,10 +114,10 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 @option(
     "--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False)
 )
-@flag("--guess", "Print the command for a table, and do nothing.")
+@flag("--guess", "Print the command for tables, and do nothing.")
 @together(
     *(
-        click.option(f"--{name}", default="", metavar="NAME", help=text)
+        click.option(f"--{name}", default="", metavar=_METAVARS.get(name, "NAME"), help=text)
         for name, text in _TABLE_OPTIONS.items()
     )
 )
@@ -136,9 +155,9 @@ def import_logs(
     The means that a log states are computed again from its records. Those that differ are listed:
     something was lost or mixed up, in the log or by the import.
 
-    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects,
-    or Parquet. A row is a sample, each column of scores a metric. Other columns become metadata.
-    Rows that do not fit are listed.
+    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays or
+    documents, or Parquet. A row is a sample, each column of scores a metric. Other columns become
+    metadata. Rows that do not fit are listed, and files that are no such tables.
 
     \b
     Exit codes:
@@ -159,8 +178,9 @@ def import_logs(
     from fastrec.commands.import_logs import import_logs as run
 
     if guess:
-        for line in guess_columns(paths, options["output"] or "records"):
-            click.echo(line)
+        lines = guess_columns(paths, options["output"] or "records")
+        with allow_broken_pipe():
+            click.echo("\n".join(lines))
         return
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
@@ -175,10 +195,8 @@ def import_logs(
             print_error(
                 f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}"
             )
-        if (
-            any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs)
-            and not result.logs
-        ):
+        may_be_tables = any(re.search("no log of|not name", bad.reason) for bad in result.bad_logs)
+        if may_be_tables and not result.logs:
             print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)

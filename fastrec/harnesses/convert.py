@@ -5,7 +5,7 @@ and hashed once.
 
     score                    is_correct
     not a number             false, and `error` says why
-    0 or 1                   whether it is 1
+    0 or 1                   whether it is 1; on another scale, whether it is the highest
     any other: graded        false; a metric with such a score is graded, and 1 means full marks
     any score of a metric
     where lower is better,
@@ -29,12 +29,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from math import comb
 from statistics import median
 from typing import Final, Self
 
 import msgspec
-from msgspec import field
+from msgspec import UNSET, field
+from xxhash import xxh3_64_intdigest
 
 from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
@@ -148,6 +150,9 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
+ONE_ROW: Final = 1 << 128
+_BINARY: Final = (0.0, 1.0)
+_ENDS: Final = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED: Final = Score(metric="", value=None, problem=NOT_SCORED)
 
 
@@ -220,6 +225,9 @@ class Converted(msgspec.Struct):
     )  # scores without a record, by metric
     fields_left_out: FieldCounts = field(default_factory=Counter)
     metadata: set[str] = set()  # all names that came up, as records have them
+    # Of each run of a table, by what its records begin with: the sum of the hashes of its rows and
+    # of ONE_ROW for each. Runs with the same sum have the same rows, in any order.
+    row_sums: Counter[bytes] = field(default_factory=Counter)
     problem: str = ""
 
 
@@ -251,8 +259,8 @@ class Converter:
         )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        # position, totals, whether a 1 can be correct
-        self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}
+        # position, totals, the score that is correct
+        self._metrics: dict[str, tuple[int, MetricTotals, float | None]] = {}
         self._wanted: dict[str, bool] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
@@ -276,17 +284,16 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
-        measured = (
-            b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
-        )
-        measured += (
-            b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
-        )
-        turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
-        calls = (
-            b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
-        )
-        ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
+        measured = b""
+        if sample.token_usage is not None:
+            measured = b',"token_usage":' + encode(sample.token_usage)
+        if sample.performance is not None:
+            measured += b',"performance":' + encode(sample.performance)
+        ends: Sequence[bytes] = _ENDS
+        if sample.num_turns is not None or sample.tool_calls is not None:
+            counts = {"num_turns": sample.num_turns, "tool_calls_count": sample.tool_calls}
+            known = {name: count for name, count in counts.items() if count is not None}
+            ends = [end[:-1] + b"," + encode(known)[1:] for end in _ENDS]
         bundled = []
         for score in scores:
             bundled_score = self._bundled(score, sample.error, ends)
@@ -297,27 +304,32 @@ class Converter:
             if score.output is not None or score.answers is not None:
                 bundled_score.answer = self._answer(sample, score)
             if score.metadata or score.fields:
-                kept = (
-                    self._keeper.keep(score.fields, sample.input, "score", metadata)
-                    if score.fields
-                    else {}
-                )
+                kept = self._keeper.keep(score.fields, sample.input, "score", metadata)
                 bundled_score.metadata = self._metadata(metadata | score.metadata | kept)
+        question = self._question(sample)
+        answer = self._answer(sample)
+        details = self._metadata(metadata) if metadata else self._no_metadata
+        head = b""
+        if sample.run:
+            head = self._head(sample.run)
+            own_details = details[len(self._no_metadata) :]
+            row = question + answer + bundled[0].evaluation + own_details
+            self.result.row_sums[head] += ONE_ROW + xxh3_64_intdigest(row)
         return Bundle(
-            self._question(sample),
-            self._answer(sample),
+            question,
+            answer,
             measured,
-            self._metadata(metadata) if metadata else self._no_metadata,
+            details,
             bundled,
-            self._head(sample.run) if sample.run else b"",
+            head,
         )
 
-    def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
+    def _bundled(self, score: Score, error: str, ends: Sequence[bytes]) -> BundledScore:
         """Encode and count a score.
 
         `ends` are the ends of its evaluation if it is wrong and if it is correct.
         """
-        number, totals, can_be_correct = self._metrics.get(score.metric) or self._new_metric(
+        number, totals, full_marks = self._metrics.get(score.metric) or self._new_metric(
             score.metric
         )
         totals.records += 1
@@ -331,7 +343,7 @@ class Converter:
             totals.sum += value
             if value not in (0, 1):
                 totals.graded = True
-        end = ends[value == 1 and can_be_correct and not error]
+        end = ends[value == full_marks and not error]
         bundled_score = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
         if error:
             self.result.errors += 1
@@ -354,23 +366,31 @@ class Converter:
             )[:-1]
         return self._heads[names]
 
-    def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
+    def _new_metric(self, name: str) -> tuple[int, MetricTotals, float | None]:
         lower = self._run.lower_is_better
         can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
-        totals = self.result.metrics[name] = MetricTotals(graded=not can_be_correct)
-        found = self._metrics[name] = (len(self._metrics), totals, can_be_correct)
+        scale = self._run.scales.get(name, _BINARY)
+        is_graded = not can_be_correct or scale != _BINARY
+        totals = self.result.metrics[name] = MetricTotals(graded=is_graded)
+        full_marks = scale[1] if can_be_correct else None
+        found = self._metrics[name] = (len(self._metrics), totals, full_marks)
         return found
 
     def _question(self, sample: Sample) -> bytes:
         encode = self._encode
         asked = sample.input
-        digest = _hash(asked.raw, asked.reference)
+        spelled = encode(asked)
+        has_more = asked.formatted is not UNSET or asked.choices is not UNSET
+        if has_more or not spelled.isascii() or b"\x7f" in spelled:
+            digest = _hash(asked.raw, asked.reference)
+        else:  # it is what the recipe hashes
+            digest = sha256(spelled).hexdigest()
         name = digest[:16] if sample.sample_id is None else sample.sample_id
         return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (
             encode(name),
             digest.encode(),
             sample.interaction_type.encode(),
-            encode(asked),
+            spelled,
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:

@@ -65,6 +65,7 @@ class Log(msgspec.Struct, frozen=True):
     # the task, if the files of several tasks are grouped by it; else `plan` finds it
     task: str = ""
     columns: Any = None  # what the columns of a table mean
+    in_path: dict[str, str] = {}  # what the path of a table says, by the names of a pattern
 
     @property
     def paths(self) -> dict[str, str]:
@@ -136,6 +137,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}  # added to the metadata of all records
     # Metrics of which the log says so; `kinds` knows others by name.
     lower_is_better: frozenset[str] = frozenset()
+    scales: dict[str, tuple[float, float]] = {}  # the lowest and highest score, by metric
 
     @property
     def evaluation_id(self) -> str:
@@ -180,6 +182,8 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
+    # Columns that a table lacks, each with what to say if all tables lack it.
+    absent: dict[str, str] = {}
 
 
 class Score(msgspec.Struct, kw_only=True, gc=False):

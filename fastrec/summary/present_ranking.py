@@ -142,6 +142,8 @@ class EvaluationStats(ScopeNames, kw_only=True):
     """Chosen models that have answers."""
     questions: int
     """Questions of this evaluation."""
+    ids_with_many_hashes: int
+    """sample_id values with several sample_hash values: each is several questions."""
     common_questions: int | None
     """Questions answered by all chosen models that have answers; null if they were not counted,
     which takes --common."""
@@ -339,7 +341,7 @@ def _why_unranked(model: ModelStats, min_coverage: float) -> str:
 
 
 def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
-    """Say which models are not ranked, and why; nothing if all are."""
+    """Say which models are not ranked, and why, and whether models were asked in other words."""
     unranked = [model for model in evaluation.by_model if model.unranked]
     answering = [f"{model.model_id} ({model.unranked})" for model in unranked if model.questions]
     without = len(unranked) - len(answering)
@@ -348,7 +350,15 @@ def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
         reasons.append(listed(answering, _MOST))
     if without:
         reasons.append(f"{counted(without, 'model')} without answers")
-    return [f"not ranked: {'; '.join(reasons)}"] if reasons else []
+    lines = [f"not ranked: {'; '.join(reasons)}"] if reasons else []
+    # as many as if no two models were asked the same
+    if evaluation.ids_with_many_hashes * evaluation.answering >= evaluation.questions > 0:
+        several = counted(evaluation.ids_with_many_hashes, "sample_id")
+        lines.append(
+            f"{several} with several inputs or references, so models share fewer questions; if the "
+            "id tells the question: import --question-by id"
+        )
+    return lines
 
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 import tracemalloc
 from datetime import date
 from decimal import Decimal
@@ -24,8 +23,8 @@ import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses.log import HEAD_BYTES
 from fastrec.harnesses.table import rows as table
+from fastrec.harnesses.table.columns import TableColumns
 from tests.lazily import Library
-from tests.running import run_command
 from tests.sizes import examples
 from tests.timing import grows_linearly
 
@@ -173,7 +172,7 @@ def test_types_are_checked(tmp_path: Path) -> None:
         "metric_kind": "judgement",
         "primary_metric": "true",
     }
-    assert first["metadata"] == written | {"more": '{"x":[1]}', "table.graded": "1"}
+    assert first["metadata"] == written | {"more.x": "[1]", "table.graded": "1"}
     assert (last["output"]["raw"], last["evaluation"]) == ([], {"score": 0.5, "is_correct": False})
     assert last["sample_id"] == last["sample_hash"][:16]
 
@@ -254,14 +253,16 @@ def test_pieces_of_a_table_have_all_its_rows(
         path,
         [{"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)],
     )
-    whole = list(table.rows_of(str(path))[1])
+    plain = TableColumns()
+    whole = list(table.open_table(str(path), plain).rows)
     assert [row for _, row in whole] == [
         {"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "_PIECE_BYTES", size)
-        pieces = table.pieces_of(str(path))
-    assert [row for piece in pieces for row in table.rows_of(str(path), piece)[1]] == whole
+        pieces = table.pieces_of(str(path), plain)
+    opened = [table.open_table(str(path), plain, piece) for piece in pieces]
+    assert [row for piece in opened for row in piece.rows] == whole
 
 
 def test_a_wrong_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +295,7 @@ def test_columns_come_from_a_file(tmp_path: Path) -> None:
         fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml")
     with pytest.raises(
         UsageError,
-        match="needs --evaluation or --evaluation-column, --input-column, --correct-column",
+        match="needs --evaluation or --evaluation-column, --input-column or --id-column with",
     ):
         fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", model="m")
     [bad] = fastrec.import_logs(
@@ -323,30 +324,6 @@ def test_metadata_of_a_table_can_be_chosen(
         assert {"subject", "level"} & record["metadata"].keys() == kept
     [bad] = fastrec.import_logs(path, tmp_path / "out", metadata="level,lvl", **MEANING).bad_logs
     assert bad.reason.startswith("has no column lvl;")
-
-
-def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
-    """The proposed command line imports the table once the placeholders are replaced."""
-    path = write(tmp_path / "t.csv", [{**row, "subject": "x"} for row in ROWS])
-    assert b"--guess" in run_command("import", path, "-o", tmp_path / "out").stderr
-    result = run_command("import", path, "-o", tmp_path / "out", "--guess")
-    assert (result.returncode, list(tmp_path.iterdir())) == (0, [path])
-    assert run_command("import", path, "--guess").stdout == result.stdout.replace(
-        str(tmp_path / "out").encode(), b"records"
-    )
-    assert run_command("import", path).returncode == 2
-    words = shlex.split(result.stdout.decode())
-    assert words[:2] == ["fastrec", "import"]
-    assert words[-2:] == ["--evaluation", "NAME"]
-    assert {
-        "--model-column",
-        "--id-column",
-        "--input-column",
-        "--reference-column",
-        "--correct-column",
-    } < set(words)
-    assert run_command(*words[1:]).returncode == 0
-    assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
 
 
 def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
@@ -388,7 +365,8 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
     }
     expected |= {
         "price": "1.50",
-        "more": '{"price":"1.50","n":1}',
+        "more.price": "1.50",
+        "more.n": "1",
         "category": expected["exact"],
         "bytes": "/w==",
     }
@@ -397,6 +375,21 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
         "<value out of range: 2147483647>",
         "2.00",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('{"a":1} {"b":2}\n\n', {1: 0}),
+        ('{"a":\n1}\n{"b":2} {"c":3}\n', {1: 0, 2: 0, 3: 0}),
+        ('{"a":1}\r\n\n {"b":2}', {1: 1, 3: 1}),
+        ('{"a":1}\n{"b":2}', {1: 1, 2: 1}),
+    ],
+)
+def test_a_row_is_a_line(text: str, rows: dict[int, int]) -> None:
+    """Objects that share a line or have several are no rows."""
+    _, found = table._rows_in(text.encode())
+    assert {number: int(isinstance(row, dict)) for number, row in found} == rows
 
 
 ODD_ROWS = {
@@ -486,10 +479,13 @@ def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
 def test_keys_are_counted_in_the_text(
     rows: list[dict[str, Any]], separators: tuple[str, str]
 ) -> None:
-    """Wherever a text has quotes and colons, no fewer ends of keys are counted than there are."""
+    """Wherever a text has quotes and colons, a key that is there twice is told."""
     text = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
-    assert table._key_ends(text) >= sum(map(table._keys_in, rows))
+    assert not table._loses_keys(text, rows)
     assert [table._json_row(line) for line in text.split(b"\n")] == rows
+    for row in filter(None, rows):
+        twice = json.dumps(row, separators=separators)[:-1] + ", " + json.dumps(row)[1:]
+        assert "twice" in table._json_row(twice.encode())
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
@@ -528,7 +524,7 @@ def test_blank_lines_and_a_column_without_a_name(tmp_path: Path, text: str) -> N
     ]
 
 
-@pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n"])
+@pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n", "{}x"])
 def test_a_table_without_rows_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}

@@ -41,6 +41,7 @@ from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import (
     LogError,
+    NotATableError,
     ShardError,
     UsageError,
     is_out_of_memory,
@@ -51,6 +52,7 @@ from fastrec.errors import (
 )
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import (
+    ONE_ROW,
     Bundle,
     Converted,
     Converter,
@@ -62,7 +64,8 @@ from fastrec.harnesses.convert import (
 from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
-from fastrec.harnesses.table import TableColumns, columns_from, guess
+from fastrec.harnesses.table import NAMED, TableColumns, columns_from
+from fastrec.harnesses.table.guess import guess
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
@@ -70,6 +73,8 @@ from fastrec.storage import hash_of_file, join, storage_of, without_file_protoco
 
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
+_FEWEST_COPIED: Final = 2  # rows of a run that are no accident
+_FEW: Final = 3  # files that a message names
 _LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
 # text that a thread compresses at a time: the bytes depend on it, not on the threads
 _JOB_BYTES: Final = 4 << 20
@@ -79,6 +84,7 @@ class PlannedLog(msgspec.Struct):
     stable_id: str = ""  # of the content of all its files
     plan: LogPlan | None = None
     problem: str = ""
+    skipped: str = ""  # the kind of a file that is no table
 
 
 class ConvertTask(msgspec.Struct, frozen=True):
@@ -110,12 +116,17 @@ class ShardTask(msgspec.Struct, frozen=True):
 def plan_log(log: Log) -> PlannedLog:
     try:
         return PlannedLog(plan=harness_named(log.harness).plan(log), stable_id=_stable_id(log))
+    except NotATableError as exc:
+        return PlannedLog(skipped=exc.reason)
     except (LogError, ShardError, OSError, MemoryError) as exc:
         return PlannedLog(problem=_reason(exc, log))
 
 
 def _stable_id(log: Log) -> str:
-    digest = xxh3_128(log.task.encode())  # tasks that share all their files are logs of their own
+    # Tasks that share all their files are logs of their own, and so are equal tables whose paths
+    # say something else.
+    names = [log.task, *log.in_path.values()]
+    digest = xxh3_128("/".join(names).encode())
     for file in log.files:
         digest.update(b"%d\n" % file.size)
         if file.size:
@@ -234,7 +245,7 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
         },
         comparisons=_compare(plan, totals, samples, metrics_left_out),
         not_compared=dict(sorted(plan.not_compared.items())),
-        notes=list(plan.notes),
+        notes=[*plan.notes, *(f"has no column {column}" for column in plan.absent)],
     )
 
 
@@ -288,6 +299,9 @@ class _Importer:
         self._converted: dict[int, list[Converted]] = {number: [] for number in self._logs}
         self._accounts: dict[int, ImportedLog] = {}
         self._shards: list[ShardTask] = []  # of logs whose slices are all converted
+        # Of tables, by what the records of a run begin with, and by log: the sum of their rows, and
+        # the first log that has some.
+        self._row_sums: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def run(self, engine: Engine, progress: Progress) -> None:
         for number, plan in self._plans.items():
@@ -307,7 +321,20 @@ class _Importer:
         rest = [msgspec.structs.replace(shard, threads=threads) for shard in self._shards]
         for _ in engine.run(_do, rest):
             pass
+        self._note_copies()
         self._result.logs += [account for _, account in sorted(self._accounts.items())]
+
+    def _note_copies(self) -> None:
+        """Note runs of a table that have all rows of another run."""
+        first: dict[int, str] = {}
+        for (head, _), (row_sum, number) in sorted(self._row_sums.items(), key=itemgetter(1)):
+            run = msgspec.json.decode(head + b"}")["evaluation_id"]
+            name = f"{run} ({utf8(self._logs[number].path)})"
+            same = first.setdefault(row_sum, name)
+            rows = row_sum // ONE_ROW
+            if same != name and rows >= _FEWEST_COPIED:
+                note = f"all {rows:,} rows of {run} are equal to those of {same}"
+                self._accounts[number].notes.append(note)
 
     def _tasks(self) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs.
@@ -335,10 +362,20 @@ class _Importer:
         account = _account_of(log, self._planned[number], slices)
         self._accounts[number] = account
         metrics = list(dict.fromkeys(name for converted in slices for name in converted.metrics))
-        notes = notes_on(log.harness, metrics, self._plans[number].run.lower_is_better)
+        run = self._plans[number].run
+        notes = notes_on(log.harness, metrics, run.lower_is_better)
         for name, metric in account.metrics.items():
             if metric.graded:
                 notes[name]["graded"] = "true"
+        for name in notes.keys() & run.scales:
+            low, high = run.scales[name]
+            notes[name] |= {"min_score": f"{low:g}", "max_score": f"{high:g}"}
+        sums = sum((part.row_sums for part in slices), Counter[bytes]())
+        for head, row_sum in sums.items():
+            # Rows in files of their own are compared as a run.
+            key = head, number if row_sum >= _FEWEST_COPIED * ONE_ROW else -1
+            before, first = self._row_sums.get(key, (0, number))
+            self._row_sums[key] = before + row_sum, min(first, number)
         files = [(part.path, part.head, tuple(part.metrics)) for part in slices]
         self._shards.append(ShardTask(join(self._output.shards, account.file), files, notes))
 
@@ -353,7 +390,16 @@ def _do(task: ConvertTask | ShardTask) -> Converted | None:
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
     """The logs to import, by position: intact, and each content once."""
     first: dict[tuple[str, str], int] = {}
+    # A column that only some tables lack is noted.
+    absent = [set(plan.plan.absent) for plan in planned if plan.plan]
+    lacking = set.intersection(*absent) if absent else set[str]()
     for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
+        if plan.skipped:
+            result.skipped_files.setdefault(plan.skipped, []).append(utf8(log.path))
+            result.other_files += 1
+            continue
+        if plan.plan and lacking:
+            plan.problem = plan.plan.absent[min(lacking)]
         if plan.problem:
             result.bad_logs.append(BadLog(utf8(log.path), plan.problem))
         elif (same := first.setdefault((log.harness, plan.stable_id), number)) != number:
@@ -422,6 +468,10 @@ def import_logs(
             importer.run(engine, progress)
             progress.finish()
         result.bad_logs.sort(key=lambda bad: bad.path)
+        if not result.logs and not result.bad_logs and not result.same_logs:
+            left_out = result.skipped_files.items()
+            kinds = "; ".join(f"{kind}: {listed(files, _FEW)}" for kind, files in left_out)
+            raise UsageError(f"all files are left out; {kinds}; --guess proposes options")
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
             opened.publish(result)
@@ -451,21 +501,25 @@ def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> Tabl
         )
     if given == TableColumns():
         return None
-    given.check()
-    return given
+    return given.resolved()
 
 
 def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
-    found = [FoundFile(file.path, file.size, "table") for file in files]
-    return Found(logs=[Log("table", file.path, (file,), columns=columns) for file in found])
+    found = Found()
+    for file in files:
+        in_path = columns.in_path(utf8(file.path))
+        if in_path is None:
+            found.skip(f"--from-path {columns.from_path} does not match", file.path)
+            continue
+        role = NAMED if file.is_named else "table"
+        tables = (FoundFile(file.path, file.size, role),)
+        found.logs.append(Log("table", file.path, tables, columns=columns, in_path=in_path))
+    return found
 
 
-def guess_columns(paths: Sequence[str], output: str) -> Iterator[str]:
-    for file in find_files(paths):
-        try:
-            yield guess(file.path, output)
-        except (LogError, ShardError) as exc:
-            raise UsageError(str(exc)) from exc
+def guess_columns(paths: Sequence[str], output: str) -> list[str]:
+    """Propose the command that imports the tables of some paths; further lines are comments."""
+    return guess(paths, find_files(paths), output)
 
 
 def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:

@@ -85,7 +85,9 @@ def find_logs(
                 f"these are records already, and no logs: {named}\nThe next step is: {step}"
             )
         looked = f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}"
-        read = "" if harness == "auto" else f"; it writes {harnesses[0].reads}"
+        read = f"; it writes {harnesses[0].reads}"
+        if harness == "auto":
+            read = "; tables need options that name their columns, which --guess proposes"
         raise UsageError(looked + read)
     return found
 

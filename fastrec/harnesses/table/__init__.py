@@ -6,119 +6,213 @@ about it is recognised by its content.
     rows       where rows come from: cells by the name of their column
     columns    what the columns mean
     samples    what a row becomes
+    guess      what the columns may mean, by their names and first values
 
-A row is a sample; each column of scores is a metric. Columns without a meaning become metadata. A
-row that does not fit is left out, with its line and the reason.
+A row is a sample; each column of scores is a metric. Columns without a meaning become metadata, and
+so do values in the path of the file or beside the rows. A row that does not fit is left out, with
+its line and the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
-from fastrec.errors import LogError, listed
+from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample, Score
-from fastrec.harnesses.metadata import chosen_names, own_names
-from fastrec.harnesses.table.columns import EMPTY, TRUTH, TableColumns, columns_from, proposal
-from fastrec.harnesses.table.rows import pieces_of, rows_of
+from fastrec.harnesses.metadata import LONGEST, chosen_names, own_names
+from fastrec.harnesses.recognise import head_of
+from fastrec.harnesses.table.columns import (
+    BESIDE,
+    EMPTY,
+    NOTHING,
+    TRUTH,
+    TableColumns,
+    columns_from,
+    getter,
+    leaves,
+)
+from fastrec.harnesses.table.rows import is_table, open_table, pieces_of
 from fastrec.harnesses.values import as_list, number_of, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import hash_of_file
 
-__all__ = ["TableColumns", "columns_from", "guess", "plan", "samples"]
+__all__ = ["TableColumns", "columns_from", "plan", "samples"]
+
+_T = TypeVar("_T")
+
+_MOST_LAYOUTS: Final = 1_000  # sets of columns of a row that are remembered
+METADATA: Final = ("min_score", "max_score", "question_by")
 
 _FIRST_ROWS: Final = 100  # that tell the columns
-
-
-def guess(path: str, output: str) -> str:
-    """Propose the command line that imports a table."""
-    return proposal(path, output, _first_rows(path))
-
-
-def _first_rows(path: str) -> list[dict[str, Any]]:
-    _, rows = rows_of(path)
-    return [cells for _, cells in islice(rows, _FIRST_ROWS) if isinstance(cells, dict)]
+_OBJECT: Final = "metadata."  # an object that is metadata by its name
+NAMED: Final = "named"  # the role of a file that the user named; others may be no tables
 
 
 def plan(log: Log) -> LogPlan:
     """Check the names of the columns in the first rows, and cut the table into pieces."""
     columns = log.columns
     path = log.files[0].path
-    first = _first_rows(path)
+    is_named = log.files[0].role == NAMED
+    if not is_named and not is_table(path, head_of(path)):
+        raise NotATableError(path, "no tables")
+    table = open_table(path, columns)
+    first = [cells for _, cells in islice(table.rows, _FIRST_ROWS) if isinstance(cells, dict)]
     if not first:
         raise LogError(path, "has no rows that can be read")
-    known = list(dict.fromkeys(name for cells in first for name in cells))
+    items = [item for cells in first for item in cells.items()]
+    items += [(BESIDE + name, value) for name, value in table.beside.items()]
+    known = dict.fromkeys(name for item in items for name, _ in leaves(*item))
     wanted = [*columns.named, *sorted(chosen_names(columns.metadata) or ())]
-    if unknown := [name for name in wanted if name not in known]:
-        raise LogError(
-            path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}"
-        )
-    started = columns.run or hash_of_file(path)[1][:16]
+    constants = _constants(log, table.beside)
+    names = {*known}
+    for column in known:
+        path_in_row = column.removeprefix(BESIDE)
+        names |= {path_in_row.removeprefix(_OBJECT), path_in_row.partition(".")[0]}
+    getters = {name: getter(name, constants) for name in wanted if name not in names}
+    absent = [name for name, get in getters.items() if all(get(cells) is None for cells in first)]
+    problem = f"has no column {listed(absent)}; its columns are {listed([*known], 30)}"
+    # A table without what identifies an answer, or without any answers, is another one.
+    lacking = [name for name in columns.needed if name in absent] or columns.answers
+    if {*lacking} <= {*absent}:
+        if is_named:
+            raise LogError(path, problem)
+        raise NotATableError(path, f"tables without the column {listed(lacking)}")
     return LogPlan(
-        run=RunInfo(task=columns.evaluation, model=columns.model, started=started),
-        slices=pieces_of(path),
+        run=RunInfo(
+            task=columns.evaluation,
+            model=columns.model,
+            started=columns.run_in(log.in_path) or hash_of_file(path)[1][:16],
+            metadata=_shared_metadata(log, table.beside),
+            scales=columns.scales,
+        ),
+        slices=pieces_of(path, columns),
+        absent=dict.fromkeys(absent, problem),
     )
 
 
+def _constants(log: Log, beside: dict[str, Any]) -> dict[str, Any]:
+    """The columns that have one value in all rows of a file."""
+    constants: dict[str, Any] = dict(log.in_path)
+    for name in log.columns.named:
+        if name.startswith(BESIDE):
+            constants[name] = getter(name[1:], {})(beside)
+    return constants
+
+
+def _shared_metadata(log: Log, beside: dict[str, Any]) -> dict[str, str]:
+    """The metadata of all rows of a file; values beside the rows are cut if they are long."""
+    columns = log.columns
+    name_of = _namer(columns, ())
+    values: list[tuple[str, Any]] = list(log.in_path.items())
+    for item in beside.items():
+        values += [leaf for leaf in leaves(*item) if BESIDE + leaf[0] not in columns.named]
+    metadata = {"question_by": "id"} if columns.by_id else {}
+    for path, value in values:
+        name = name_of(path)
+        if name is not None and value not in EMPTY:
+            metadata[f"table.{name}" if name in metadata else name] = spell(value)[:LONGEST]
+    return metadata
+
+
+def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], str | None]:
+    """A function that names a column in metadata; None if it is left out."""
+    named = frozenset(columns.named)
+    chosen = chosen_names(columns.metadata)
+    own = own_names("table").union(taken)
+
+    @lru_cache(_MOST_LAYOUTS)
+    def name_of(path: str) -> str | None:
+        name = path.removeprefix(_OBJECT)
+        if path in named:
+            return None
+        if chosen is not None and chosen.isdisjoint((path, name, path.partition(".")[0])):
+            return None
+        return f"table.{name}" if name in own else name
+
+    return name_of
+
+
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
-    sample_of = _sample_maker(log.columns, run.started)
-    word, rows = rows_of(log.files[0].path, log_slice)
-    for number, cells in rows:
+    table = open_table(log.files[0].path, log.columns, log_slice)
+    sample_of = _sample_maker(log.columns, run, _constants(log, table.beside))
+    for number, cells in table.rows:
         if isinstance(cells, str):
-            yield f"{word} {number:,}: {cells}"
+            yield f"{table.word} {number:,}: {cells}"
             continue
         try:
             yield sample_of(cells)
         except ValueError as exc:
-            yield f"{word} {number:,}: {exc}"
+            yield f"{table.word} {number:,}: {exc}"
+        except RecursionError:
+            yield f"{table.word} {number:,}: it is nested too deeply"
 
 
-def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, Any]], Sample]:
-    named = frozenset(columns.named)
-    chosen = chosen_names(columns.metadata)
-    own = own_names("table")
-    metrics = columns.metrics
-    names = {column: "" if len(metrics) == 1 else column for column in metrics}
-    run_of = cache(lambda evaluation, model: RunInfo(task=evaluation, model=model, started=started))
+def _sample_maker(
+    columns: TableColumns, run: RunInfo, constants: Mapping[str, Any]
+) -> Callable[[dict[str, Any]], Sample]:
+    name_of = _namer(columns, run.metadata)
+    run_of = cache(
+        lambda evaluation, model: RunInfo(task=evaluation, model=model, started=run.started)
+    )
+    by_id = columns.by_id
+    evaluation_of = _reader(_text, columns.evaluation_column, constants)
+    model_of = _reader(_text, columns.model_column, constants)
+    id_of = _reader(_text, columns.id_column, constants)
+    question_of = _reader(_text, columns.input_column, constants)
+    references_of = _reader(_texts, columns.reference_column, constants)
+    outputs_of = _reader(_texts, columns.output_column, constants)
+    choices_of = _reader(_texts, columns.choices_column, constants)
+    errors_of = _reader(_texts, columns.error_column, constants)
+    scorers = [_scorer(columns, column, constants) for column in columns.metrics]
 
-    def metadata_name(column: str) -> str | None:
-        """The name of a column in metadata; None if it does not become metadata."""
-        if column in named or (chosen is not None and column not in chosen):
-            return None
-        return f"table.{column}" if column in own else column
-
-    names_in_metadata: dict[str, str | None] = {}
+    @lru_cache(_MOST_LAYOUTS)
+    def others_of(layout: tuple[str, ...]) -> list[tuple[str, str | None]]:
+        """The columns of a row that may become metadata, with their names there."""
+        return [(column, name_of(column)) for column in layout if column not in columns.named]
 
     def sample_of(cells: dict[str, Any]) -> Sample:
-        # Columns that the table lacks are not looked for: each call takes time in every row.
-        evaluation = columns.evaluation or _required(cells, columns.evaluation_column)
-        model = columns.model or _required(cells, columns.model_column)
-        question = _required(cells, columns.input_column)
-        reference = _texts(cells, columns.reference_column) if columns.reference_column else []
-        choices = _texts(cells, columns.choices_column) if columns.choices_column else []
-        error = " ".join(_texts(cells, columns.error_column)) if columns.error_column else ""
-        metadata = {}
-        for column, value in cells.items():
-            if column not in names_in_metadata:
-                names_in_metadata[column] = metadata_name(column)
-            name = names_in_metadata[column]
-            if name is not None and value not in EMPTY:
+        evaluation = columns.evaluation or evaluation_of(cells)
+        model = columns.model or model_of(cells)
+        # Without ids, equal questions have equal ids, whatever the model and the order of rows.
+        sample_id = id_of(cells) if columns.id_column else None
+        question = question_of(cells) if columns.input_column else ""
+        asked = Input(raw=question, reference=references_of(cells))
+        if by_id:
+            asked.raw = sample_id or ""
+            asked.formatted = question or UNSET
+        if columns.choices_column:
+            asked.choices = choices_of(cells) or UNSET
+        error = ""
+        if columns.error_column:
+            texts = [text for text in errors_of(cells) if text.lower() not in NOTHING]
+            error = " ".join(texts)
+        metadata: dict[str, str] = {}
+        nested = []
+        for column, name in others_of(tuple(cells)):
+            value = cells[column]
+            if value.__class__ is dict:
+                nested.append((column, value))
+            elif name is not None and value not in EMPTY:
                 metadata[name] = value if value.__class__ is str else spell(value)
+        for column, cell in nested:
+            for path, value in leaves(column, cell):
+                own_name = name_of(path)
+                if own_name is not None and value not in EMPTY:
+                    while own_name in metadata:
+                        own_name = f"{column}.{own_name}"
+                    metadata[own_name] = spell(value)
         return Sample(
             run=run_of(evaluation, model),
-            # Without ids, equal questions have equal ids, whatever the model and the order of the
-            # rows.
-            sample_id=_required(cells, columns.id_column) if columns.id_column else None,
-            input=Input(raw=question, reference=reference, choices=choices or UNSET),
-            output=Output(raw=_texts(cells, columns.output_column)),
-            scores=[
-                _score(cells, column, names[column], is_truth=column == columns.correct_column)
-                for column in metrics
-            ],
+            sample_id=sample_id,
+            input=asked,
+            output=Output(raw=outputs_of(cells)),
+            scores=[score_of(cells) for score_of in scorers],
             error=error,
             metadata=metadata,
         )
@@ -126,12 +220,18 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
     return sample_of
 
 
-def _texts(cells: dict[str, Any], column: str) -> list[str]:
+def _reader(
+    read: Callable[[Any, str], _T], column: str, constants: Mapping[str, Any]
+) -> Callable[[dict[str, Any]], _T]:
+    get = getter(column, constants)
+    return lambda cells: read(get(cells), column)
+
+
+def _texts(value: Any, column: str) -> list[str]:
     """The texts in a cell: a list has several, an empty cell none.
 
     Numbers are spelled as in JSON.
     """
-    value = cells.get(column) if column else None
     if value.__class__ is str:
         return [value] if value else []
     texts = as_list(value)
@@ -140,22 +240,43 @@ def _texts(cells: dict[str, Any], column: str) -> list[str]:
     return [spell(text) for text in texts if text is not None]
 
 
-def _required(cells: dict[str, Any], column: str) -> str:
-    value = cells.get(column)
+def _text(value: Any, column: str) -> str:
     if value.__class__ is str and value:
         return value
-    texts = _texts(cells, column)
+    texts = _texts(value, column)
     if len(texts) != 1:
-        raise ValueError(f"{column!r} {'is empty' if not texts else 'has several texts'}")
+        raise ValueError(f"{column!r} {'has several texts' if texts else 'is empty'}")
     return texts[0]
 
 
-def _score(cells: dict[str, Any], column: str, metric: str, *, is_truth: bool) -> Score:
-    value = cells.get(column)
-    if value in EMPTY:
-        return Score(metric=metric, value=None, problem=f"{column!r} is empty")
-    number = TRUTH.get(str(value).lower()) if is_truth else number_of(value)
-    if number is None:
-        expected = "true or false" if is_truth else "a number"
-        raise ValueError(f"{column!r} is not {expected}: {spell(value)[:40]!r}")
-    return Score(metric=metric, value=number)
+def _scorer(
+    columns: TableColumns, column: str, constants: Mapping[str, Any]
+) -> Callable[[dict[str, Any]], Score]:
+    """A function that makes the score of a row."""
+    get = getter(column, constants)
+    metric = "" if len(columns.metrics) == 1 else column
+    low, high = columns.scales.get(metric, (-inf, inf))
+    is_truth = column == columns.correct_column
+    expected = "true or false" if is_truth else "a number"
+    if columns.scales.get(metric):
+        expected = f"on the scale {columns.scale}"
+    empty = Score(metric=metric, value=None, problem=f"{column!r} is empty")
+    if columns.null_verdict == "wrong":
+        empty = Score(metric=metric, value=low if low > -inf else 0.0)
+
+    def score_of_value(value: Any) -> Score:
+        text = str(value).strip().lower()
+        if text in NOTHING:
+            return empty
+        number = TRUTH.get(text) if is_truth else number_of(value)
+        if number is None or not low <= number <= high:
+            raise ValueError(f"{column!r} is not {expected}: {spell(value)[:40]!r}")
+        return Score(metric=metric, value=number)
+
+    score_of_text = lru_cache(score_of_value)  # most texts come again
+
+    def score_of(cells: dict[str, Any]) -> Score:
+        value = get(cells)
+        return score_of_text(value) if value.__class__ is str else score_of_value(value)
+
+    return score_of

@@ -1,53 +1,50 @@
-"""What the columns of a table mean: the options of `import`, and a proposal of them."""
+"""What the columns of a table mean: the options of `import`.
+
+A column is a path into a row: `metadata.task` is the key `task` of the object `metadata`, and
+`output.0` the first item of a list. Further columns are the same for all rows of a file:
+
+    @key      the key of a row, in an object of rows
+    ^model    the value of `model` beside the list of rows, which `rows` names
+    model     if `from_path` has `{model}`: that part of the path of the file
+"""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError, check_choice, shown
 from fastrec.harnesses.metadata import chosen_names
 from fastrec.harnesses.values import number_of
 from fastrec.toml_file import parse_toml
 
-TRUTH: Final = {
-    "true": 1.0,
-    "yes": 1.0,
-    "1": 1.0,
-    "1.0": 1.0,
-    "false": 0.0,
-    "no": 0.0,
-    "0": 0.0,
-    "0.0": 0.0,
-}
+KEY: Final = "@key"
+BESIDE: Final = "^"
 EMPTY: Final = (None, "")  # cells without a value
+NOTHING: Final = ("", "none", "null", "n/a")  # texts that stand for no value, in lower case
 
-# The names that `--guess` knows, the best first. Only columns whose first values are of the right
-# kind are taken.
-_GUESSES: Final = {
-    "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
-    "model_column": "model model_id model_name llm",
-    "id_column": "sample_id question_id id doc_id example_id task_id index",
-    "input_column": "input question prompt query instruction problem",
-    "output_column": "output response prediction completion generation model_output "
-    "model_response answer",
-    "reference_column": "reference target gold expected ground_truth correct_answer label "
-    "solution answer",
-    "choices_column": "choices options",
-    "correct_column": "is_correct correct ok passed pass exact_match acc",
-    "score_column": "score rating f1 grade",
-    "error_column": "error",
-}
+_TRUE: Final = "true yes y t 1 1.0 correct right pass passed success resolved ✓ ✔ ✅"
+_FALSE: Final = "false no n f 0 0.0 -0.0 incorrect wrong fail failed failure unresolved ✗ ✘ ❌"
+TRUTH: Final = dict.fromkeys(_TRUE.split(), 1.0) | dict.fromkeys(_FALSE.split(), 0.0)
+
+_MOST_KEYS: Final = 100  # of an object whose members become metadata of their own
+_DEEPEST: Final = 8
+_RUN_PARTS: Final = ("id", "trial")  # names of a pattern that tell files of one run apart
+
 _METRICS: Final = ("correct_column", "score_column")
+_SERVED: Final = ("evaluation", "model", "id")
 _NEEDED: Final = (
     ("--evaluation", "--evaluation-column"),
     ("--model", "--model-column"),
-    ("--input-column",),
-    ("--correct-column", "--score-column"),
+    ("--input-column", "--id-column with --question-by id"),
+    ("--correct-column", "--score-column", "--output-column"),
 )
+
+Getter = Callable[[dict[str, Any]], Any]
 
 
 class TableColumns(
@@ -67,16 +64,35 @@ class TableColumns(
     correct_column: str = ""
     score_column: str = ""
     error_column: str = ""
+    rows: str = ""  # the path of the rows in a document
+    from_path: str = ""
+    scale: str = ""
+    null_verdict: str = ""  # error or wrong
+    question_by: str = ""  # input or id
     run: str = ""
     metadata: str = "all"  # the columns without a meaning to keep, as in `chosen_names`
 
-    def check(self) -> None:
+    def resolved(self) -> TableColumns:
+        """Check the options, and let names of `from_path` serve what no other option says."""
         chosen_names(self.metadata)
-        given = {_option(name) for name in self.__struct_fields__ if getattr(self, name)}
-        if self.output_column:  # answers without verdicts, which `score` can judge
-            given.update(map(_option, _METRICS))
+        check_choice("question_by", self.question_by or "input", ("input", "id"))
+        check_choice("null_verdict", self.null_verdict or "error", ("error", "wrong"))
+        bounds_of(self.scale)
+        columns = self
+        for name in _pattern_of(self.from_path).groupindex:
+            field = f"{name}_column"
+            if name in _SERVED and not getattr(self, field) and not getattr(self, name, ""):
+                columns = msgspec.structs.replace(columns, **{field: name})
+        given = {option_of(name) for name in self.__struct_fields__ if getattr(columns, name)}
+        if columns.id_column and columns.by_id:
+            given.add(_NEEDED[2][1])
         if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
+        return columns
+
+    @property
+    def by_id(self) -> bool:
+        return self.question_by == "id"
 
     @property
     def metrics(self) -> list[str]:
@@ -84,8 +100,41 @@ class TableColumns(
 
     @property
     def named(self) -> list[str]:
-        own = [getattr(self, name) for name in _GUESSES if name not in _METRICS]
+        fields = [name for name in self.__struct_fields__ if name.endswith("_column")]
+        own = [getattr(self, name) for name in fields if name not in _METRICS]
         return [name for name in (*own, *self.metrics) if name]
+
+    @property
+    def needed(self) -> list[str]:
+        """What identifies an answer."""
+        question = self.id_column if self.by_id else self.input_column
+        return [name for name in (question, self.model_column, self.evaluation_column) if name]
+
+    @property
+    def answers(self) -> list[str]:
+        return [name for name in (*self.metrics, self.output_column) if name]
+
+    @property
+    def has_keys(self) -> bool:
+        return KEY in self.named
+
+    def in_path(self, path: str) -> dict[str, str] | None:
+        """What the path of a file says by `from_path`; None if it does not match."""
+        found = _pattern_of(self.from_path).search(path)
+        return found.groupdict() if found else None
+
+    def run_in(self, in_path: Mapping[str, str]) -> str:
+        """The name of the run of a file; empty if neither an option nor its path says it."""
+        has_parts = not in_path.keys().isdisjoint(_RUN_PARTS)
+        names = [name for name in in_path if name not in (*_SERVED, *_RUN_PARTS)]
+        return self.run or "/".join(in_path[name] for name in names) or "files" * has_parts
+
+    @property
+    def scales(self) -> dict[str, tuple[float, float]]:
+        """The bounds of each metric that has some."""
+        bounds = bounds_of(self.scale)
+        scored = self.score_column.split(",") if len(self.metrics) > 1 else [""]
+        return dict.fromkeys(scored, bounds) if bounds and self.score_column else {}
 
 
 def columns_from(document: bytes, path: str) -> TableColumns:
@@ -95,29 +144,86 @@ def columns_from(document: bytes, path: str) -> TableColumns:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
-def _option(field: str) -> str:
+def option_of(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def proposal(path: str, output: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Propose the command line that imports a table, by its first rows."""
-    names = [name for cells in rows for name in cells]
-    unused = {name.lower().replace(" ", "_"): name for name in reversed(names)}
-    words = ["fastrec", "import", path, "-o", output]
-    for field, guesses in _GUESSES.items():
-        for guess in guesses.split():
-            column = unused.get(guess)
-            if column is not None and _fits(field, [cells.get(column) for cells in rows]):
-                words += [_option(field), unused.pop(guess)]
-                break
-    for either in _NEEDED:
-        if not {*either} & {*words}:
-            words += [either[0], "COLUMN" if either[0].endswith("-column") else "NAME"]
-    return shlex.join(words)
+def bounds_of(scale: str) -> tuple[float, float] | None:
+    """The lowest and the highest score of a scale such as `1:10`.
+
+    >>> bounds_of("1:10"), bounds_of("")
+    ((1.0, 10.0), None)
+    """
+    if not scale:
+        return None
+    low, high = (number_of(end) for end in scale.partition(":")[::2])
+    if low is None or high is None or low >= high:
+        raise UsageError(
+            f"scale must be the lowest and the highest score, like 1:10, not {scale!r}"
+        )
+    return low, high
 
 
-def _fits(field: str, values: Iterable[Any]) -> bool:
-    given = [value for value in values if value not in EMPTY]
-    if field == "correct_column":
-        return all(str(value).lower() in TRUTH for value in given)
-    return field != "score_column" or all(number_of(value) is not None for value in given)
+@lru_cache
+def _pattern_of(from_path: str) -> re.Pattern[str]:
+    """Compile a pattern of the end of a path. A name matches as little as it can.
+
+    >>> _pattern_of("{date}_{model}/*.json").search("logs/2026-01-02_a_b/x.json").groupdict()
+    {'date': '2026-01-02', 'model': 'a_b'}
+    """
+    names = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+?)", re.escape(from_path))
+    text = names.replace(r"\*\*", ".*?").replace(r"\*", "[^/]*?")
+    try:
+        pattern = re.compile(f"(?:^|/){text}$" if from_path else "")
+    except re.error as exc:
+        raise UsageError(f"from_path {from_path!r} is no pattern: {exc}") from exc
+    if from_path and not pattern.groups:
+        raise UsageError(f"from_path {from_path!r} has no name in braces, such as {{model}}")
+    return pattern
+
+
+def getter(column: str, constants: Mapping[str, Any]) -> Getter:
+    """A function that gets the value of a column from a row; made once for all rows.
+
+    >>> get = getter("a.b.1", {})
+    >>> get({"a": {"b": [1, 2]}}), get({"a.b.1": 3}), get({"a": [1]}), get({})
+    (2, 3, None, None)
+    """
+    if column in constants or not column:
+        value = constants.get(column)
+        return lambda _: value
+    keys = column.split(".")
+    if len(keys) == 1:
+        return lambda cells: cells.get(column)
+
+    def get(cells: dict[str, Any]) -> Any:
+        return cells[column] if column in cells else value_at(cells, keys)
+
+    return get
+
+
+def value_at(value: Any, keys: list[str]) -> Any:
+    """The value at a path; None if it is not there."""
+    for key in keys:
+        if value.__class__ is dict:
+            value = value.get(key)
+        elif value.__class__ is list and key.isdecimal():
+            value = dict(enumerate(value)).get(int(key[:9]))
+        else:
+            return None
+    return value
+
+
+def leaves(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:
+    """The values in a cell, each with its path.
+
+    Lists stay as they are, and so do objects with very many keys.
+
+    >>> list(leaves("a", {"b": {"c": 1}, "d": [{"e": 2}]}))
+    [('a.b.c', 1), ('a.d', [{'e': 2}])]
+    """
+    if value.__class__ is not dict or len(value) > _MOST_KEYS or not depth:
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from leaves(f"{name}.{key}", inner, depth - 1)

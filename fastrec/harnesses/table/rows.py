@@ -1,4 +1,7 @@
-"""The rows of a table: CSV, TSV, JSON Lines, a JSON array of objects, or Parquet.
+"""The rows of a table: CSV, TSV, JSON Lines, a JSON array of objects, a JSON document, or Parquet.
+
+A document has its rows in a list, or in an object by their keys, at any path. If nothing says where
+they are, it is one row.
 
 A row is its number, and its cells by the name of the column, or why it has none. The number is that
 of its first line, if the table has lines. A large file is cut into pieces, which are read at the
@@ -12,17 +15,21 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from stringzilla import count
 
 from fastrec.errors import LogError, listed
+from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, integer_in, spell
+from fastrec.harnesses.table.columns import KEY, TableColumns, value_at
+from fastrec.harnesses.values import REFUSALS, as_object, encode, integer_in, plain, spell
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
+from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import read_at
@@ -31,8 +38,16 @@ _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20
 _BLOCK: Final = 1 << 20
 _PIECE_BYTES: Final = 16 << 20
+_NO_LIMIT: Final = 1 << 62
+_TABLE_NAME: Final = re.compile(r"\.(?:csv|tsv|ssv)(?:\.\w+)?$", re.IGNORECASE)
 
 Row = tuple[int, dict[str, Any] | str]
+
+
+class Table(NamedTuple):
+    word: str  # what the numbers of rows count
+    rows: Iterator[Row]
+    beside: dict[str, Any]  # what a document has besides its rows
 
 
 class Piece(NamedTuple):
@@ -43,30 +58,57 @@ class Piece(NamedTuple):
     before: int  # lines or rows before
 
 
-def rows_of(path: str, piece: Piece | None = None) -> tuple[str, Iterator[Row]]:
-    """Read the rows of a table or of a piece of it, and say what their numbers count."""
-    head = head_of(path).lstrip(b"\r\n ")
+def open_table(path: str, columns: TableColumns, piece: Piece | None = None) -> Table:
+    """Open a table, or a piece of one."""
+    head = head_of(path).lstrip()
     if head.startswith(PARQUET_MAGIC):
-        return "row", _parquet_rows(path, piece)
+        return Table("row", _parquet_rows(path, piece), {})
+    if _is_whole(head, columns):
+        return _document(path, columns)
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
         items = JsonArray(path, lambda _: next(blocks, b""), None).items(_json_row)
-        return "row", ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
+        rows = ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
+        return Table("row", rows, {})
     if head[:1] == b"{":
-        return "line", _json_rows(path, piece)
+        return Table("line", _json_rows(path, piece), {})
     names = head.partition(b"\n")[0].decode(errors="replace")
-    return "line", _csv_rows(path, piece, max(_DELIMITERS, key=names.count))
+    return Table("line", _csv_rows(path, piece, max(_DELIMITERS, key=names.count)), {})
 
 
-def pieces_of(path: str) -> list[Piece] | list[None]:
+def _is_whole(head: bytes, columns: TableColumns) -> bool:
+    """Whether a file is read as one document."""
+    is_json = head[:1] in (b"[", b"{")
+    return is_json and (bool(columns.rows) or columns.has_keys or is_document(head))
+
+
+def pieces_of(path: str, columns: TableColumns) -> list[Piece] | list[None]:
     with storage_of(path).open_reader(path) as file:
         magic = file.pread(MAGIC_BYTES, 0)
     if magic.startswith(PARQUET_MAGIC):
         return [Piece(*bounds) for bounds in parquet_module(path).survey(path).slices]
-    first_byte = head_of(path).lstrip()[:1]
-    if detect(magic) is not Format.PLAIN or first_byte == b"[":
+    head = head_of(path).lstrip()
+    if detect(magic) is not Format.PLAIN or head[:1] == b"[" or _is_whole(head, columns):
         return [None]
-    return _cut_lines(path, is_csv=first_byte != b"{")
+    return _cut_lines(path, is_csv=head[:1] != b"{")
+
+
+def is_document(head: bytes) -> bool:
+    """Whether a file that starts with a bracket is one object over several lines."""
+    first, newline, rest = head.partition(b"\n")
+    if first[:1] != b"{" or not newline or rest.lstrip()[:1] == b"{":
+        return False
+    try:
+        _decode_cells(first)
+    except REFUSALS:
+        return bool(rest.strip())
+    return False
+
+
+def is_table(path: str, head: bytes) -> bool:
+    """Whether a file that nobody named looks like a table."""
+    is_text = head.lstrip()[:1] in (b"[", b"{") or _TABLE_NAME.search(path) is not None
+    return bool(head) and (is_text or head.startswith(PARQUET_MAGIC))
 
 
 def _cut_lines(path: str, *, is_csv: bool) -> list[Piece]:
@@ -101,27 +143,11 @@ def _last_border(block: bytes, quotes: int) -> int:
 
 
 def _whole_lines(path: str, piece: Piece | None) -> Iterator[bytes]:
-    """Read text in blocks that end with a line. Parts of a long line are joined once."""
+    """Read text in blocks that end with a line."""
     blocks = _range(path, piece) if piece else shard_at(path).read_text()
-    parts: list[bytes] = []
-    is_start = not piece or not piece.start
-    for block in blocks:
-        if is_start:
-            block = block.removeprefix(BOM)
-            is_start = False
-        border = block.rfind(b"\n") + 1
-        parts.append(block[:border])
-        if border:
-            yield _joined(parts)
-        parts.append(block[border:])
-    yield _joined(parts)
-
-
-def _joined(parts: list[bytes]) -> bytes:
-    """Join parts of a text, and empty the list: the caller keeps no second copy."""
-    text = b"".join(parts)
-    parts.clear()
-    return text
+    start = piece.start if piece else 0
+    # A loop would keep each block until the next.
+    return map(itemgetter(0), chunks(blocks, max_line_bytes=_NO_LIMIT, offset=start))
 
 
 def _range(path: str, piece: Piece) -> Iterator[bytes]:
@@ -196,12 +222,9 @@ def _as_bytes(text: str) -> bytes:
 
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
-# What whitespace between a key and its colon begins with, with the quote, and ends with, with the
-# colon
-_SPACE_AFTER: Final = (b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
-_SPACE_BEFORE: Final = (b" :", b"\t:", b"\r:", b"\n:")
-_CONTAINERS: Final = (dict, list)
+_decode_lines: Final = msgspec.json.Decoder(dict[str, Any]).decode_lines
+_NO_OBJECT: Final = "it is no JSON object"
+_COLON: Final = b"\\u003"  # an escaped colon begins like this
 
 
 def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
@@ -215,14 +238,14 @@ def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
 def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
     """The number of lines of a block, and its rows with their lines, from 1."""
     lines = block.removesuffix(b"\n").split(b"\n")
-    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     try:
-        rows = [(number, _decode_cells(text)) for number, text in filled]
-        # Keys of a whole block are counted at once: row by row, it takes ten times as long.
-        if _key_ends(block) == sum(_keys_in(cells) for _, cells in rows):
-            return len(lines), rows
+        rows = _decode_lines(block)  # wherever its lines end
+        borders = 1 + count(block, b"}\n{")
+        if borders == len(lines) == len(rows) and not _loses_keys(block, rows):
+            return len(lines), enumerate(rows, 1)
     except REFUSALS:
         pass
+    filled = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
 
 
@@ -234,16 +257,32 @@ def _row_or_problem(text: bytes) -> dict[str, Any] | str:
 
 
 def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
-    """Decode a row, or say why it does not fit. ValueError if it is not JSON.
+    """Decode a row, or say why it does not fit. ValueError if it is not JSON."""
+    row, twice = _json_value(text, _decode_cells)
+    if not isinstance(row, dict):
+        return _NO_OBJECT
+    if twice:
+        return f"it has the key {twice[0]!r} twice"
+    for name, value in row.items() if twice is not None else ():
+        if not _is_utf8(spell([name, value]).encode(errors="surrogatepass")):
+            return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
+    return row
 
-    msgspec takes the last of several equal keys. They are told by the number of keys in the text.
-    It also refuses some of what Python's `json` writes. Such rows are read by `json`.
+
+def _json_value(
+    text: bytes | memoryview, decode: Callable[[bytes | memoryview], Any]
+) -> tuple[Any, list[str] | None]:
+    """Decode JSON, and tell keys that are there twice. ValueError if it is not JSON.
+
+    msgspec takes the last of several equal keys. They are told by the number of colons. It also
+    refuses some of what Python's `json` writes. Such texts are read by `json`: then the second
+    value is not None.
     """
     problem = ""
     try:
-        cells = _decode_cells(text)
-        if _key_ends(text) == _keys_in(cells):
-            return cells
+        value = decode(text)
+        if not _loses_keys(text, value):
+            return value, None
     except REFUSALS as refusal:
         problem = str(refusal)
     twice: list[str] = []
@@ -254,37 +293,57 @@ def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
         return dict(pairs)
 
     try:
-        row = json.loads(bytes(text), object_pairs_hook=object_of, parse_int=integer_in)
+        value = json.loads(bytes(text), object_pairs_hook=object_of, parse_int=integer_in)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
         raise ValueError(problem) from None
-    if not isinstance(row, dict):
-        return "it is no JSON object"
+    return value, twice
+
+
+def _loses_keys(text: bytes | memoryview, value: Any) -> bool:
+    """Whether a decoded value may have fewer keys than its text: then it has fewer colons."""
+    try:
+        spelled = encode(value)
+    except OverflowError:  # a long integer
+        return True
+    has_escapes = bool(count(text, _COLON))
+    return has_escapes or bool(count(text, b":") != count(spelled, b":"))
+
+
+def read_json(path: str) -> Any:
+    """Read a document; LogError if it is damaged, or has a key twice.
+
+    Lone surrogates become U+FFFD.
+    """
+    try:
+        value, twice = _json_value(read_text(path), msgspec.json.decode)
+    except ValueError as exc:
+        raise LogError(path, f"is no JSON, or it is cut or damaged: {exc}") from exc
     if twice:
-        return f"it has the key {twice[0]!r} twice"
-    for name, value in row.items():
-        if not _is_utf8(spell([name, value]).encode(errors="surrogatepass")):
-            return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
-    return row
+        raise LogError(path, f"has the key {twice[0]!r} twice")
+    return value if twice is None else plain(value, is_finite=False)
 
 
-def _keys_in(value: Any) -> int:
-    """Count the keys of all objects in a value."""
-    is_object = value.__class__ is dict
-    items = value.values() if is_object else value
-    below = sum(_keys_in(item) for item in items if item.__class__ in _CONTAINERS)
-    return len(value) + below if is_object else below
-
-
-def _key_ends(text: bytes | memoryview) -> int:
-    """Count quotes before a colon: all that end a key, and the first of texts like `": a"`."""
-    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(
-        count(text, start) for start in _SPACE_AFTER
-    )
-    if not is_spaced and not count(text, b'\\\\"'):  # so each quote after a backslash is escaped
-        return int(count(text, b'":') - count(text, b'\\":'))
-    return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
+def _document(path: str, columns: TableColumns) -> Table:
+    """The rows of a document, and the values beside them: those next to the rows come first."""
+    rows = read_json(path)
+    beside: dict[str, Any] = {}
+    for key in filter(None, columns.rows.split(".")):
+        if isinstance(rows, dict):
+            beside |= {name: value for name, value in rows.items() if name != key}
+        rows = value_at(rows, [key])
+    if isinstance(rows, dict) and not columns.rows and not columns.has_keys:
+        rows = [rows]
+    if not isinstance(rows, dict if columns.has_keys else list):
+        kind = f"object of rows, which {KEY} needs," if columns.has_keys else "list of rows"
+        raise LogError(path, f"has no {kind} at {columns.rows or 'its top'!r}")
+    if isinstance(rows, dict):
+        for key, cells in rows.items():
+            as_object(cells)[KEY] = key
+        rows = rows.values()
+    found = (cells if isinstance(cells, dict) else _NO_OBJECT for cells in rows)
+    return Table("row", enumerate(found, 1), beside)
 
 
 def _parquet_rows(path: str, groups: Piece | None) -> Iterator[Row]:
