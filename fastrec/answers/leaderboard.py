@@ -181,11 +181,15 @@ class Leaderboard(Tabular, kw_only=True):
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
     def to_html(
-        self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False
+        self,
+        link: Callable[[BoardEvaluation, str], str] | None = None,
+        named: Callable[[str], Html] | None = None,
+        *,
+        sortable: bool = False,
     ) -> Html:
         """The tables as HTML; `link` has the address of a cell's questions.
 
-        The script of `report` sorts `sortable`.
+        `named` makes the cell of a model. The script of `report` sorts `sortable`.
         """
         evaluations = {one.title: one for one in self.evaluations}
         places = {title: place for place, title in enumerate(evaluations)}
@@ -198,6 +202,8 @@ class Leaderboard(Tabular, kw_only=True):
             shown: Html | str = text
             if link and head in evaluations and text != NONE:
                 shown = tag("a", text, href=link(evaluations[head], model.model_id))
+            if named and head == "model":
+                shown = named(model.model_id)
             if head in _NAMES:
                 return tag("td", tag("span", shown))
             return tag("td", shown, class_=f"num {colour(model, head)}".rstrip())

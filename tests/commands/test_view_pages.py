@@ -83,7 +83,8 @@ def test_model(client: Client) -> None:
     assert address
     assert "28 after all" in client.page(unescape(address[1]))
     assert "selected" not in page
-    assert of_models("pair", "org/c", "org/a") in unescape(page)
+    assert 'name="model" value="org/c" checked' in page
+    assert 'name="model" value="org/a" aria-label' in page
 
 
 def test_every_model_has_a_page(client: Client, corpus: Path) -> None:
@@ -241,6 +242,20 @@ def test_addresses_are_the_same_on_another_server(client: Client, corpus: Path) 
         assert found == 303
         assert headers["location"] == there.prefix + of_models("model", "org/a")
         assert "org/a" in there.page(headers["location"])
+
+
+def test_models_that_are_not_on_the_leaderboard(tmp_path: Path) -> None:
+    """A leaderboard has the 24 largest evaluations; a model of another one has a page, too."""
+    many = [
+        {**record, "evaluation_name": f"e{number}", "model_id": "org/a"}
+        for number in range(24)
+        for record in plain_records()[:6]
+    ]
+    small = {**plain_records()[0], "evaluation_name": "small", "model_id": "org/z"}
+    with serving(make_corpus(tmp_path, [*many, small])) as opened:
+        page = Client(opened.address).page(of_models("model", "org/z"))
+        assert [row[0] for row in cells(page, "Results by evaluation and metric")] == ["small"]
+        assert 'value="org/z" checked' in page
 
 
 def test_calibration_of_a_model(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_from_a_model_to_a_pair_to_a_question(open_page: Any) -> None:
     page = open_page(of_models("model", "org/a"))
     assert page.locator("h1").inner_text() == "org/a"
     assert page.locator("svg").count() >= 1
-    page.select_option("select[name=model]", "org/b")
+    page.check("input[name=model][value='org/b']")
     follow(page, "button >> text=Compare")
     assert page.locator("h1").inner_text() == "Two models"
     table = page.locator('table[aria-label="Results on common questions"]')
