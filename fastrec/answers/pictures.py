@@ -133,10 +133,15 @@ def model_cells(
         "p99": (latency.p99, ",.0f"),
         "cost/answer": (cost, ".4g"),
     }
-    cells = {"rank": short_cell(model.rank)}
-    for head, (number, form) in numbers.items():
-        cells[head] = short_cell("" if number is None else format(number, form))
-    return cells
+    return {"rank": short_cell(model.rank), **number_cells(numbers)}
+
+
+def number_cells(numbers: Mapping[str, tuple[float | None, str]]) -> dict[str, Html]:
+    """Make cells of numbers with formats, by the heads of their columns; empty without a number."""
+    return {
+        head: short_cell("" if number is None else format(number, form))
+        for head, (number, form) in numbers.items()
+    }
 
 
 def cells_table(caption: str, head: str, rows: Mapping[str, Mapping[str, Html]]) -> Html:

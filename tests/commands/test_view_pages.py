@@ -111,12 +111,33 @@ def test_pair_has_the_numbers_of_compare(client: Client, corpus: Path) -> None:
         shown = rows[title]
         numbers = [str(one.questions), str(one.wins), str(one.losses), str(one.ties)]
         assert shown[3:7] == numbers
-        assert shown[7] == one.test
         assert one.p is not None
         assert one.p_adjusted is not None
-        assert shown[8:10] == [f"{one.p:.3g}", f"{one.p_adjusted:.3g}"]
-    for link in re.findall(r'<td class="num"><a href="([^"]+)">', page):
+        assert shown[7] == f"{one.p:.3g}"
+        assert shown[-1] == f"{one.p_adjusted:.3g}"
+    links = re.findall(r'<td><a href="([^"]+)">', page)
+    assert len(links) == 6
+    for link in links:
         assert "org/a" in client.page(unescape(link))
+
+
+def test_pair_without_common_questions(tmp_path: Path) -> None:
+    """An evaluation without common questions has no test, as in `compare`; directions count."""
+    apart = [
+        {**record, "evaluation_name": "apart"}
+        for record in plain_records()
+        if (record["model_id"] == "org/a") == (record["sample_id"] < "q2")
+    ]
+    corpus = make_corpus(tmp_path, [*plain_records(), *apart])
+    with serving(corpus, lower_is_better=["sums"]) as opened:
+        page = Client(opened.address).page(of_models("pair", "org/a", "org/b"))
+    rows = {row[0]: row[1:] for row in cells(page, "Results on common questions")}
+    expected = fastrec.compare(corpus, "org/a", "org/b", examples=0, lower_is_better=["sums"])
+    apart_row, sums = expected.evaluations
+    assert apart_row.p is None
+    assert rows["apart"][3:7] == ["0", "0", "0", "0"]
+    assert rows["sums"][4:6] == [str(sums.wins), str(sums.losses)]
+    assert rows["sums"][-1] == f"{sums.p_adjusted:.3g}"
 
 
 def test_pair_with_filters(client: Client, corpus: Path) -> None:
@@ -212,6 +233,7 @@ def test_saved_answers_of_some_models(client: Client) -> None:
     page = Page(client.page(f"{address}&show={quote('org/a')}").encode()).text
     assert "org/a says" in page
     assert "org/b says" not in page
+    assert "None of these models" in client.page(f"{address}&show=nobody", 404)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, LONG])
