@@ -19,6 +19,8 @@ from tests.commands.test_report import Page
 from tests.commands.viewing import (
     HOSTILE,
     MARKUP,
+    MODELS,
+    VERDICTS,
     Client,
     agent_record,
     hostile_records,
@@ -290,3 +292,26 @@ def test_calibration_of_a_model(tmp_path: Path) -> None:
         page = client.page(f"{address}&confidence=metadata.confidence")
         assert "5 answers, calibration error 0.150" in page
         assert "no answer has the field" in client.page(f"{address}&confidence=nothing", 400)
+
+
+def test_agreement_is_that_of_plain_python(tmp_path: Path) -> None:
+    """The share of common questions on which both models are right, or both wrong."""
+    corpus = make_corpus(tmp_path, plain_records()[:-1])
+    with serving(corpus) as opened:
+        page = Client(opened.address).page("/group")
+    table = page.split('class="heat"')[1].split("</table>")[0]
+    shown = re.findall(r"<th><span>([^<]+)</span>((?:<td[^>]*>\d+)+)", table)
+    verdicts: dict[str, list[int | None]] = {
+        model: [row[at] for row in VERDICTS] for at, model in enumerate(MODELS)
+    }
+    verdicts["org/c"][3] = None  # an error
+    order = [name for name, _ in shown]
+    assert sorted(order) == list(MODELS)
+    for name, line in shown:
+        for other, text in zip(order, re.findall(r">(\d+)", line), strict=True):
+            pairs = [
+                (a, b)
+                for a, b in zip(verdicts[name], verdicts[other], strict=True)
+                if None not in (a, b)
+            ]
+            assert text == f"{100 * sum(a == b for a, b in pairs) / len(pairs):.0f}"
