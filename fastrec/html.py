@@ -207,6 +207,12 @@ def field_table(
     return table(caption, columns, rows)
 
 
+def first_ten(rows: int, *content: Html) -> Html:
+    """Show ten rows of a table, and a box that shows all; the style of the page hides the rest."""
+    box = html('<label class="all"><input type="checkbox"> show all {:,}</label>', rows)
+    return html('<section class="ten">{}{}</section>', content, box if rows > 10 else None)
+
+
 def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
     return table(title, (head, unit), [row(*item) for item in counts.items()])
 

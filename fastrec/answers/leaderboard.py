@@ -37,7 +37,7 @@ from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
-from fastrec.html import Html, joined, table, tag
+from fastrec.html import Html, first_ten, joined, table, tag
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
@@ -182,12 +182,12 @@ class Leaderboard(Tabular, kw_only=True):
 
     def to_html(
         self,
-        link: Callable[[BoardEvaluation, str], str] | None = None,
+        link: Callable[[BoardEvaluation | None, str], str] | None = None,
         named: Callable[[str], Html] | None = None,
         *,
         sortable: bool = False,
     ) -> Html:
-        """The tables as HTML; `link` has the address of a cell's questions.
+        """The tables as HTML; `link` has the address of a cell's questions, or of a model.
 
         `named` makes the cell of a model. The script of `report` sorts `sortable`.
         """
@@ -198,10 +198,12 @@ class Leaderboard(Tabular, kw_only=True):
             own = model.cells[places[head]] if head in places else None
             return heat_class(own.value) if own and evaluations[head].weight else ""
 
+        linked = {"model": None, **evaluations}
+
         def cell(model: BoardModel, head: str, text: str) -> Html:
             shown: Html | str = text
-            if link and head in evaluations and text != NONE:
-                shown = tag("a", text, href=link(evaluations[head], model.model_id))
+            if link and head in linked and text != NONE:
+                shown = tag("a", shown, href=link(linked[head], model.model_id), title=text)
             if named and head == "model":
                 shown = named(model.model_id)
             if head in _NAMES:
@@ -224,7 +226,7 @@ class Leaderboard(Tabular, kw_only=True):
             ]
             inside = tag("thead", tag("tr", *head)), tag("tbody", *body)
             plain = tag("div", tag("table", *inside, class_="list board"), class_="wide")
-            tables.append(joined(tag("h3", title), plain))
+            tables.append(first_ten(len(models) if link else 0, tag("h3", title), plain))
         return joined(*tables, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
@@ -304,13 +306,19 @@ def _estimate(estimate: Estimate | None, scale: float, unit: str) -> str:
 
 
 def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
-    """The cells of a column, with the same number of decimals."""
+    """The cells of a column, with the same number of decimals.
+
+    What counts in the mean has its unit.
+    """
     values = [cell.value if cell else None for cell in cells]
     is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
     texts = (
         even_scores(values)
         if is_large
-        else [value_text(value, graded=evaluation.graded) for value in values]
+        else [
+            value_text(value, graded=evaluation.graded and not evaluation.weight)
+            for value in values
+        ]
     )
     return [
         f"({text})" if cell and not cell.counts else text

@@ -39,7 +39,15 @@ from fastrec.answers.reading import (
 )
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, WRONG, RecordsOfScopes, ScopeRecords
 from fastrec.answers.selection import Selection
-from fastrec.answers.table import OUTCOMES_BY_FLAGS, Outcome, Page, Query, QuestionRow, Scope
+from fastrec.answers.table import (
+    OUTCOMES_BY_FLAGS,
+    Outcome,
+    Page,
+    PhraseModel,
+    Query,
+    QuestionRow,
+    Scope,
+)
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
 from fastrec.corpus.sources import has_sources
@@ -260,17 +268,27 @@ class QuestionTable:
         progress: Progress | None = None,
     ) -> None:
         """Find a text in the inputs and answers of an evaluation, or of all, if it is not kept."""
+        if (text, None) in self._found or (text, evaluation) in self._found:
+            return
+        parts = range(len(self.selection.parts))
+        if evaluation is not None:
+            parts = self.selection.number_parts(evaluation)
+        # Not under the lock: other pages need not wait for it.
+        hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
         with self._lock:
-            if (text, None) in self._found or (text, evaluation) in self._found:
-                return
-            parts = range(len(self.selection.parts))
-            if evaluation is not None:
-                parts = self.selection.number_parts(evaluation)
-            hits = find_phrase(self.selection, parts, text, jobs=jobs, progress=progress)
             self._found.get_or_make((text, evaluation), lambda: hits, _KEPT_SEARCHES)
 
     def _hits(self, query: Query) -> tuple[Array, Array]:
         """By question: whether its input has the text of a query, and how many answers have it."""
+        table = self.table(query)
+        in_input, in_answer = self._places(query)
+        return (
+            is_there(table.question[in_input], table.questions),
+            count_of(table.question[in_answer], table.questions),
+        )
+
+    def _places(self, query: Query) -> tuple[Array, Array]:
+        """By record: whether the text of a query is in its input, and in the answer of a model."""
         self.search(query.text, query.evaluation_name)
         table = self.table(query)
         everywhere = self._found.get((query.text, None))
@@ -279,20 +297,47 @@ class QuestionTable:
         is_hit = np.append(numbers, -1)[at] == table.number
         place = np.where(is_hit, np.append(places, 0)[at], 0)
         in_answer = (place & IN_ANSWER > 0) & table.are_models(query.models)[table.model]
-        in_input = is_there(table.question[place & IN_INPUT > 0], table.questions)
-        return in_input, count_of(table.question[in_answer], table.questions)
+        return place & IN_INPUT > 0, in_answer
+
+    def found_scopes(self, text: str) -> list[tuple[Scope, int]]:
+        """The scopes of the records in which `search` has found a text, and their numbers."""
+        numbers, _ = self._found[text, None]
+        records = Counter[int]()
+        for part, positions in self.selection.by_part(numbers):
+            records.update(self.selection.scope_codes(part)[positions].tolist())
+        return [(self.scopes[scope], records[scope]) for scope in sorted(records)]
+
+    def _phrase_models(self, query: Query) -> list[PhraseModel]:
+        """How many answers of each model have the text of a query, the largest share first."""
+        table = self.table(query)
+        _, in_answer = self._places(query)
+        found = count_of(table.model[in_answer], len(table.models)).tolist()
+        answers = count_of(table.model, len(table.models)).tolist()
+        models = [
+            PhraseModel(model_id=model, found=hits, answers=number, share=hits / number)
+            for model, hits, number in zip(table.models, found, answers, strict=True)
+            if not query.models or model in query.models
+        ]
+        return sorted(models, key=lambda model: -model.share)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order."""
+        page = self._page(query, offset, limit)
+        self._add_texts(page.rows)
+        return page
+
+    def _page(self, query: Query, offset: int, limit: int) -> Page:
+        """The same without texts."""
         ids = self.ids(query)
-        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit].tolist()))
+        rows = self._rows(query, ids[offset : offset + limit].tolist())
+        models = []
+        if query.text and query.place != "input":
+            models = self._phrase_models(query)
+        return Page(total=len(ids), rows=rows, phrase_models=models)
 
     def pages(self, queries: Sequence[Query], limit: int) -> list[Page]:
         """The first page of each of many queries."""
-        pages = []
-        for query in queries:
-            ids = self.ids(query)
-            pages.append(Page(total=len(ids), rows=self._rows(query, ids[:limit].tolist())))
+        pages = [self._page(query, 0, limit) for query in queries]
         self._add_texts([row for page in pages for row in page.rows])
         return pages
 
@@ -436,8 +481,8 @@ class QuestionTable:
         places = np.flatnonzero(ids == (-1 if number is None else number)).tolist()
         return ids, places[0] if places else None
 
-    def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
-        """What each model of a scope made of a question.
+    def outcomes(self, query: Query, name: str) -> dict[str, tuple[Outcome, float]]:
+        """What each model of a scope made of a question, and its score or share of right answers.
 
         The best comes first, in the end those without an answer.
         """
@@ -462,10 +507,18 @@ class QuestionTable:
                 return not flags, True, 0.0
             return False, False, value if scope.lower_is_better else -value
 
+        best_first = sorted(range(len(scope.models)), key=order)
+        found = ((model, *known.get(model, (0, 0.0))) for model in best_first)
         return {
-            scope.models[model]: OUTCOMES_BY_FLAGS[known.get(model, (0,))[0]]
-            for model in sorted(range(len(scope.models)), key=order)
+            scope.models[model]: (OUTCOMES_BY_FLAGS[flags], value) for model, flags, value in found
         }
+
+    def scale(self, query: Query) -> tuple[float, float] | None:
+        """The ends of the scale of a graded metric: 0 and 1, or the scores beyond them."""
+        if not self.scopes[self._number(query)].graded:
+            return None
+        scores = self.table(query).cells.score
+        return float(scores.min(initial=0)), float(scores.max(initial=1))
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcomes of the models that have several records of a question, by trial."""

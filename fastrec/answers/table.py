@@ -153,6 +153,21 @@ class QuestionRow(Question, kw_only=True, gc=False):
     metadata: dict[str, str]  # short values of its first record
 
 
+class PhraseModel(msgspec.Struct, kw_only=True):
+    """How many answers of a model have a text."""
+
+    model_id: str
+    """The model."""
+    found: int
+    """Answers with the text."""
+    answers: int
+    """All of its records of the evaluation and metric."""
+    share: float
+    """The share of answers with the text."""
+
+
 class Page(msgspec.Struct, kw_only=True):
     total: int  # how many questions the query chooses
     rows: list[QuestionRow]
+    phrase_models: list[PhraseModel] = []
+    """How many answers of each model have the text of the query, if it looks for one in answers."""

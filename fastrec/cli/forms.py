@@ -453,7 +453,7 @@ def view(corpus: str, no_browser: bool, **options: Any) -> None:
     page for its keys, and Ctrl-C here to end.
 
     \b
-    Needs: pip install starlette uvicorn markdown-it-py
+    Needs: pip install starlette uvicorn
 
     \b
     Examples:

@@ -470,11 +470,23 @@ def _print_questions(result: Questions) -> None:
             head = "{evaluation_name:bold}[?, metric {metric}]: {total:question}, {models:model}"
             more = table.total - len(table.questions)
             notes = more_rows(more, "question", f"--limit {table.total}")
-            lines += [spell(head, table), *table_lines(_question_table(table))]
+            lines.append(spell(head, table))
+            models = [model for model in table.phrase_models if model.found]
+            if models:
+                lines += [*table_lines(table_of(models, _PHRASE)), ""]
+            lines += table_lines(_question_table(table))
             lines += [*(f"  {note}" for note in notes), ""]
     # One text of all tables: there may be thousands of them.
     click.echo("\n".join(lines[:-1]) if lines else "no question matches")
     print_legend(others_in_words(result.others))
+
+
+_PHRASE: Final[dict[str, Spelling]] = {
+    "model": "{model_id}",
+    "with the text": "{found:,}",
+    "answers": "{answers:,}",
+    "share": "{share:.1%}",
+}
 
 
 _QUESTION: Final[dict[str, Spelling]] = {

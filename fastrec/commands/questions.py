@@ -12,7 +12,17 @@ import msgspec
 from fastrec.answers.choosing import check_questions, choose_model, open_scopes, other_metrics
 from fastrec.answers.items import FLAGS
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.table import PLACES, SORTS, Place, Query, Question, Scope, Sort, Which
+from fastrec.answers.table import (
+    PLACES,
+    SORTS,
+    PhraseModel,
+    Place,
+    Query,
+    Question,
+    Scope,
+    Sort,
+    Which,
+)
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Tabular, flat
@@ -35,6 +45,9 @@ class EvaluationQuestions(ScopeNames, kw_only=True):
     """How many questions match; `questions` has at most `--limit` of them."""
     questions: list[Question]
     """The questions, in the order of `--sort`."""
+    phrase_models: list[PhraseModel]
+    """How many answers of each model have the text of `--text`, the largest share first; empty
+    without such a text, or if it is looked for in the input only."""
 
 
 class Questions(Tabular):
@@ -200,9 +213,7 @@ def _tables(
     for (scope, query), page in zip(scopes, pages, strict=True):
         rows = [filled(Question, row, prefix=prefixes[row.sample_hash]) for row in page.rows]
         models = len(query.models or scope.models)
-        tables.append(
-            filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows)
-        )
+        tables.append(filled(EvaluationQuestions, scope, page, models=models, questions=rows))
     return tables
 
 

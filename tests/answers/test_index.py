@@ -209,7 +209,11 @@ def check_values(index: QuestionTable, naive: Naive, query: Query, rows: list[Qu
         ]
         models = naive.models(scope)
         expected = {model: naive.outcome(scope, row.sample_hash, model) for model in models}
-        assert index.outcomes(query, row.sample_hash) == expected
+        found = index.outcomes(query, row.sample_hash)
+        assert {model: outcome for model, (outcome, _) in found.items()} == expected
+        assert {model: value for model, (outcome, value) in found.items() if model in means} == {
+            model: pytest.approx(mean) for model, mean in means.items()
+        }
 
 
 def check_answers(index: QuestionTable, naive: Naive, row: QuestionRow) -> None:

@@ -326,7 +326,9 @@ def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
     heads, rows = board.table(sorted(board.models, key=lambda model: model.model_id))
     columns = dict(zip(heads, zip(*rows, strict=True), strict=True))
     assert columns["large"] == ("8.50", "12.25", "100.00")
-    assert columns["small"] == ("0.500", "0.250", "1.000")
+    # A column that counts in the mean has its unit.
+    assert columns["small"] == ("50.0%", "25.0%", "100.0%")
+    assert [mean.split()[0] for mean in columns["mean"]] == list(columns["small"])
 
 
 def test_only_the_first_models_of_a_large_table_are_tested(corpus):

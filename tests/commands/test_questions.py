@@ -305,6 +305,32 @@ def test_the_text_says_where_a_phrase_was_found(tmp_path: Path) -> None:
     assert "found in" not in run(corpus).stdout.decode()
 
 
+def test_the_share_of_answers_with_a_phrase_by_model(tmp_path: Path) -> None:
+    """The largest share first, in the text only models that have the phrase, in JSON all."""
+    texts = {"org/a": "fine", "org/b": "I am SORRY", "org/c": "Sorry", "org/d": "sorry"}
+    records = [answer("exam", "Why?", model, 1.0, text=text) for model, text in texts.items()]
+    records += [answer("exam", "How?", model, 0.0, text="no") for model in ("org/b", "org/d")]
+    corpus = make_corpus(tmp_path, records)
+    found = [(1, 1, 1.0), (1, 2, 0.5), (1, 2, 0.5), (0, 1, 0.0)]
+    models = ("org/c", "org/b", "org/d", "org/a")
+    result = fastrec.questions(corpus, text="sorry")
+    assert [
+        (one.model_id, one.found, one.answers, one.share)
+        for one in result.evaluations[0].phrase_models
+    ] == [(model, *counts) for model, counts in zip(models, found, strict=True)]
+    shown = run(corpus, "--text", "sorry").stdout.decode().splitlines()
+    assert [line.split() for line in shown[2:6]] == [
+        ["org/c", "1", "1", "100.0%"],
+        ["org/b", "1", "2", "50.0%"],
+        ["org/d", "1", "2", "50.0%"],
+        [],
+    ]
+    (only,) = fastrec.questions(corpus, text="sorry", model="org/b").evaluations
+    assert [one.model_id for one in only.phrase_models] == ["org/b"]
+    for options in ({}, {"text": "why", "in_": "input"}):
+        assert fastrec.questions(corpus, **options).evaluations[0].phrase_models == []
+
+
 def test_missing_samples(tmp_path: Path) -> None:
     """A sample is there by its `sample_id`, whatever its question, metric or outcome is."""
     records = [

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from html import escape, unescape
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.reading import find_phrase
 from fastrec.answers.table import SORTS, Query
 from fastrec.commands.view import question_page as question_page_module
 from fastrec.commands.view import table_page
@@ -44,6 +46,7 @@ from fastrec.commands.view.differences import differences
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
 from fastrec.html import Exact, multiline, tag
+from fastrec.progress import Progress
 from tests.commands.viewing import (
     HOSTILE,
     Client,
@@ -457,7 +460,74 @@ def test_find(client: Client) -> None:
         client.send(f"{client.prefix}/find?text={sample_hash[:12]}")[1]["location"]
         == headers["location"]
     )
-    assert "0 questions found" in client.page("/find?text=no-such-question")
+    assert "<h1>0 found</h1>" in client.page("/find?text=no-such-question")
+    assert client.page("/find?text=") == client.page("/")
+
+
+def found_in(client: Client, text: str) -> list[tuple[str, str, str]]:
+    rows = re.findall("<tr>(.*?)</tr>", client.page(f"/find?text={quote(text)}"))
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
+    plain = [tuple(re.sub("<[^>]*>", "", cell) for cell in row) for row in cells]
+    return [row for row in plain if len(row) == 3][1:]  # type: ignore[misc]
+
+
+def test_find_searches_everything(client: Client) -> None:
+    """Models, evaluations, questions, and texts of questions and answers."""
+    assert found_in(client, "ORG/A")[0] == ("model", "org/a", "")
+    assert found_in(client, "leaderboard") == []
+    sums = ("evaluation", "sums · no metric", "5 questions")
+    assert [row for row in found_in(client, "sums") if row[0] == "evaluation"] == [sums]
+    phrase = "Org/B says that the answer to question 4"
+    assert found_in(client, phrase) == [("text", "sums · no metric", "in 1 record")]
+    page = client.page(f"/find?text={quote(phrase)}")
+    (link,) = (link for link in links_in(page) if "/questions" in link)
+    assert "in 1 answer" in client.page(link)
+
+
+def test_phrases_by_model(client: Client) -> None:
+    """How many answers of each model have a text, the largest share first."""
+    page = client.page("/questions?evaluation=sums&text=org/b+says")
+    table = re.findall('<table class="list phrase">(.*?)</table>', page)[0]
+    assert re.findall(">(org/.)<", table) == ["org/b", "org/a", "org/c"]
+    assert re.findall("[0-9]+ of [0-9]+", table) == ["5 of 6", "0 of 5", "0 of 5"]
+    assert "83.3%" in table
+    assert "list phrase" not in client.page("/questions?evaluation=sums&text=org/b&in=input")
+
+
+def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other pages do not wait for it. A stopped search begins again if it is asked for."""
+    monkeypatch.setattr("fastrec.commands.view.work._PATIENCE", 0.05)
+    go_on = threading.Event()
+    seen: list[str] = []
+
+    def slow(*arguments: Any, progress: Progress, **options: Any) -> Any:
+        progress.start("search", 8_000_000)
+        progress.advance(2_000_000, 1, 0)
+        go_on.wait(5)
+        try:
+            progress.advance(6_000_000, 1, 0)
+        except BaseException as exc:
+            seen.append(type(exc).__name__)
+            raise
+        return find_phrase(*arguments, progress=progress, **options)
+
+    monkeypatch.setattr("fastrec.answers.question_table.find_phrase", slow)
+    address = f"{client.prefix}/questions?evaluation=sums&text=slowly"
+    for path in (address, f"{client.prefix}/find?text=slowly+found"):
+        body = client.send(path)[2]
+        assert '<meta http-equiv="refresh" content="1">' in body
+        assert "2 of 8 MB are read." in body
+    assert 'http-equiv="refresh"' not in client.page("/questions?evaluation=sums")
+    stop = next(link for link in links_in(body) if "/stop" in link)
+    assert "Leaderboard" in client.page(stop)
+    go_on.set()
+    deadline = time.monotonic() + 10
+    while 'http-equiv="refresh"' in client.page(address) or len(seen) < 2:
+        assert time.monotonic() < deadline
+    assert seen == ["CancelledError", "CancelledError"]
+    assert "0 questions" in client.page(address)
 
 
 def hash_of(corpus: Path, sample_id: str) -> str:
@@ -551,7 +621,7 @@ def test_metrics(tmp_path: Path) -> None:
     with serving(make_corpus(tmp_path, metric_records())) as opened:
         client = Client(opened.address)
         start = client.page("/")
-        assert start.count("/questions?evaluation=graded") == 5  # the list, and two cells above it
+        assert start.count("/questions?evaluation=graded") == 4  # the list, and two cells below it
         page = client.page("/questions?evaluation=graded&metric=f1")
         assert "Scores are graded" in page
         assert "0.5" in page
@@ -626,7 +696,7 @@ def test_corpus_in_a_store(corpus: Path) -> None:
     fsspec.filesystem("memory").put(str(corpus), "/viewed/corpus", recursive=True)
     with serving("memory://viewed/corpus") as opened:
         client = Client(opened.address)
-        assert "<title>Leaderboard · corpus · fastrec</title>" in client.page("/")
+        assert "<title>Overview · corpus · fastrec</title>" in client.page("/")
         assert "org/a says" in client.page(f"/question/{hash_of(corpus, 'q1')}?evaluation=sums")
 
 

@@ -34,15 +34,21 @@ pytestmark = report.pytestmark
 PHONE = 390
 
 
+CALCULATION = "2*14 = <<2*14=28>>28, x**2 and **bold words**:\n```py\na * b\n```\n|a|b|\n|-|-|\n|1|2|\n#### 28"
+
+
 def many_answers() -> list[dict[str, Any]]:
-    """A question that 30 models answer at length."""
+    """A question that 30 models answer at length, the last one with Markdown."""
     (base, *_) = plain_records()
     changes = {
         "evaluation_name": "many",
         "evaluation_id": "many/1",
         "output": {"raw": "word " * 1_000},
     }
-    return [{**base, **changes, "model_id": f"org/m{number:02}"} for number in range(30)]
+    models = [f"org/m{number:02}" for number in range(30)]
+    answers: list[dict[str, Any]] = [{**base, **changes, "model_id": model} for model in models]
+    answers[-1]["output"] = {"raw": CALCULATION}
+    return answers
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +138,7 @@ def ids(page: Page) -> list[str]:
 def test_from_the_first_page_to_an_answer(open_page: Any) -> None:
     """Evaluation, table, question, answer, record; and back up by the trail."""
     page = open_page()
-    assert page.title() == "Leaderboard · <i>corpus · fastrec"
+    assert page.title() == "Overview · <i>corpus · fastrec"
     assert page.locator(".scopes tbody tr").count() == 10
     follow(page, ".row-link >> text=sums")
     assert page.locator("h1").inner_text() == "sums"
@@ -334,6 +340,71 @@ def test_many_answers(open_page: Any) -> None:
     assert len(page.inner_text(".turn")) > 4_900
 
 
+def test_an_answer_is_shown_to_the_character(open_page: Any) -> None:
+    """Only marks of Markdown are hidden, and a box shows them, on the next page too."""
+    page = open_page()
+    open_question(page, "q0", "many")
+    follow(page, ".glance a.dot[title^='org/m29']")
+    text = page.locator(".turn.assistant .text")
+    assert text.text_content() == CALCULATION
+    lines = [line.strip() for line in text.inner_text().split("\n") if line.strip()]
+    assert lines == [
+        "2*14 = <<2*14=28>>28, x**2 and bold words:",
+        "py",
+        "a * b",
+        "a\tb",
+        "1\t2",
+        "#### 28",
+    ]
+    assert text.locator("b").all_inner_texts() == ["bold words"]
+    page.check("#marks")
+    assert "**bold words**:" in text.inner_text()
+    page.reload()
+    assert "|-" in text.inner_text()
+    page.uncheck("#marks")
+
+
+def test_the_first_page(open_page: Any) -> None:
+    """Evaluations come first; a table has ten rows until all are wanted or names are filtered."""
+    page = open_page()
+    heads = page.locator("h1").all_inner_texts()
+    assert heads == ["Evaluations and metrics", "Leaderboard"]
+    rows = page.locator(".ten:has(a:text-is('org/m00')) tbody tr")
+    visible = rows.locator("visible=true")
+    assert rows.count() == 30
+    assert visible.count() == 10
+    # All names are on one line.
+    assert all(row.bounding_box()["height"] < 40 for row in visible.all())
+    page.check(".ten:has(a:text-is('org/m00')) .all input")
+    assert visible.count() == rows.count()
+    page.uncheck(".ten:has(a:text-is('org/m00')) .all input")
+    page.fill("[data-filter]", "org/m2")
+    assert visible.count() == 10
+    assert page.locator("a[href$='/model?model=org%2Fm29']").is_visible()
+
+
+def test_search(open_page: Any) -> None:
+    """A phrase is found from the first page, counted by model, and marked in tables and answers."""
+    page = open_page()
+    page.fill(".find input", "B SAYS that")
+    press(page, "Enter")
+    assert page.locator(".found tbody tr").all_inner_texts() == [
+        "text\tsums · no metric\tin 5 records"
+    ]
+    follow(page, ".found .row-link")
+    assert page.locator(".phrase tbody tr").first.inner_text() == "org/b\t5 of 6\t83.3%"
+    row = page.locator(".questions tbody tr").first
+    assert "in 1 answer" in row.inner_text()
+    assert row.bounding_box()["height"] < 50
+    marked = "[...CSS.highlights.get('hits')].map((range) => range.toString())"
+    follow(page, ".questions .row-link >> nth=0")
+    assert page.evaluate(marked) == ["b says that"]
+    follow(page, ".glance a.dot[title^='org/b']")
+    assert page.evaluate(marked) == ["b says that"]
+    assert page.input_value("#within") == "B SAYS that"
+    assert page.inner_text("#hits") == "1 of 1"
+
+
 def test_models_are_filtered_by_name(open_page: Any) -> None:
     """On a question with its answers, folded ones too, and in the leaderboard.
 
@@ -375,13 +446,21 @@ def test_a_label(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_metrics(open_page: Any) -> None:
+    """Answers are right or wrong only where they are judged so; else they have a score."""
     page = open_page()
     follow(page, ".row-link >> text=graded")
+    assert page.locator("select[name=right]").is_visible()
     follow(page, ".tabs >> text=f1")
+    assert not page.locator("select[name=right]").is_visible()
     assert page.locator("tbody td.num").first.inner_text() == "0.5"
     follow(page, ".row-link")
+    assert page.locator(".glance a.dot").all_inner_texts() == ["0.75", "0.25"]
+    assert page.locator(".answer .verdict").all_inner_texts() == ["0.75", "0.25"]
+    widths = [bar.bounding_box()["width"] for bar in page.locator(".verdict .fill").all()]
+    assert widths[0] == pytest.approx(3 * widths[1])
     follow(page, ".tabs >> text=accuracy")
     assert "1 of 2 models right" in page.inner_text(".asked")
+    assert page.locator(".answer .verdict").all_inner_texts() == ["✓ right", "✗ wrong"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -493,6 +572,13 @@ def test_phone(open_page: Any) -> None:
     page = open_page(width=PHONE)
     wide = "document.documentElement.scrollWidth"
     assert page.evaluate(wide) == PHONE
+    assert page.locator("thead th", has_text="mean rank").first.is_visible()
+    page.goto(f"{page.url}questions?evaluation=sums&text=says")
+    assert page.evaluate(wide) == PHONE
+    heads = page.locator("thead th:visible").all_inner_texts()
+    assert heads[:4] == ["Model", "Answers with the text", "Share", "Question"]
+    assert page.locator(".phrase th").nth(3).bounding_box()["width"] > 100
+    follow(page, ".trail a")
     for selector in (".row-link >> text=sums", ".row-link >> nth=0", ".glance a.dot >> nth=0"):
         follow(page, selector)
         assert page.evaluate(wide) == PHONE

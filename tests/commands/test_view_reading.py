@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -19,8 +18,9 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import answer_text, render
+from fastrec.commands.view.layout import block
 from fastrec.commands.view.question_page import are_unique
+from fastrec.commands.view.rendering import render
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import (
     HOSTILE,
@@ -99,6 +99,9 @@ def client(corpus: Path) -> Iterator[Client]:
 # The order of models
 
 
+SCORE = r'<span class="verdict scored"><svg.*?</svg>(\d[.\d]*)</span>'
+
+
 def test_models_are_sorted_by_score(client: Client, corpus: Path) -> None:
     """The best first; answers with errors are folded at the end; scores have the same digits.
 
@@ -106,19 +109,14 @@ def test_models_are_sorted_by_score(client: Client, corpus: Path) -> None:
     """
     page = client.page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
     judged, folded = page.split('<details class="folded unjudged"><summary>3 answers with an error')
-    scores = re.findall(r'<span class="figure">(\d[.\d]*)</span>', judged)
+    scores = re.findall(SCORE, judged)
     assert scores == ["1.0000", "0.7500", "0.5000", "0.2500", "0.1235", *["0.0000"] * 12]
     assert judged.count("verdict error") == 0
+    assert set(re.findall('class="verdict (\\w+)', page)) == {"scored", "error"}  # not wrong
     assert folded.count("Error: out of memory") == 3
     assert "answer 17" in folded
-    titles = re.findall(r'class="dot (\w+)" title="[^"]*(\d\d): ', page)
-    assert titles[:5] == [
-        ("right", "01"),
-        ("right", "04"),
-        ("right", "02"),
-        ("wrong", "00"),
-        ("wrong", "03"),
-    ]
+    titles = re.findall(r'class="dot ([\w ]+)" title="[^"]*(\d\d): ', page)
+    assert titles[:5] == [("scored several", at) for at in ("01", "04", "02", "00", "03")]
     assert titles[-3:] == [("error", "17"), ("error", "18"), ("error", "19")]
     assert "3 models without an answer" in page
     cut = re.findall(r'<span class="model" title="([^"]*)">([^<]*)<', page)
@@ -149,7 +147,7 @@ def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_p
     index = open_index(corpus)
     names = [row.name for row in index.page(query).rows]
     for name in names:
-        for model, outcome in index.outcomes(query, name).items():
+        for model, (outcome, _) in index.outcomes(query, name).items():
             if outcome != "none":
                 answered.setdefault(model, []).append(name)
     assert any(1 < len(found) < len(names) for found in answered.values())
@@ -171,7 +169,7 @@ def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_p
 def test_lower_scores_may_be_better(corpus: Path) -> None:
     with serving(corpus, lower_is_better="graded") as opened:
         page = Client(opened.address).page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
-    assert re.findall(r'<span class="figure">(\d[.\d]*)</span>', page)[-1] == "1.0000"
+    assert re.findall(SCORE, page)[-1] == "1.0000"
 
 
 def test_the_order_of_outcomes(corpus: Path) -> None:
@@ -179,7 +177,7 @@ def test_the_order_of_outcomes(corpus: Path) -> None:
     index = open_index(corpus)
     query = Query(evaluation_name="sums")
     row = index.page(query, 0, 5).rows[3]
-    outcomes = list(index.outcomes(query, row.name).values())
+    outcomes = [outcome for outcome, _ in index.outcomes(query, row.name).values()]
     assert outcomes == sorted(outcomes, key=["right", "mixed", "wrong", "error", "none"].index)
 
 
@@ -197,17 +195,11 @@ def test_the_table_starts_with_the_hardest(client: Client) -> None:
 # Texts
 
 
-def test_markdown_is_rendered_unless_it_is_wanted_as_it_is(client: Client, corpus: Path) -> None:
-    address = f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a"
-    page = client.page(address)
-    assert "<h4>Answer</h4><p>It is <strong>42</strong>:</p><ol><li>six</li>" in page
-    assert "print(6 * 7)\n</code></pre>" in page
-    plain = next(one for one in links_in(page) if "plain=1" in one)
-    assert "# Answer\n\nIt is **42**:" in client.page(plain)
-    back = next(
-        one for one in links_in(client.page(plain)) if "plain" not in one and "/answer/" in one
-    )
-    assert client.page(back) == page
+def test_markdown_of_answers_is_laid_out(client: Client, corpus: Path) -> None:
+    page = client.page(f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a")
+    assert "<h4># Answer\n</h4>\nIt is **42**:" in page
+    assert '<div class="item">1. six\n</div>' in page
+    assert '<span class="soft">py\n</span>print(6 * 7)\n<i class="mark">```' in page
 
 
 def test_tokens_and_time_of_a_turn(client: Client, corpus: Path) -> None:
@@ -222,51 +214,77 @@ def test_references_in_json_are_indented(client: Client, corpus: Path) -> None:
     assert "{\n  &quot;b&quot;: [\n    1,\n    2\n  ],\n  &quot;a&quot;: null\n}" in page
 
 
-ALLOWED = {"div", "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td",
-           "h4", "br", "hr", "pre", "code", "span"}  # fmt: skip
+ALLOWED = {"b", "code", "div", "h4", "i", "pre", "span", "table", "td", "tr"}
+CLASSES = {None, "text", "code", "hidden-char", "item", "mark", "soft"}
 PIECES = st.sampled_from([
     *HOSTILE, "<script>alert(1)</script>", "<b onclick=x>", "[a](javascript:x)", "![i](http://x/y.png)", "<http://x>",
-    "[r]: http://x\n", "[r]", "http://x.example", "&lt;img&gt;", "**", "*", "_", "~~", "`", "```", "\n", "\n\n", "> ",
-    "- ", "1. ", "# ", "|a|b|\n|-|-|\n", "|1|2|3|\n", "    ", "\\", "a", "word ", "\t", "\r\n", "<details open>",
+    "**", "*", "_", "~~", "`", "```", "~~~", "\n", "\n\n", "> ", "- ", "1. ", "# ", "#### 18", "|a|b|\n|-|-|\n", "|", "\\|",
+    "    ", "\\", "a", "word ", "2*14 = <<2*14=28>>", "x**2", "$x_1$", "\\(a\\)", "\t", "\r\n", "\r", "é",
 ])  # fmt: skip
+MARKS = re.compile(r"\s*(`+|~+|[`~]{3,}|\*\*|\|?|[|\s]*|[-:|\s]+)\s*")  # what a page may hide
 
 
-@settings(max_examples=examples(36, 2_000))
+MARK = r'<(i|td) class="mark">(.*?)</\1>'
+RULE = r"(<table><tr>.*?</tr>)<tr>(.*?)</tr>"
+
+
+def characters(page: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", page))
+
+
+def visible(text: str) -> str:
+    """What a page shows of a text: without the elements that its style hides."""
+    page = re.sub(RULE, r"\1", block(text, None, make=render), flags=re.DOTALL)
+    return characters(re.sub(MARK, "", page, flags=re.DOTALL))
+
+
+@settings(max_examples=examples(60, 2_000))
 @given(st.lists(PIECES, max_size=14).map("".join) | st.text())
-def test_hostile_markdown(text: str) -> None:
-    """Only elements that load nothing, without attributes of the record; and no word is lost."""
-    page = answer_text(text, None, None, plain=False)
+def test_every_character_of_an_answer_is_in_its_page(text: str) -> None:
+    """All are there, in order; only marks are hidden; no element loads anything."""
+    page = block(text, None, make=render)
     for name, attributes in Elements(page).found:
         assert name in ALLOWED
-        assert attributes.keys() <= {"class", "dir", "start", "title"}
-        assert attributes.get("class") in (None, "text", "text rendered", "hidden-char")
-    assert "\u202e" not in page
-    assert page.count("<p>") == page.count("</p>")
-    if render(text):
-        shown = unescape(re.sub('<span class="hidden-char">.*?</span>|<[^>]*>', " ", page))
-        missing = Counter(re.findall("[^\\W\\d_]+", text)) - Counter(
-            re.findall("[^\\W\\d_]+", shown)
-        )
-        assert not missing or 'title="' in page or "hidden-char" in page
+        assert attributes.keys() <= {"class", "dir"}
+        assert attributes.get("class") in CLASSES
+    assert characters(page) == characters(block(text, None))
+    hidden = re.findall(MARK, page, re.DOTALL) + re.findall(RULE, page, re.DOTALL)
+    assert all(MARKS.fullmatch(characters(mark)) for _, mark in hidden)
+
+
+@settings(max_examples=examples(60, 2_000))
+@given(st.text("0123456789*+-=/^<>()._# \n"))
+def test_nothing_of_a_calculation_is_hidden(text: str) -> None:
+    """Without words, backticks and bars there is no Markdown that hides anything."""
+    assert visible(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "is_rendered"),
+    ("text", "expected"),
     [
-        ("plain text\nof two lines", False),
-        ("a *b* c", True),
-        ("|a|b|\n|-|-|\n|1|2|\n", True),
-        ("|a|b|\n|-|-|\n|1|2|3|\n", False),  # Markdown would drop the 3
-        ("> " * 40 + "deep *x*", False),  # as well as this
-        ("# NUL \0", False),
-        ("# " + "long " * 5_000, False),
-        ("snake_case_name and 2 * 3 * 4", False),
+        ("2*14 = <<2*14=28>>28", "2*14 = <<2*14=28>>28"),
+        ("x**2 + y**2 = z**2", "x**2 + y**2 = z**2"),
+        ("2 **3** 4, **42**", "2 **3** 4, **42**"),
+        ("a **bold** word, **Step 1:** and *this*", "a bold word, Step 1: and *this*"),
+        ("un**frigging**believable, 3**times**4", "un**frigging**believable, 3**times**4"),
+        ("\\(x_1 * x_2\\) $$a_b_c$$ \\[1\\]", "\\(x_1 * x_2\\) $$a_b_c$$ \\[1\\]"),
+        ("# One\n#### 18\n", "# One\n#### 18\n"),
+        ("use `a*b`, ``c'' and `d", "use a*b, ``c'' and `d"),
+        ("```py\nx = '**a b**'\n```\nend", "py\nx = '**a b**'\nend"),
+        ("```\nnever closed", "never closed"),
+        ("```x``` y", "```x``` y"),
+        ("|a|b|\n|-|-|\n|1|2|3|\nend", "ab123end"),
+        ("a | b\nc | d", "a | b\nc | d"),
+        ("- [a](b) <i> &amp;", "- [a](b) <i> &amp;"),
     ],
 )
-def test_what_is_rendered(text: str, is_rendered: bool) -> None:
-    assert ("rendered" in answer_text(text, None, None, plain=False)) == is_rendered
-    assert "rendered" not in answer_text(text, None, None, plain=True)
-    assert "rendered" not in answer_text(text, 3, None, plain=False)
+def test_what_is_rendered(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_a_long_answer_is_rendered_in_linear_time() -> None:
+    for piece in ("**a ", "`a ", "|a", "```a ", "~~~\n", "|-"):
+        assert grows_linearly(lambda size, piece=piece: render(piece * size), 1_000)
 
 
 # Metadata

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import fastrec
+from fastrec.commands.view import work
 from fastrec.commands.view.server import View
 from tests.samples import question, sample, sample_of
 
@@ -127,8 +129,8 @@ def make_corpus(folder: Path, records: list[dict[str, Any]], name: str = "corpus
 
 @contextlib.contextmanager
 def serving(corpus: Path | str, **options: Any) -> Iterator[View]:
-    """The real server, in a thread."""
-    with fastrec.view(corpus, **options) as opened:
+    """The real server, in a thread. Its pages wait long, so that they are complete."""
+    with patch.object(work, "_PATIENCE", 30), fastrec.view(corpus, **options) as opened:
         thread = threading.Thread(target=opened.serve)
         thread.start()
         try:

@@ -42,7 +42,7 @@ NOT_RUN = {
     ),
     (
         "docs/answers.md",
-        "pip install starlette uvicorn markdown-it-py      # once",
+        "pip install starlette uvicorn      # once",
     ): "skip, it runs until it is stopped",
     ("docs/answers.md", "fastrec compare corpus --metric-pair exact_match judge"): (
         "skip, the records of the demo have no such metrics and no confidence"

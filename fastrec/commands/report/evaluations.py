@@ -117,7 +117,7 @@ def _card(index: QuestionTable, row: QuestionRow, corpus: str) -> Html:
         command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
     facts = "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"])
     outcomes = index.outcomes(query, row.name)
-    judged = [model for model, outcome in outcomes.items() if outcome not in ("error", "none")]
+    judged = [model for model, (outcome, _) in outcomes.items() if outcome not in ("error", "none")]
     models = dict.fromkeys([*judged[:_ANSWERS], *judged[-_ANSWERS:]])
     shown = read_question(index, [query], row.name, Filters(), list(models))
     assert shown

@@ -22,7 +22,7 @@ from fastrec.progress import Progress
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
 
-_PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "markdown_it": "markdown-it-py"}
+_PACKAGES = ("starlette", "uvicorn")
 
 
 def view(
@@ -59,7 +59,7 @@ def view(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
+    missing = [package for package in _PACKAGES if find_spec(package) is None]
     if missing:
         raise UsageError(
             f"view needs packages that are not installed: pip install {' '.join(missing)}"

@@ -110,7 +110,7 @@ _TYPED: Final = ("text", "where")  # as the user has typed them; others are name
 _CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
 _ALL: Final = Query(evaluation_name="", sort="hardest")
 _OUTCOMES: Final = get_args(OutcomeFilter)
-_SWITCHES: Final = ("differences", "whole", "plain")
+_SWITCHES: Final = ("differences", "whole")
 _MOST_DIGITS: Final = 12
 
 
@@ -123,7 +123,6 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
     differences: bool = False  # whether differences between the first two of them are marked
     whole: bool = False  # whether long texts are shown whole
-    plain: bool = False  # whether Markdown is shown as it is
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
@@ -241,6 +240,12 @@ class Addresses:
 
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))
+
+    def cell(self, evaluation: BoardEvaluation | None, model: str) -> str:
+        """Make the address of a cell of the leaderboard: the questions of a model, or the model."""
+        if evaluation is None:
+            return self.models("model", model)
+        return self.table(all_questions(evaluation, (model,)))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""

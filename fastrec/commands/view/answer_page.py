@@ -27,7 +27,6 @@ from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddre
 from fastrec.commands.view.layout import (
     Frame,
     answer_facts,
-    answer_text,
     block,
     facts,
     folded,
@@ -35,12 +34,13 @@ from fastrec.commands.view.layout import (
     verdict,
 )
 from fastrec.commands.view.question_page import (
+    MARKS_SWITCH,
     NumberedAnswer,
     label_text,
-    markdown_switch,
     question_card,
     repeat_text,
 )
+from fastrec.commands.view.rendering import render
 from fastrec.errors import UsageError, counted
 from fastrec.errors import shown as shown_path
 from fastrec.html import Html, details, each, html, soft
@@ -83,9 +83,9 @@ class _Text(NamedTuple):
         return html('<dl class="arguments">{}</dl>', rows)
 
 
-def _conversation(transcript: Transcript, text: _Text, *, plain: bool) -> Html:
+def _conversation(transcript: Transcript, text: _Text) -> Html:
     turns = (
-        _turn(turn, text, plain=plain or turn.role != "assistant")
+        _turn(turn, text)
         for turn in transcript.turns
         # The result of a call is shown with the call.
         if not turn.is_result or turn.reasoning or turn.calls or turn.other
@@ -93,7 +93,7 @@ def _conversation(transcript: Transcript, text: _Text, *, plain: bool) -> Html:
     return html('<ol class="turns">{}</ol>', turns)
 
 
-def _turn(turn: Turn, text: _Text, *, plain: bool) -> Html:
+def _turn(turn: Turn, text: _Text) -> Html:
     role = turn.role if turn.role in _KNOWN_ROLES else "other"
     failed = turn.failed and not turn.is_result
     said = None
@@ -110,7 +110,7 @@ def _turn(turn: Turn, text: _Text, *, plain: bool) -> Html:
         if turn.role == "system" and _is_long(turn.text):
             said = text.folded("Prompt", turn.text)
         else:
-            said = answer_text(turn.text, text.most, text.whole, plain=plain)
+            said = block(turn.text, text.most, text.whole, make=render)
     return html(
         '<li class="turn {}" id="turn-{}">{}{}{}{}{}</li>',
         f"{role} failed" if failed else role,
@@ -200,7 +200,7 @@ def answer_page(
             _header(frame, here, shown),
             html('<p class="error-text">Error: {}</p>', answer.error) if answer.error else None,
             _links_to_errors(errors) if errors else None,
-            _conversation(transcript, text, plain=state.plain),
+            _conversation(transcript, text),
             _extracted(transcript, text),
             _table("Metadata", transcript.metadata, text),
             _table("Unknown keys", transcript.other, text),
@@ -222,11 +222,13 @@ def _header(frame: Frame, here: QuestionAddresses, shown: NumberedAnswer) -> Htm
     if answer.source:
         said.append(("source", f"{answer.source.shard}, line {answer.source.line:,}"))
     return html(
-        '<header><h1>{}</h1>{}<p class="line">{}{}</p><p class="soft line">{}</p>{}</header>',
+        '<header><h1><a href="{}">{}</a></h1>{}<p class="line">{}{}</p>'
+        '<p class="soft line">{}</p>{}</header>',
+        here.models("model", answer.model_id),
         answer.model_id,
         _repeats(here, shown) if shown.total > 1 else None,
-        verdict(answer.outcome),
-        answer_facts(answer, shown.score),
+        verdict(answer.outcome, shown.score, shown.share),
+        answer_facts(answer),
         each("<span>{} <code>{}</code></span>", said),
         label_form(here, shown) if frame.can_label and shown.can_label else None,
     )
@@ -246,7 +248,7 @@ def _links(here: QuestionAddresses, index: QuestionTable, chosen: AnswerName) ->
     rows = index.neighbours(query, here.name, chosen.model)
     before, after = (here.answer(first, name=row.name) if row else None for row in rows)
     outcomes = index.outcomes(query, here.name)
-    models = [model for model, outcome in outcomes.items() if outcome != "none"]
+    models = [model for model, (outcome, _) in outcomes.items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
 
     def model(position: int) -> str | None:
@@ -257,7 +259,7 @@ def _links(here: QuestionAddresses, index: QuestionTable, chosen: AnswerName) ->
         key_link("Next question →", "j n", after, rel="next"),
         key_link("← Model", "h", model(number - 1)),
         key_link("Model →", "l", model(number + 1)),
-        markdown_switch(here, "answer"),
+        MARKS_SWITCH,
     )
     return html('<nav class="steps" aria-label="Questions and models">{}</nav>', links)
 

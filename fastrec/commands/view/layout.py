@@ -1,46 +1,27 @@
-"""The frame of every page (head, top bar, help about keys), and small pieces of pages.
-
-Markdown in answers is made of our own elements: raw HTML, links and images stay text, so a page
-loads nothing.
-"""
+"""The frame of every page (head, top bar, help about keys), and small pieces of pages."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, details, each, html, joined, multiline, tag
+from fastrec.svg import share_bar
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
+AGAIN: Final = Html('<meta http-equiv="refresh" content="1">')  # the browser asks again soon
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
-_LONGEST: Final = 20_000  # characters; a longer text is shown as it is
-_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})  # all are shown alike
-_BREAKS: Final = {"softbreak": Html("<br>"), "hardbreak": Html("<br>"), "hr": Html("<hr>")}
-_PLAIN: Final = {"paragraph_open", "paragraph_close", "text", "softbreak"}
-_OFF: Final = (
-    "html_block",
-    "html_inline",
-    "link",
-    "image",
-    "autolink",
-    "reference",
-    "code",
-    "entity",
-)
-_parse = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(_OFF).parse
 
 
-def verdict(outcome: Outcome) -> Html:
+def verdict(outcome: Outcome, score: str, share: float | None) -> Html:
+    """Show right or wrong, or the score of a graded metric and where it is on its scale."""
+    if share is not None:
+        return html('<span class="verdict scored">{}{}</span>', share_bar(share), score)
     return html(
         '<span class="verdict {outcome}"><span aria-hidden="true">{sign}</span> {outcome}</span>',
         outcome=outcome,
@@ -63,14 +44,21 @@ def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
     return each('<input type="hidden" name="{}" value="{}">', exact)
 
 
-def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
+def block(
+    text: str,
+    most: int | None,
+    whole: str | None = None,
+    *,
+    class_: str = "text",
+    make: Callable[[str], Html] = multiline,
+) -> Html:
     """Show a text with its line breaks, cut to some characters with a link to the whole text."""
     more = None
     if most is not None and len(text) > most:
         note = f"… {len(text) - most:,} more characters"
         more = tag("a" if whole else "span", note, href=whole or None, class_="more")
         class_ += " cut"
-    return tag("div", multiline(text[:most]), more, class_=class_, dir="auto")
+    return tag("div", make(text[:most]), more, class_=class_, dir="auto")
 
 
 def folded(
@@ -80,55 +68,11 @@ def folded(
     return details(summary, block(text, most, address, class_=class_), class_="folded")
 
 
-def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:
-    """Show what a model said: rendered, unless the text is long, not Markdown, or wanted plain."""
-    rendered = None if plain or len(text) > min(_LONGEST, most or _LONGEST) else render(text)
-    return rendered or block(text, most, whole)
-
-
-def render(text: str) -> Html | None:
-    """Make HTML from Markdown.
-
-    None if there is nothing but paragraphs, or if words were lost (in large tables).
-    """
-    tokens: list[Token] = []
-    for token in _parse(text):
-        tokens += (token.children or ()) if token.type == "inline" else (token,)
-    kept = " ".join(f"{token.info} {token.content}" for token in tokens)
-    is_plain = all(token.type in _PLAIN for token in tokens)
-    if is_plain or _words(text) != _words(kept):
-        return None
-    return html('<div class="text rendered" dir="auto">{}</div>', map(_markup, tokens))
-
-
-def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[^\W_]+|\0", text))
-
-
-def _markup(token: Token) -> Html:
-    if token.type in _BREAKS or token.hidden:
-        return _BREAKS.get(token.type, Html(""))
-    if token.nesting:
-        name = "h4" if token.tag in _HEADINGS else token.tag
-        end = f"</{name}>"
-        if token.nesting < 0:
-            return Html(end)
-        start = token.attrs.get("start")  # of a list; no other attribute is taken over
-        return Html(tag(name, start=start).removesuffix(end))
-    content = multiline(token.content)
-    content = tag("code", content) if token.tag == "code" else content
-    return tag("pre", content, title=token.info or None) if token.type == "fence" else content
-
-
-def figures(answer: Answer, score: str) -> dict[str, str]:
-    """The score, as it is spelled, tokens (input → output) and latency of an answer.
-
-    Empty if there is none.
-    """
+def figures(answer: Answer) -> dict[str, str]:
+    """The tokens (input → output) and latency of an answer; empty if there are none."""
     numbers = (answer.input_tokens, answer.output_tokens)
     tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
     return {
-        "score": score,
         "tokens": "" if numbers == (None, None) else tokens,
         "latency": "" if answer.latency_ms is None else latency_text(answer.latency_ms),
     }
@@ -139,8 +83,8 @@ def facts(named: Iterable[tuple[str, object]]) -> Html:
     return html('<span class="facts">{}</span>', each("<span>{} <b>{}</b></span>", values))
 
 
-def answer_facts(answer: Answer, score: str) -> Html:
-    return facts((name, text) for name, text in figures(answer, score).items() if text)
+def answer_facts(answer: Answer) -> Html:
+    return facts((name, text) for name, text in figures(answer).items() if text)
 
 
 _PAGE: Final = (
@@ -208,6 +152,16 @@ class Frame:
     def problem(self, title: str, *text: str) -> Html:
         section = '<section class="card problem"><h1>{}</h1>{}</section>'
         return self.page(title, [], html(section, title, each("<p>{}</p>", text)))
+
+    def searching(self, progress: str) -> Html:
+        """Say how far the search for a text is, and link to a page that stops it."""
+        return html(
+            '<p class="soft">{}The texts are being read. {} '
+            '<a href="{}" class="button">Stop</a></p>',
+            AGAIN,
+            progress,
+            self.addresses.plain("stop"),
+        )
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> list[Html]:
         pages = [(self._corpus, self.addresses.plain()), *trail]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array
-from fastrec.answers.leaderboard import BoardEvaluation, BoardModel, Leaderboard
+from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
     are_shares,
     calibration_picture,
@@ -68,9 +68,6 @@ def model_page(
     near = _neighbours(board, model)
     names = [one.model_id for one in near if one.model_id != model]
 
-    def questions_of(evaluation: BoardEvaluation, of_model: str) -> str:
-        return frame.addresses.table(all_questions(evaluation, (of_model,)))
-
     def box(of_model: str) -> Html:
         return model_box(frame.addresses, of_model, is_ticked=of_model == model)
 
@@ -80,7 +77,7 @@ def model_page(
         html("<h1>{}</h1><h2>Models of similar rank</h2>", model),
         compare_form(
             frame.addresses,
-            replace(board, models=near).to_html(questions_of, box) if near else box(model),
+            replace(board, models=near).to_html(frame.addresses.cell, box) if near else box(model),
             _choice(name for name in index.models if name not in (model, *names)),
         ),
         *_results(frame.addresses, index, stats, model),

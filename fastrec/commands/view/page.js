@@ -4,22 +4,22 @@ const root = document.documentElement;
 root.classList.add("scripted");
 const all = (selector) => Array.from(document.querySelectorAll(selector));
 
-// The theme: the system's, until the button was used; then the chosen one, for all pages.
-function stored(value) {
+// The theme: the system's, until the button was used; then the chosen one, for all pages. The same of signs of Markdown.
+function stored(name, value) {
   try {
-    if (value) localStorage.setItem("theme", value);
-    return localStorage.getItem("theme");
+    if (value) localStorage.setItem(name, value);
+    return localStorage.getItem(name);
   } catch {
     return value; // no storage: the choice lasts until the next page
   }
 }
-const chosen = stored();
+const chosen = stored("theme");
 if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
 function switchTheme() {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  stored(root.dataset.theme);
+  stored("theme", root.dataset.theme);
 }
 
 // Unfold everything around an element or a range, and scroll to it.
@@ -35,7 +35,7 @@ function reveal(element, target = element) {
 
 // Keys in a table: the focus moves from row to row.
 function moveRow(step) {
-  const rows = all(".list .row-link");
+  const rows = all(".list .row-link").filter((row) => row.checkVisibility());
   if (!rows.length) return false;
   const now = rows.indexOf(document.activeElement);
   const next = now < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(now + step, 0), rows.length - 1);
@@ -86,16 +86,33 @@ const most = 5000;
 let hits = [];
 let current = -1;
 
+// The text nodes of the page in groups: an answer is one text, whatever elements are in it.
+function textsOf() {
+  const groups = new Map();
+  const walker = document.createTreeWalker(document.getElementById("content"), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const around = node.parentElement.closest(".text") ?? node;
+    if (!groups.has(around)) groups.set(around, []);
+    groups.get(around).push(node);
+  }
+  return groups.values();
+}
+
 function rangesOf(wanted) {
   const found = [];
-  const walker = document.createTreeWalker(document.getElementById("content"), NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node && found.length < most; node = walker.nextNode()) {
-    const text = node.data.toLowerCase();
-    if (text.length !== node.data.length) continue; // lower case may be longer; then positions would be wrong
-    for (let at = text.indexOf(wanted); at >= 0 && found.length < most; at = text.indexOf(wanted, at + wanted.length)) {
+  for (const nodes of textsOf()) {
+    const text = nodes.map((node) => node.data).join("");
+    const lower = text.toLowerCase();
+    if (lower.length !== text.length) continue; // lower case may be longer; then positions would be wrong
+    let [number, before] = [0, 0]; // the node where the last end was, and the characters before it
+    const place = (range, set, at) => {
+      while (number < nodes.length - 1 && at > before + nodes[number].length) before += nodes[number++].length;
+      range[set](nodes[number], at - before);
+    };
+    for (let at = lower.indexOf(wanted); at >= 0 && found.length < most; at = lower.indexOf(wanted, at + wanted.length)) {
       const range = new Range();
-      range.setStart(node, at);
-      range.setEnd(node, at + wanted.length);
+      place(range, "setStart", at);
+      place(range, "setEnd", at + wanted.length);
       found.push(range);
     }
   }
@@ -125,6 +142,15 @@ function search(text) {
   showHit(1);
 }
 
+// What the table was searched for is marked in its rows, questions and answers.
+function markSearched(within) {
+  const wanted = new URLSearchParams(location.search).get("text");
+  if (!wanted) return;
+  if (!within) return highlight("hits", rangesOf(wanted.toLowerCase()));
+  within.value = wanted;
+  search(wanted);
+}
+
 // A box that hides models with other names; a folded list with a match is unfolded.
 function filterNames(box) {
   const wanted = box.value.toLowerCase();
@@ -139,7 +165,13 @@ addEventListener("DOMContentLoaded", () => {
   for (const box of all("[data-filter]")) box.addEventListener("input", () => filterNames(box));
   document.getElementById("theme").addEventListener("click", switchTheme);
   document.getElementById("help-button").addEventListener("click", () => document.getElementById("help").showModal());
+  const marks = document.getElementById("marks");
+  if (marks) {
+    marks.checked = stored("marks") === "true";
+    marks.addEventListener("change", () => stored("marks", String(marks.checked)));
+  }
   const within = document.getElementById("within");
+  markSearched(within);
   if (!within) return;
   within.addEventListener("input", () => search(within.value));
   within.addEventListener("keydown", (event) => {

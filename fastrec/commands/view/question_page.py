@@ -33,7 +33,6 @@ from fastrec.commands.view.layout import (
     MOST,
     Frame,
     answer_facts,
-    answer_text,
     block,
     figures,
     folded,
@@ -42,11 +41,13 @@ from fastrec.commands.view.layout import (
     name_filter,
     verdict,
 )
+from fastrec.commands.view.rendering import render
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Exact, Html, details, each, html, multiline, soft, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
+from fastrec.svg import Scale
 from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
 
 _MOST_CARDS: Final = 12  # with more answers than this, the page is a list
@@ -64,14 +65,24 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     answer: Answer
     transcript: Transcript
     score: str
+    share: float | None  # where the score of a graded metric is on its scale; None of an error
     label: Label | None
     total: int  # how many answers the model has to the question
     trial: dict[str, str]
     can_label: bool  # no other answer of its model has the same trial, and it has no error
 
+    @property
+    def kind(self) -> str:
+        return self.answer.outcome if self.share is None else "scored"
 
-def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[NumberedAnswer]:
-    """Number the answers of each model from 1, in the order of the models."""
+
+def numbered(
+    answers: Iterable[Answer], ends: tuple[float, float] | None, labels: Labeller | None = None
+) -> list[NumberedAnswer]:
+    """Number the answers of each model from 1, in the order of the models.
+
+    `ends` are those of the scale of a graded metric.
+    """
     answers = list(answers)
     by_model: dict[str, list[tuple[Answer, str]]] = {}
     for answer, score in zip(answers, even_scores(answer.score for answer in answers), strict=True):
@@ -94,6 +105,7 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
                     answer=answer,
                     transcript=transcripts[at],
                     score=score,
+                    share=_place(answer, ends) if ends else None,
                     label=labels.label_of(records[at]) if labels else None,
                     total=len(scored),
                     trial=trials[at],
@@ -101,6 +113,12 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
                 )
             )
     return shown
+
+
+def _place(answer: Answer, ends: tuple[float, float]) -> float | None:
+    """Where the score of an answer is on a scale; None of an error."""
+    within = min(max(answer.score, ends[0]), ends[1])  # an integer may be too large for a double
+    return None if answer.outcome == "error" else Scale(*ends)(within)
 
 
 def are_unique(trials: Iterable[Mapping[str, str]]) -> list[bool]:
@@ -143,7 +161,7 @@ def _cards(here: QuestionAddresses, answers: Sequence[NumberedAnswer]) -> Html:
     rows = []
     used: set[str] = set()
     for answer in answers:
-        values = figures(answer.answer, answer.score)
+        values = figures(answer.answer)
         used.update(name for name, text in values.items() if text)
         rows.append(_row(here, answer, values))
     empty = "".join(f" no-{name}" for name in values if name not in used)
@@ -173,7 +191,9 @@ def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnsw
         _card(here, left, _marked(pieces, "left")),
         _card(here, right, _marked([(mine, other) for other, mine in pieces], "right")),
     )
-    return html('{}<div class="cards pair">{}</div>', soft(note), cards)
+    address = here.models("pair", left.name.model, right.name.model)
+    pair = html('<a href="{}">Compare both models on all questions</a>', address)
+    return html('{}<div class="cards pair">{}</div>', soft(note, " ", pair), cards)
 
 
 def _marked(pieces: Iterable[Piece], side: str) -> Html:
@@ -211,15 +231,19 @@ def _box(here: QuestionAddresses, shown: NumberedAnswer) -> Html:
     )
 
 
+def _verdict(shown: NumberedAnswer) -> Html:
+    return verdict(shown.answer.outcome, shown.score, shown.share)
+
+
 def _card(here: QuestionAddresses, shown: NumberedAnswer, text: Html | None = None) -> Html:
     return html(
         '<article class="card answer {}"><header><h3>{}{}</h3>{}</header>{}{}{}</article>',
-        shown.answer.outcome,
+        shown.kind,
         _box(here, shown),
         _name(here, shown),
-        verdict(shown.answer.outcome),
+        _verdict(shown),
         _repeat(shown),
-        answer_facts(shown.answer, shown.score),
+        answer_facts(shown.answer),
         _body(here, shown, _CARD_TEXT, text),
     )
 
@@ -232,9 +256,9 @@ def _row(here: QuestionAddresses, shown: NumberedAnswer, values: Mapping[str, st
         '<span class="who"><span class="model" title="{model}">{short}</span>{repeat}</span>'
         '{figures}<span class="excerpt" dir="auto">{excerpt}</span></summary>'
         "<p>{name}</p>{body}</details></div>",
-        outcome=answer.outcome,
+        outcome=shown.kind,
         box=_box(here, shown),
-        verdict=verdict(answer.outcome),
+        verdict=_verdict(shown),
         model=answer.model_id,
         short=cut_middle(answer.model_id, LONGEST_NAME),
         repeat=_repeat(shown),
@@ -267,7 +291,7 @@ def _body(
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
         parts.append(folded("Reasoning", reasoning, most, address))
-    parts.append(text or answer_text(said, most, address, plain=here.state.plain))
+    parts.append(text or block(said, most, address, make=render))
     turns = len(transcript.turns)
     calls = sum(len(turn.calls) for turn in transcript.turns)
     if turns > 1 or calls:
@@ -295,14 +319,15 @@ def question_page(
     outcomes = index.outcomes(query, row.name)
     most = current_limits().shown_answers
     models = tuple(dict.fromkeys(chosen.model for chosen in state.show)) or query.models
-    answers = numbered(index.answers(row, models, most), labels)
+    ends = index.scale(query)
+    answers = numbered(index.answers(row, models, most), ends, labels)
     place = {model: number for number, model in enumerate(outcomes)}  # best first
     answers.sort(key=lambda answer: place[answer.name.model])
     if state.show:
         by_name = {answer.name: answer for answer in answers}
         answers = [by_name[chosen] for chosen in state.show if chosen in by_name]
     # The chosen models may lack this question.
-    first = (answers or numbered(index.answers(row, most=most)))[:1]
+    first = (answers or numbered(index.answers(row, most=most), ends))[:1]
     facts = tally_facts(row, graded=scope.graded)
     if scope.metric is not None:
         facts = [metric_name(scope.metric), *facts]
@@ -319,7 +344,7 @@ def question_page(
             title,
             soft(" · ".join(facts)),
             [question_card(here, answer.transcript) for answer in first],
-            _glance(here, outcomes, index.trials(query, row.name)),
+            _glance(here, outcomes, index.trials(query, row.name), graded=scope.graded),
             _answers(here, answers),
         ),
     )
@@ -333,15 +358,16 @@ def _links(here: QuestionAddresses, index: QuestionTable, first: str | None) -> 
         key_link("Next →", "j n", after, rel="next"),
         key_link("Next disagreement", "d", here.to("disagreement", whole=False)),
         key_link("First answer", "l", first),
-        markdown_switch(here, "question"),
+        html('<a href="{}" class="button">Save as a file</a>', here.to("save", whole=False)),
+        MARKS_SWITCH,
         Html('<a href="#answers" class="button narrow-only">Answers ↓</a>'),
     )
     return html('<nav class="steps" aria-label="Questions">{}</nav>', links)
 
 
-def markdown_switch(here: QuestionAddresses, page: str) -> Html:
-    text = "Render Markdown" if here.state.plain else "Text as it is"
-    return _button(text, here.to(page, plain=not here.state.plain))
+MARKS_SWITCH: Final = Html(
+    '<label class="button"><input type="checkbox" id="marks"> Signs of Markdown</label>'
+)
 
 
 def _button(text: str, address: str) -> Html:
@@ -352,7 +378,7 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     whole = here.to(whole=True)
     most = None if here.state.whole else _INPUT
     references = [
-        block(_indented(text), most, whole, class_="text reference")
+        block(_indented(text), most, whole, class_="text reference", make=render)
         for text in transcript.references
     ]
     prompt = None
@@ -401,15 +427,21 @@ def _expected(transcript: Transcript) -> set[int]:
 
 def _glance(
     here: QuestionAddresses,
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, tuple[Outcome, float]],
     trials: Mapping[str, Sequence[Outcome]],
+    *,
+    graded: bool,
 ) -> Html:
-    """Show the outcome of every model, or of each of its trials, as a small square."""
-    counts = Counter(outcomes.values())
-    legend = [(outcome, SIGNS[outcome], counts[outcome]) for outcome in OUTCOMES if counts[outcome]]
+    """Show the outcome of every model, or of each of its trials, as a small square.
+
+    Of a graded metric, it is the score.
+    """
+    counts = Counter(outcome for outcome, _ in outcomes.values())
+    shown = OUTCOMES[-2:] if graded else OUTCOMES
+    legend = [(outcome, SIGNS[outcome], counts[outcome]) for outcome in shown if counts[outcome]]
     squares = [
-        _square(here, model, outcome, trials.get(model, ()))
-        for model, outcome in islice(outcomes.items(), MOST)
+        _square(here, model, outcome, trials.get(model, ()), value if graded else None)
+        for model, (outcome, value) in islice(outcomes.items(), MOST)
     ]
     without = counts["error"] + counts["none"]  # they come last
     judged = squares[: len(outcomes) - without]
@@ -431,17 +463,28 @@ def _glance(
 
 
 def _square(
-    here: QuestionAddresses, model: str, outcome: Outcome, trials: Sequence[Outcome]
+    here: QuestionAddresses,
+    model: str,
+    outcome: Outcome,
+    trials: Sequence[Outcome],
+    score: float | None,
 ) -> Html:
     if outcome == "none":
         dot = '<span class="dot none" title="{}: no record">{}</span>'
         return html(dot, model, SIGNS[outcome])
+    kind = f"{outcome} several" if trials else outcome
+    label = ", ".join(trials) or outcome
+    signs = signs_of(trials or [outcome])
+    if score is not None and outcome != "error":
+        kind = "scored several"
+        label = score_text(score)
+        signs = f"{score:.2f}" if abs(score) < 10 else label
     return html(
-        '<a href="{address}" class="dot {class_}" title="{label}" aria-label="{label}">{signs}</a>',
+        '<a href="{address}" class="dot {kind}" title="{label}" aria-label="{label}">{signs}</a>',
         address=here.answer(AnswerName(model)),
-        class_=f"{outcome} several" if trials else outcome,
-        label=f"{model}: {', '.join(trials) or outcome}",
-        signs=signs_of(trials or [outcome]),
+        kind=kind,
+        label=f"{model}: {label}",
+        signs=signs,
     )
 
 

@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain, islice
 from typing import Any, Final, Self
@@ -49,7 +49,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.choosing import open_index
+from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.question_html import question_file
@@ -72,9 +72,10 @@ from fastrec.commands.view.model_page import model_page
 from fastrec.commands.view.pair_page import pair_page
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
+from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, counted, listed, shown
-from fastrec.filters import make_filters
+from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, html
 from fastrec.normalize.corrections import Labeller
 from fastrec.storage import last_name
@@ -195,10 +196,13 @@ _Choice = tuple[tuple[str, ...], str, str | None]  # conditions, a field to grou
 
 
 class _Pages:
-    def __init__(self, index: QuestionTable, board: Leaderboard, labels: LabelFile | None) -> None:
+    def __init__(
+        self, index: QuestionTable, primary: Sequence[str], labels: LabelFile | None
+    ) -> None:
         self._index = index
         self._labels = labels
-        self._board = board
+        self._primary = primary
+        self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._whole = _Opened(index)
         self._matching: OrderedDict[_Choice, _Opened] = OrderedDict()
@@ -210,18 +214,41 @@ class _Pages:
         return Frame(addresses, shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
-        return _html(start_page(self.frame(request), self._index, self._board))
+        board = None
+        with suppress(WorkingError):
+            board = self._board
+        return _html(start_page(self.frame(request), self._index, board))
+
+    @cached_property
+    def _board(self) -> Leaderboard:
+        """The leaderboard, which is computed when it is first asked for."""
+        board: Leaderboard = self.background.result(
+            None,
+            lambda progress: make_leaderboard(self._index, primary=self._primary, most=_COLUMNS),
+        )
+        return board
+
+    def stop(self, request: Request) -> Response:
+        self.background.stop()
+        return self.start(request)
 
     def find(self, request: Request) -> Response:
         frame = self.frame(request)
         text = request.query_params.get("text", "").strip()
         if elsewhere := _OTHER_SERVER.fullmatch(text):
             return RedirectResponse(frame.addresses.plain(elsewhere[1]), 303)
-        found = self._index.find(text) if text else []
+        if not text:
+            return self.start(request)
+        found = self._index.find(text)
         if len(found) == 1:
             address = frame.addresses.question(all_questions(found[0]), found[0].name)
             return RedirectResponse(address, 303)
-        return _html(found_page(frame, text, found))
+        note = None
+        try:
+            self.background.result(text, partial(self._index.search, text))
+        except WorkingError as exc:
+            note = frame.searching(str(exc))
+        return _html(found_page(frame, self._index, text, found, note))
 
     def table(self, request: Request) -> Response:
         frame = self.frame(request)
@@ -358,8 +385,9 @@ class _Pages:
         return self._labels.read() if self._labels else None
 
     def _answer(self, index: QuestionTable, row: QuestionRow, state: PageState) -> NumberedAnswer:
+        ends = index.scale(state.query)
         for wanted in state.show[:1]:
-            for answer in numbered(index.answers(row, (wanted.model,)), self._read_labels()):
+            for answer in numbered(index.answers(row, (wanted.model,)), ends, self._read_labels()):
                 if answer.name == wanted:
                     return answer
         raise _MissingError("The model has no such answer to this question.")
@@ -381,7 +409,11 @@ class _Pages:
 
     def _index_of(self, query: Query) -> QuestionTable:
         """The questions of the records that match the conditions of a query."""
-        return self._opened(query.where).index
+        index = self._opened(query.where).index
+        if query.text:
+            search = partial(index.search, query.text, query.evaluation_name)
+            self.background.result(query, search)
+        return index
 
     def _opened(self, where: tuple[str, ...], by: str = "", cluster: str | None = None) -> _Opened:
         """The records that match conditions, in groups or clusters; the last ones are kept."""
@@ -393,7 +425,8 @@ class _Pages:
                 filters = make_filters(where=where)  # refuses what is no condition
                 groups = parse_groups((by,) if by else ())
                 reader = self._index.selection.reader
-                index = open_index(reader, filters, groups, cluster=cluster)
+                match = partial(open_index, reader, filters, groups, cluster=cluster)
+                index = self.background.result(key, match)
                 index.direct_like(self._index)
                 self._matching[key] = _Opened(index)
                 if len(self._matching) > _KEPT:
@@ -403,6 +436,9 @@ class _Pages:
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
+        if isinstance(exc, WorkingError):
+            frame = self.frame(request)
+            return _html(frame.page("Searching", [], frame.searching(str(exc))))
         status, *text = self._explain(exc, is_label=request.method == "POST")
         return _html(self.frame(request).problem(*text), status)
 
@@ -458,6 +494,7 @@ def _make_app(pages: _Pages) -> Starlette:
     routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": pages.start,
         "/find": pages.find,
+        "/stop": pages.stop,
         "/questions": pages.table,
         "/download": pages.download,
         "/question/{name:path}": pages.question,
@@ -471,7 +508,7 @@ def _make_app(pages: _Pages) -> Starlette:
         "/group": pages.group,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
-    problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
+    problems = (HTTPException, _MissingError, WorkingError, FastrecError, OSError, Exception)
     app = Starlette(
         routes=[
             Route(path, page, methods=["POST" if page == pages.label else "GET"])
@@ -502,7 +539,8 @@ class View:
         self, index: QuestionTable, port: int, primary: Sequence[str], labels: str | None
     ) -> None:
         file = None if labels is None else LabelFile(labels)
-        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS), file)
+        primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
+        self._pages = _Pages(index, primary, file)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
@@ -535,6 +573,7 @@ class View:
         self._server.should_exit = True
 
     def close(self) -> None:
+        self._pages.background.stop()
         self._socket.close()
 
     def __enter__(self) -> Self:

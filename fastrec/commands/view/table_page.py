@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from fastrec.answers.leaderboard import BoardEvaluation, Leaderboard
+from fastrec.answers.leaderboard import Leaderboard
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.table import Page, Query, QuestionRow, Scope, Sort
+from fastrec.answers.table import Page, PhraseModel, Query, QuestionRow, Scope, Sort
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
     PAGE_SIZE,
@@ -21,9 +21,22 @@ from fastrec.commands.view.addresses import (
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import MOST, Frame, hidden_fields, key_link, name_filter
+from fastrec.commands.view.layout import AGAIN, MOST, Frame, hidden_fields, key_link, name_filter
+from fastrec.commands.view.model_page import compare_form, model_box
 from fastrec.errors import counted
-from fastrec.html import Exact, Html, each, html, joined, plain_table, soft, tag, tiles
+from fastrec.html import (
+    Child,
+    Exact,
+    Html,
+    each,
+    first_ten,
+    html,
+    joined,
+    plain_table,
+    soft,
+    tag,
+    tiles,
+)
 from fastrec.svg import share_bar
 from fastrec.where import spell_path
 from fastrec.wording import NONE, cut_middle, even_scores, found_in, percent
@@ -34,7 +47,7 @@ def metric_name(metric: str | None) -> str:
     return "no metric" if metric is None else metric or "empty name"
 
 
-def start_page(frame: Frame, index: QuestionTable, board: Leaderboard) -> Html:
+def start_page(frame: Frame, index: QuestionTable, board: Leaderboard | None) -> Html:
     by_evaluation: dict[str, list[Scope]] = {}
     for scope in index.scopes:
         by_evaluation.setdefault(scope.evaluation_name, []).append(scope)
@@ -46,88 +59,101 @@ def start_page(frame: Frame, index: QuestionTable, board: Leaderboard) -> Html:
         ("records", index.manifest.records),
     )
 
-    def questions_of(evaluation: BoardEvaluation, model: str) -> str:
-        return frame.addresses.table(all_questions(evaluation, (model,)))
-
     body = soft("This corpus has no records.")
     if evaluations:
         rows = (_scope_rows(frame, scopes) for scopes in evaluations)
         heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
         body = html(
-            '<div class="line"><h1>Leaderboard</h1>{}</div>{}<h2>Evaluations and metrics</h2>{}',
+            '<h1>Evaluations and metrics</h1>{}<div class="line"><h1>Leaderboard</h1>{}'
+            '<a href="{}">Pictures and groups</a></div>{}',
+            first_ten(len(index.scopes), _table(heads, rows, "list scopes")),
             name_filter(".board tbody tr"),
-            board.to_html(questions_of),
-            _table(heads, rows, "list scopes"),
+            frame.addresses.plain("group"),
+            compare_form(
+                frame.addresses,
+                board.to_html(frame.addresses.cell, partial(model_box, frame.addresses)),
+            )
+            if board
+            else soft("The leaderboard is being computed.", AGAIN),
         )
-    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), body)
+    return frame.page("Overview", [], numbers, _find_form(frame, ""), body)
 
 
-def _table(heads: Mapping[str, str | None], rows: Iterable[Html], class_: str) -> Html:
+def _table(heads: Mapping[str, str | None], rows: Child, class_: str) -> Html:
     cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
     return plain_table(cells, rows, class_=class_)
 
 
 def _scope_rows(frame: Frame, scopes: Sequence[Scope]) -> Html:
-    """Make a row for each metric; the evaluation is named in the first one."""
-    rows = []
-    for number, scope in enumerate(scopes):
-        address = frame.addresses.table(all_questions(scope))
-        name: Html | None = tag("a", scope.evaluation_name, href=address, class_="row-link")
-        metric = tag("a", metric_name(scope.metric), href=address)
-        if number > 0:
-            name = None
-            metric = tag("a", metric_name(scope.metric), href=address, class_="row-link")
-        elif scope.metric is None and len(scopes) == 1:
-            metric = Html('<span class="soft">–</span>')
-        graded = Html('<span class="soft" title="Scores are other than 0 and 1"> graded</span>')
-        cells = html(
-            '<th scope="row">{}</th><td data-label="metric">{}{}</td>'
-            '<td class="num" data-label="questions">{:,}</td>'
-            '<td class="num" data-label="models">{:,}</td>',
-            name,
-            metric,
+    """Make a row for each metric."""
+    graded = Html('<span class="soft" title="Scores are other than 0 and 1"> graded</span>')
+    cells = (
+        (
+            None if number else "first",
+            frame.addresses.table(all_questions(scope)),
+            scope.evaluation_name,
+            scope.metric or NONE,
             graded if scope.graded else None,
             scope.questions,
             len(scope.models),
         )
-        rows.append(tag("tr", cells, class_=None if number else "first"))
-    return joined(*rows)
+        for number, scope in enumerate(scopes)
+    )
+    return each(
+        '<tr class="{}"><th scope="row"><a href="{}" class="row-link">{}</a></th>'
+        '<td>{}{}</td><td class="num">{:,}</td><td class="num">{:,}</td></tr>',
+        cells,
+    )
 
 
 def _find_form(frame: Frame, text: str) -> Html:
     return html(
         '<form action="{}" class="find"><input type="search" name="text" value="{}" '
-        'placeholder="sample_id, or the beginning of a hash" aria-label="Find a question" '
-        'data-key="/"><button class="button">Find</button></form>',
+        'placeholder="a model, evaluation, metric, sample_id, hash, or any text" '
+        'aria-label="Find" data-key="/"><button class="button">Find</button></form>',
         frame.addresses.plain("find"),
         Exact(text),
     )
 
 
-def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
-    rows = [
-        html(
-            '<tr><th scope="row"><a href="{}" class="row-link">{}</a></th><td>{} · {}</td>'
-            '<td class="num">{}{}</td><td class="excerpt">{}</td></tr>',
-            frame.addresses.question(all_questions(row), row.name),
-            row.sample_id,
-            row.evaluation_name,
-            metric_name(row.metric),
-            share_bar(row.share),
-            percent(row.share),
-            row.excerpt,
-        )
-        for row in found
-    ]
-    shown = Html(
-        "<p>A question is found by its sample_id, or by the first characters of its sample_hash."
-        "</p>"
+def found_page(
+    frame: Frame, index: QuestionTable, text: str, found: Sequence[QuestionRow], note: Html | None
+) -> Html:
+    """List models, evaluations and questions that a text names, and scopes that have the text.
+
+    `note` says how far the search for the text is; None if it is done.
+    """
+    addresses = frame.addresses
+    rows = [("model", addresses.models("model", model), model, "") for model in index.models]
+    for scope in index.scopes:
+        about = counted(scope.questions, "question")
+        rows.append(("evaluation", addresses.table(all_questions(scope)), _title(scope), about))
+    rows = [row for row in rows if text.casefold() in row[2].casefold()]
+    for row in found:
+        address = addresses.question(all_questions(row), row.name)
+        about = f"{_title(row)} · {row.excerpt}"
+        rows.append(("question", address, str(row.sample_id), about))
+    for scope, records in () if note else index.found_scopes(text):
+        query = replace(all_questions(scope).query, text=text)
+        address = addresses.table(PageState(query=query))
+        rows.append(("text", address, _title(scope), f"in {counted(records, 'record')}"))
+    cells = (
+        '<tr><td class="soft">{}</td><th scope="row"><a href="{}" class="row-link">{}</a></th>'
+        "<td>{}</td></tr>"
     )
-    if rows:
-        shown = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
-    title = f"{counted(len(rows), 'question')} found"
-    heading = html("<h1>{}</h1>", title)
-    return frame.page(title, [("find", None)], heading, _find_form(frame, text), shown)
+    title = f"{len(rows):,} found"
+    return frame.page(
+        title,
+        [("find", None)],
+        html("<h1>{}</h1>", title),
+        _find_form(frame, text),
+        note,
+        _table(dict.fromkeys(("Kind", "Name", "About")), each(cells, rows[:MOST]), "list found"),
+    )
+
+
+def _title(scope: Scope | QuestionRow) -> str:
+    return f"{scope.evaluation_name} · {metric_name(scope.metric)}"
 
 
 _COLUMNS: Final[dict[str, tuple[tuple[Sort, ...], str]]] = {
@@ -173,6 +199,7 @@ def table_page(
         ),
         _filter_form(scope, state, addresses.table(all_questions(query))),
         None if problem else paging(),
+        _phrase_table(frame, page.phrase_models) if page.phrase_models else None,
         _rows(addresses, index, scope, state, page) or _nothing(addresses, state, page, problem),
         paging(keys=False) if len(page.rows) > 20 else None,
     )
@@ -194,6 +221,28 @@ def _rows(
         for row, score in zip(page.rows, scores, strict=True)
     ]
     return plain_table(_heads(addresses, scope, state, keys), rows, class_="list questions")
+
+
+def _phrase_table(frame: Frame, models: Sequence[PhraseModel]) -> Html:
+    """Show how many answers of each model have the text, the largest share first."""
+    address = frame.addresses.models
+    rows = each(
+        '<tr><th scope="row"><a href="{}">{}</a></th><td class="num">{:,} of {:,}</td>'
+        '<td class="num">{}{:.1%}</td></tr>',
+        (
+            (
+                address("model", model.model_id),
+                model.model_id,
+                model.found,
+                model.answers,
+                share_bar(model.share),
+                model.share,
+            )
+            for model in models
+        ),
+    )
+    heads = {"Model": None, "Answers with the text": "num", "Share": "num"}
+    return first_ten(len(models), _table(heads, rows, "list phrase"))
 
 
 def _nothing(addresses: Addresses, state: PageState, page: Page, problem: str | None) -> Html:
@@ -371,10 +420,11 @@ def _filter_form(scope: Scope, state: PageState, reset: str) -> Html:
     )
     where = [html(condition, Exact(text)) for text in (*query.where, "")]
     return html(
-        '<form action="{}" class="card filters" role="search">{}'
+        '<form action="{}" class="card filters {}" role="search">{}'
         '<div class="field buttons"><button class="button main">Apply</button>'
         '<a href="{}" class="button">Reset</a></div></form>',
         reset.partition("?")[0],
+        "graded" if scope.graded else None,
         joined(
             hidden_fields(hidden),
             _field("Search", text, "field wide"),
@@ -382,8 +432,14 @@ def _filter_form(scope: Scope, state: PageState, reset: str) -> Html:
             _field("Where", where[0], "field wide"),
             (_field("and where", box, "field wide") for box in where[1:]),
             _field("Show", _select("which", _WHICH, query.which)),
-            (_field("Right", _models("right", scope, model)) for model in query.right or ("",)),
-            (_field("and wrong", _models("wrong", scope, model)) for model in query.wrong or ("",)),
+            (
+                _field("Right", _models("right", scope, model), "field judged")
+                for model in query.right or ("",)
+            ),
+            (
+                _field("and wrong", _models("wrong", scope, model), "field judged")
+                for model in query.wrong or ("",)
+            ),
             _field("Score from", _score("least", query.least_score), "field small"),
             _field("to", _score("most", query.most_score), "field small"),
             _counting(scope, query),
