@@ -110,8 +110,7 @@ def dot_chart(caption: str, results: Sequence[Dot], scale: Scale, low: str, high
         intervals.append(f"M{left} {y}H{right}")
         points.append((x, y))
     height = len(shown) * _ROW
-    last = shown[-1]
-    label = f"{caption}: from {shown[0].name}, {shown[0].text}, to {last.name}, {last.text}"
+    label = f"{caption}: {', '.join(f'{dot.name} {dot.text}' for dot in shown)}"
     grid = path("grid", (f"M{x} 0V{height}" for x in range(0, WIDTH + 1, WIDTH // 4)))
     drawn = stretched(height, label, grid, path("span", intervals), dots("spot", points))
     named = [(dot.name, cut_middle(dot.name), dot.text) for dot in shown]

@@ -183,12 +183,13 @@ class Leaderboard(Tabular, kw_only=True):
     def to_html(
         self,
         link: Callable[[BoardEvaluation | None, str], str] | None = None,
+        named: Callable[[str], Html] | None = None,
         *,
         sortable: bool = False,
     ) -> Html:
         """The tables as HTML; `link` has the address of a cell's questions, or of a model.
 
-        The script of `report` sorts `sortable`.
+        `named` makes the cell of a model. The script of `report` sorts `sortable`.
         """
         evaluations = {one.title: one for one in self.evaluations}
         places = {title: place for place, title in enumerate(evaluations)}
@@ -203,6 +204,8 @@ class Leaderboard(Tabular, kw_only=True):
             shown: Html | str = text
             if link and head in linked and text != NONE:
                 shown = tag("a", shown, href=link(linked[head], model.model_id), title=text)
+            if named and head == "model":
+                shown = named(model.model_id)
             if head in _NAMES:
                 return tag("td", tag("span", shown))
             return tag("td", shown, class_=f"num {colour(model, head)}".rstrip())

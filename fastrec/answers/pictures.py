@@ -133,10 +133,15 @@ def model_cells(
         "p99": (latency.p99, ",.0f"),
         "cost/answer": (cost, ".4g"),
     }
-    cells = {"rank": short_cell(model.rank)}
-    for head, (number, form) in numbers.items():
-        cells[head] = short_cell("" if number is None else format(number, form))
-    return cells
+    return {"rank": short_cell(model.rank), **number_cells(numbers)}
+
+
+def number_cells(numbers: Mapping[str, tuple[float | None, str]]) -> dict[str, Html]:
+    """Make cells of numbers with formats, by the heads of their columns; empty without a number."""
+    return {
+        head: short_cell("" if number is None else format(number, form))
+        for head, (number, form) in numbers.items()
+    }
 
 
 def cells_table(caption: str, head: str, rows: Mapping[str, Mapping[str, Html]]) -> Html:
@@ -307,19 +312,15 @@ def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str])
 
 def _agreement(index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool) -> Array:
     """Models × models: 1 minus the mean difference on common questions; NaN without any."""
-    size = len(models)
-    apart = np.zeros((size, size))
-    common = np.zeros((size, size))
     distance = spread_range(index.table(query)) if graded else 1.0
-    for block, _ in value_blocks(index, query, models, graded=graded):
-        known = ~np.isnan(block)
-        values = np.where(known, block / distance, 0.0)
-        common += known.T.astype(np.float64) @ known
-        for at in range(size):
-            both = known & known[:, [at]]
-            apart[at] += np.where(both, np.abs(values - values[:, [at]]), 0.0).sum(axis=0)
+    blocks = [block for block, _ in value_blocks(index, query, models, graded=graded)]
+    values = np.concatenate(blocks) / distance
+    means = []
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 1 - apart / common
+        for column in values.T:
+            apart = np.abs(values - column[:, np.newaxis])
+            means.append(np.nansum(apart, axis=0) / (~np.isnan(apart)).sum(axis=0))
+    return 1 - np.array(means)
 
 
 def _by_similarity(shares: Array) -> list[int]:

@@ -19,6 +19,8 @@ from tests.commands.test_report import Page
 from tests.commands.viewing import (
     HOSTILE,
     MARKUP,
+    MODELS,
+    VERDICTS,
     Client,
     agent_record,
     hostile_records,
@@ -83,7 +85,8 @@ def test_model(client: Client) -> None:
     assert address
     assert "28 after all" in client.page(unescape(address[1]))
     assert "selected" not in page
-    assert of_models("pair", "org/c", "org/a") in unescape(page)
+    assert 'name="model" value="org/c" checked' in page
+    assert 'name="model" value="org/a" aria-label' in page
 
 
 def test_every_model_has_a_page(client: Client, corpus: Path) -> None:
@@ -110,12 +113,33 @@ def test_pair_has_the_numbers_of_compare(client: Client, corpus: Path) -> None:
         shown = rows[title]
         numbers = [str(one.questions), str(one.wins), str(one.losses), str(one.ties)]
         assert shown[3:7] == numbers
-        assert shown[7] == one.test
         assert one.p is not None
         assert one.p_adjusted is not None
-        assert shown[8:10] == [f"{one.p:.3g}", f"{one.p_adjusted:.3g}"]
-    for link in re.findall(r'<td class="num"><a href="([^"]+)">', page):
+        assert shown[7] == f"{one.p:.3g}"
+        assert shown[-1] == f"{one.p_adjusted:.3g}"
+    links = re.findall(r'<td><a href="([^"]+)">', page)
+    assert len(links) == 6
+    for link in links:
         assert "org/a" in client.page(unescape(link))
+
+
+def test_pair_without_common_questions(tmp_path: Path) -> None:
+    """An evaluation without common questions has no test, as in `compare`; directions count."""
+    apart = [
+        {**record, "evaluation_name": "apart"}
+        for record in plain_records()
+        if (record["model_id"] == "org/a") == (record["sample_id"] < "q2")
+    ]
+    corpus = make_corpus(tmp_path, [*plain_records(), *apart])
+    with serving(corpus, lower_is_better=["sums"]) as opened:
+        page = Client(opened.address).page(of_models("pair", "org/a", "org/b"))
+    rows = {row[0]: row[1:] for row in cells(page, "Results on common questions")}
+    expected = fastrec.compare(corpus, "org/a", "org/b", examples=0, lower_is_better=["sums"])
+    apart_row, sums = expected.evaluations
+    assert apart_row.p is None
+    assert rows["apart"][3:7] == ["0", "0", "0", "0"]
+    assert rows["sums"][4:6] == [str(sums.wins), str(sums.losses)]
+    assert rows["sums"][-1] == f"{sums.p_adjusted:.3g}"
 
 
 def test_pair_with_filters(client: Client, corpus: Path) -> None:
@@ -211,6 +235,7 @@ def test_saved_answers_of_some_models(client: Client) -> None:
     page = Page(client.page(f"{address}&show={quote('org/a')}").encode()).text
     assert "org/a says" in page
     assert "org/b says" not in page
+    assert "None of these models" in client.page(f"{address}&show=nobody", 404)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, LONG])
@@ -243,6 +268,20 @@ def test_addresses_are_the_same_on_another_server(client: Client, corpus: Path) 
         assert "org/a" in there.page(headers["location"])
 
 
+def test_models_that_are_not_on_the_leaderboard(tmp_path: Path) -> None:
+    """A leaderboard has the 24 largest evaluations; a model of another one has a page, too."""
+    many = [
+        {**record, "evaluation_name": f"e{number}", "model_id": "org/a"}
+        for number in range(24)
+        for record in plain_records()[:6]
+    ]
+    small = {**plain_records()[0], "evaluation_name": "small", "model_id": "org/z"}
+    with serving(make_corpus(tmp_path, [*many, small])) as opened:
+        page = Client(opened.address).page(of_models("model", "org/z"))
+        assert [row[0] for row in cells(page, "Results by evaluation and metric")] == ["small"]
+        assert 'value="org/z" checked' in page
+
+
 def test_calibration_of_a_model(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [
         {**record, "metadata": {"confidence": "0.75"}} for record in plain_records()
@@ -253,3 +292,26 @@ def test_calibration_of_a_model(tmp_path: Path) -> None:
         page = client.page(f"{address}&confidence=metadata.confidence")
         assert "5 answers, calibration error 0.150" in page
         assert "no answer has the field" in client.page(f"{address}&confidence=nothing", 400)
+
+
+def test_agreement_is_that_of_plain_python(tmp_path: Path) -> None:
+    """The share of common questions on which both models are right, or both wrong."""
+    corpus = make_corpus(tmp_path, plain_records()[:-1])
+    with serving(corpus) as opened:
+        page = Client(opened.address).page("/group")
+    table = page.split('class="heat"')[1].split("</table>")[0]
+    shown = re.findall(r"<th><span>([^<]+)</span>((?:<td[^>]*>\d+)+)", table)
+    verdicts: dict[str, list[int | None]] = {
+        model: [row[at] for row in VERDICTS] for at, model in enumerate(MODELS)
+    }
+    verdicts["org/c"][3] = None  # an error
+    order = [name for name, _ in shown]
+    assert sorted(order) == list(MODELS)
+    for name, line in shown:
+        for other, text in zip(order, re.findall(r">(\d+)", line), strict=True):
+            pairs = [
+                (a, b)
+                for a, b in zip(verdicts[name], verdicts[other], strict=True)
+                if None not in (a, b)
+            ]
+            assert text == f"{100 * sum(a == b for a, b in pairs) / len(pairs):.0f}"

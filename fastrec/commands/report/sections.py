@@ -170,10 +170,6 @@ def _list(lines: list[str]) -> Html:
     return html("<ul>{}</ul>", each("<li>{}</li>", lines))
 
 
-def _side_by_side(*tables: Html) -> Html:
-    return html('<div class="pair">{}</div>', tables)
-
-
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     whose = " of the shards that were read" if manifest.skipped else ""
@@ -202,10 +198,8 @@ def versions(summary: Summary) -> Html:
             ("with a label of another version", summary.notes.get("version.mismatch", 0)),
         ),
         soft(about),
-        _side_by_side(
-            counts_table("Valid lines by schema version", "version", "lines", summary.versions),
-            counts_table(f"Kept records by {label}", label, "records", summary.schema_versions),
-        ),
+        counts_table("Valid lines by schema version", "version", "lines", summary.versions),
+        counts_table(f"Kept records by {label}", label, "records", summary.schema_versions),
         _codes("Notes on valid lines", notes),
     )
 

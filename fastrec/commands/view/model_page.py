@@ -24,7 +24,7 @@ from fastrec.answers.pictures import (
     model_cells,
     result_of,
 )
-from fastrec.answers.question_table import QuestionTable
+from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.records import ERROR
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
@@ -36,15 +36,16 @@ from fastrec.commands.view.addresses import (
     all_questions,
     name_text,
 )
-from fastrec.commands.view.layout import MOST, Frame
+from fastrec.commands.view.layout import LONGEST_NAME, MOST, Frame
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
-from fastrec.html import Exact, Html, each, html, joined, num, row, short_cell, table, tag
+from fastrec.html import Child, Exact, Html, each, html, joined, num, row, short_cell, table, tag
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cut_middle
 
 _NEAR: Final = 2  # neighbours on each side
 _WORST: Final = 10  # questions
+_MOST_QUERIES: Final = 24  # evaluations whose records are looked at
 _MOST_ERRORS: Final = 1_000  # that are read
 _MOST_VALUES: Final = 5  # of a field
 _FIELDS: Final = ("run", "interaction_type", "schema_version")
@@ -61,20 +62,24 @@ def model_page(
 ) -> Html:
     """Show a model; with a field of its confidence, also its calibration."""
     primary = {(one.evaluation_name, one.metric) for one in board.evaluations}
-    queries = [
-        Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=(model,))
-        for scope in index.scopes
-        if model in scope.models and (scope.evaluation_name, scope.metric) in primary
-    ]
+    scopes = [scope for scope in index.scopes if model in scope.models]
+    chosen = [one for one in scopes if (one.evaluation_name, one.metric) in primary] or scopes
+    queries = [replace(query_of(scope), models=(model,)) for scope in chosen[:_MOST_QUERIES]]
     near = _neighbours(board, model)
     names = [one.model_id for one in near if one.model_id != model]
+
+    def box(of_model: str) -> Html:
+        return model_box(frame.addresses, of_model, is_ticked=of_model == model)
 
     return frame.page(
         model,
         [(model, None)],
         html("<h1>{}</h1><h2>Models of similar rank</h2>", model),
-        replace(board, models=near).to_html(frame.addresses.cell),
-        _compare_form(frame, model, names, index.models),
+        compare_form(
+            frame.addresses,
+            replace(board, models=near).to_html(frame.addresses.cell, box) if near else box(model),
+            _choice(name for name in index.models if name not in (model, *names)),
+        ),
         *_results(frame.addresses, index, stats, model),
         behind_table(
             "Questions on which similar models are ahead",
@@ -108,19 +113,33 @@ def _is_common(one: BoardModel, other: BoardModel) -> bool:
     return any(cell and mine for cell, mine in zip(one.cells, other.cells, strict=True))
 
 
-def _compare_form(frame: Frame, model: str, near: Sequence[str], models: Sequence[str]) -> Html:
-    """Link to similar models, and offer a comparison with any model."""
-    address = frame.addresses.models
-    links = [(address("model", name), name, address("pair", model, name)) for name in near]
-    others = [(Exact(name_text(name)), cut_middle(name, 60)) for name in models if name != model]
+def model_box(addresses: Addresses, model: str, *, is_ticked: bool = False) -> Html:
+    """Make a box to tick in a form that compares two models, and a link to the model."""
+    box = tag(
+        "input",
+        type="checkbox",
+        name="model",
+        value=Exact(name_text(model)),
+        checked=is_ticked,
+        aria_label=f"Compare {model}",
+    )
+    address = addresses.models("model", model)
+    return html('{} <a href="{}">{}</a>', box, address, cut_middle(model, LONGEST_NAME))
+
+
+def compare_form(addresses: Addresses, *content: Child) -> Html:
+    """Make a form that compares the two models that are ticked or chosen in it."""
+    button = Html('<button class="button">Compare two models</button>')
+    return html('<form action="{}">{}{}</form>', addresses.plain("pair"), joined(*content), button)
+
+
+def _choice(models: Iterable[str]) -> Html:
+    """Make a list to choose another model from."""
+    options = [(Exact(name_text(name)), cut_middle(name, LONGEST_NAME)) for name in models]
     return html(
-        '<ul>{}</ul><form action="{}" class="find"><input type="hidden" name="model" value="{}">'
-        '<select name="model" aria-label="Another model">{}</select>'
-        '<button class="button">Compare</button></form>',
-        each('<li><a href="{}">{}</a> · <a href="{}">compare</a></li>', links),
-        frame.addresses.plain("pair"),
-        Exact(name_text(model)),
-        each('<option value="{}">{}</option>', others[:MOST]),
+        '<select name="model" aria-label="Another model"><option value="">another model</option>{}'
+        "</select> ",
+        each('<option value="{}">{}</option>', options[:MOST]),
     )
 
 

@@ -358,6 +358,7 @@ def _links(here: QuestionAddresses, index: QuestionTable, first: str | None) -> 
         key_link("Next →", "j n", after, rel="next"),
         key_link("Next disagreement", "d", here.to("disagreement", whole=False)),
         key_link("First answer", "l", first),
+        html('<a href="{}" class="button">Save as a file</a>', here.to("save", whole=False)),
         MARKS_SWITCH,
         Html('<a href="#answers" class="button narrow-only">Answers ↓</a>'),
     )

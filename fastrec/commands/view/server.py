@@ -311,7 +311,8 @@ class _Pages:
         queries = [query_of(scope) for scope in index.scopes if scope.evaluation_name == evaluation]
         models = [chosen.model for chosen in state.show]
         found = read_question(index, queries, row.name, make_filters(), models)
-        assert found  # it has the row
+        if found is None:
+            raise _MissingError("None of these models has an answer to this question.")
         name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
         return HTMLResponse(question_file([found], shown(self._name)), headers=headers)

@@ -22,6 +22,7 @@ from fastrec.commands.view.addresses import (
     query_pairs,
 )
 from fastrec.commands.view.layout import AGAIN, MOST, Frame, hidden_fields, key_link, name_filter
+from fastrec.commands.view.model_page import compare_form, model_box
 from fastrec.errors import counted
 from fastrec.html import (
     Child,
@@ -63,10 +64,15 @@ def start_page(frame: Frame, index: QuestionTable, board: Leaderboard | None) ->
         rows = (_scope_rows(frame, scopes) for scopes in evaluations)
         heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
         body = html(
-            '<h1>Evaluations and metrics</h1>{}<div class="line"><h1>Leaderboard</h1>{}</div>{}',
+            '<h1>Evaluations and metrics</h1>{}<div class="line"><h1>Leaderboard</h1>{}'
+            '<a href="{}">Pictures and groups</a></div>{}',
             first_ten(len(index.scopes), _table(heads, rows, "list scopes")),
             name_filter(".board tbody tr"),
-            board.to_html(frame.addresses.cell)
+            frame.addresses.plain("group"),
+            compare_form(
+                frame.addresses,
+                board.to_html(frame.addresses.cell, partial(model_box, frame.addresses)),
+            )
             if board
             else soft("The leaderboard is being computed.", AGAIN),
         )
