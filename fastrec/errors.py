@@ -34,10 +34,11 @@ import errno
 import os
 import re
 import shlex
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
 # in a store, ? may be part of a name or a glob
 _QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")
+# Modules whose package has another name.
+_PACKAGES = {"markdown_it": "markdown-it-py", "re2": "google-re2"}
+_LAST = re.compile(r"[./]")  # before the last key of a field, or the name of a model
 
 
 def without_secrets(text: str, url: str = "") -> str:
@@ -93,6 +97,39 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that are spelled most like a word, or match it as a pattern.
+
+    Case does not matter. A part of a name is near to the whole.
+
+    >>> nearest("ORG/*", ["org/a", "b"]), nearest("subjct", ["metadata.subject"])
+    (['org/a'], ['metadata.subject'])
+    >>> nearest("gpt", ["other", "openai/gpt"]), nearest("xyz", ["abc"])
+    (['openai/gpt'], [])
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+    from fnmatch import fnmatchcase  # noqa: PLC0415
+
+    wanted = word.casefold()
+    names = {name.casefold(): name for name in sorted(known)}
+    last = {_LAST.split(name)[-1]: name for name in reversed(names)}
+    found = [name for name in names if fnmatchcase(name, wanted)]
+    found += [name for name in names if len(wanted) > 2 and wanted in name]
+    found += get_close_matches(wanted, names, n=most)
+    found += [last[end] for end in get_close_matches(_LAST.split(wanted)[-1], last, n=most)]
+    return [names[name] for name in dict.fromkeys(found)][:most]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """End a message with the nearest names; empty if there are none.
+
+    >>> did_you_mean("levle", ["level", "jobs"]), did_you_mean("x", ["level"])
+    ("; did you mean 'level'?", '')
+    """
+    near = nearest(word, known)
+    return f"; did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
 def arguments(paths: Sequence[str], most: int = 3) -> str:
@@ -159,6 +196,23 @@ class UsageError(FastrecError):
 
     exit_code = 2
     message: str
+
+
+def not_installed(purpose: str, *modules: str) -> str:
+    """Say which optional modules are missing, and how to install them; empty if none is."""
+    missing = [_PACKAGES.get(name, name) for name in modules if find_spec(name) is None]
+    verb = "is" if len(missing) == 1 else "are"
+    named = f"{purpose} needs {' and '.join(missing)}, which {verb} not installed"
+    return f"{named}: pip install {' '.join(missing)}" if missing else ""
+
+
+def need(purpose: str, *modules: str) -> None:
+    """UsageError if an optional module is not installed.
+
+    They are looked up, not imported: some start threads, and a process with threads must not fork.
+    """
+    if reason := not_installed(purpose, *modules):
+        raise UsageError(reason)
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:

@@ -181,15 +181,49 @@ def percent(share: float | None) -> str:
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
-def value_text(value: float | None, *, graded: bool) -> str:
+def value_text(
+    value: float | None, *, graded: bool, digits: int | None = None, other_scale: bool = False
+) -> str:
     """Format an accuracy, or a mean score if the metric is graded.
+
+    `digits` are decimals of percentages; a score from 0 to 1 has two more.
 
     >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
     ('50.0%', '0.500', '–')
+    >>> value_text(0.5, graded=True, digits=2)
+    '0.5000'
+    >>> value_text(7, graded=True, digits=2, other_scale=True)
+    '7.00'
     """
-    if value is None or not graded:
-        return NONE if value is None else f"{value:.1%}"
-    return f"{value:.3f}" if abs(value) < 10 else score_text(value)
+    if value is None:
+        return NONE
+    decimals = 1 if digits is None else digits
+    if not graded:
+        return f"{value:.{decimals}%}"
+    if digits is None and abs(value) >= 10:
+        return score_text(value)
+    is_exact = other_scale and digits is not None
+    return f"{value:,.{decimals if is_exact else decimals + 2}f}"
+
+
+def points_per_unit(*, other_scale: bool) -> int:
+    """How many points a difference of 1 is: percentage points, unless the score has another scale.
+
+    >>> points_per_unit(other_scale=False), points_per_unit(other_scale=True)
+    (100, 1)
+    """
+    return 1 if other_scale else 100
+
+
+def scales_in_words(titles: Iterable[str]) -> list[str]:
+    """Say which scores have another scale than 0 to 1, in one line; nothing if none has.
+
+    >>> scales_in_words(["quality"])
+    ['a point is a unit of the score, not a hundredth, where it is below 0 or above 1: quality']
+    """
+    named = ", ".join(dict.fromkeys(titles))
+    text = "a point is a unit of the score, not a hundredth, where it is below 0 or above 1"
+    return [f"{text}: {named}"] if named else []
 
 
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:

@@ -82,6 +82,8 @@ class BoardEvaluation(ScopeNames, kw_only=True):
     """Whether values are mean scores; otherwise they are accuracies."""
     lower_is_better: bool
     """Whether a lower score is better."""
+    other_scale: bool
+    """Whether scores are below 0 or above 1."""
     questions: int
     """Its questions."""
     weight: float
@@ -145,6 +147,9 @@ class Leaderboard(Tabular, kw_only=True):
     cluster: str | None = None
     """`--cluster`: intervals and tests are over clusters of questions with the same value of this
     field; null if they are over questions."""
+    damaged: list[str] = msgspec.field(default_factory=list)
+    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
+    whole."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -163,20 +168,22 @@ class Leaderboard(Tabular, kw_only=True):
             rows.append(row)
         return rows
 
-    def table(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[str]]]:
+    def table(
+        self, models: Sequence[BoardModel], digits: int | None = None
+    ) -> tuple[list[str], list[list[str]]]:
         """The headings and cells of some models, as text; columns that say nothing are left out."""
         columns = {
             "rank": [rank_text(model.rank_best, model.rank_worst) for model in models],
             "model": [model.model_id for model in models],
-            "mean": [_estimate(model.mean, 100, "%") for model in models],
-            "mean rank": [_estimate(model.mean_rank, 1, "") for model in models],
-            "wins": [_estimate(model.win_share, 100, "%") for model in models],
+            "mean": [_estimate(model.mean, 100, "%", digits) for model in models],
+            "mean rank": [_estimate(model.mean_rank, 1, "", digits) for model in models],
+            "wins": [_estimate(model.win_share, 100, "%", digits) for model in models],
         }
         columns = {name: cells for name, cells in columns.items() if any(cells)}
         for at, evaluation in enumerate(self.evaluations):
             cells = [model.cells[at] for model in models]
             if any(cells):
-                columns[evaluation.title] = _cell_texts(evaluation, cells)
+                columns[evaluation.title] = _cell_texts(evaluation, cells, digits)
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
     def to_html(
@@ -246,8 +253,8 @@ class Leaderboard(Tabular, kw_only=True):
         lines = [
             f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             (
-                "rank: the ranks by mean that paired tests allow (Holm). Models are compared "
-                "within their table only."
+                "rank: the ranks by mean, or by the only evaluation, that paired tests allow "
+                "(Holm). Models are compared within their table only."
             ),
             (
                 "mean rank and wins: over evaluations; wins is the share of the other models that "
@@ -284,22 +291,27 @@ def _flat(name: str, estimate: Estimate | None, **more: str) -> dict[str, float 
     return {f"{name}{suffix}": getattr(estimate, field, None) for suffix, field in fields.items()}
 
 
-def _estimate(estimate: Estimate | None, scale: float, unit: str) -> str:
+def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: int | None) -> str:
     if estimate is None:
         return ""
-    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
-    return f"{value:.1f}{unit} [{low:.1f}–{high:.1f}]"
+    ends = (estimate.value, estimate.low, estimate.high)
+    decimals = 1 if digits is None else digits
+    value, low, high = (f"{scale * end:.{decimals}f}" for end in ends)
+    return f"{value}{unit} [{low}–{high}]"
 
 
-def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
+def _cell_texts(
+    evaluation: BoardEvaluation, cells: Sequence[BoardCell | None], digits: int | None
+) -> list[str]:
     """The cells of a column, with the same number of decimals."""
     values = [cell.value if cell else None for cell in cells]
-    is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
-    texts = (
-        even_scores(values)
-        if is_large
-        else [value_text(value, graded=evaluation.graded) for value in values]
-    )
+    graded = evaluation.graded
+    other_scale = evaluation.other_scale
+    texts = [
+        value_text(value, graded=graded, digits=digits, other_scale=other_scale) for value in values
+    ]
+    if graded and digits is None and any(abs(value or 0) >= 10 for value in values):
+        texts = even_scores(values)
     return [
         f"({text})" if cell and not cell.counts else text
         for cell, text in zip(cells, texts, strict=True)
@@ -315,7 +327,6 @@ class _Column(NamedTuple):
     means: dict[str, float]  # of each model: those of the summary, as in all commands
     answered: dict[str, int]  # questions of each model, if any
     enough: list[str]  # models that answered enough questions
-    in_unit: bool  # whether all values are in [0, 1]
 
     def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
         """Yield the values of some models, questions × models, and the clusters of questions."""
@@ -374,7 +385,7 @@ def make_leaderboard(
                 evaluation_name=name,
                 title=title_of(name, scope.metric, several, lower=scope.lower_is_better),
                 metrics=several,
-                weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
+                weight=0.0 if scope.other_scale or scope.lower_is_better else weight,
             )
         )
     batches = _batches(columns, [one.weight for one in evaluations])
@@ -442,7 +453,6 @@ def _look(
     table = index.table(query)
     cells = table.cells
     is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
-    values = (cells.score if scope.graded else cells.share)[is_answer]
     numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
     answered = {
         model: number for model, number in zip(table.models, numbers, strict=True) if number
@@ -455,7 +465,6 @@ def _look(
         {model: mean for model, mean in means.items() if mean is not None},
         answered,
         [model for model, number in answered.items() if 100 * number >= least],
-        in_unit=bool(values.min(initial=0.0) >= 0 and values.max(initial=1.0) <= 1),
     )
 
 
@@ -475,6 +484,10 @@ class _Batch:
         self._test: MeanTest | None = None
         self._better: Bools | None = None
 
+    def ranks_by(self, at: int) -> bool:
+        """Whether ranks depend on an evaluation: it is in the mean, or the only one."""
+        return bool(self.shares.get(at)) or [*self.shares] == [at]
+
     def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
         """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
         share = self.shares[at]
@@ -486,10 +499,10 @@ class _Batch:
             ]
         if self.is_whole:
             self._wins = self._wins + count_wins(-both if scope.lower_is_better else both)
-        if sums is None or not share:
+        if sums is None:
             return
-        if share == 1:  # the same test as in a table of this evaluation
-            self._better = significant(sums, lower=False)
+        if share == 1 or len(self.shares) == 1:  # the same test as in a table of this evaluation
+            self._better = significant(sums, lower=scope.lower_is_better)
             return
         if self._test is None:
             self._test = MeanTest(len(self.models))
@@ -571,7 +584,7 @@ def _estimate_cells(
         models = [model for model in column.models if model in wanted and model in column.answered]
         if not models:
             continue
-        tested = [batch for batch in batches if batch.is_tested and batch.shares.get(at)]
+        tested = [batch for batch in batches if batch.is_tested and batch.ranks_by(at)]
         ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         enough = set(column.enough)

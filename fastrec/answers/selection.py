@@ -139,7 +139,6 @@ class Selection:
             return self
         made = Selection(self.reader)
         made.is_whole = False
-        _check_fields(self.parts, filters)
         masks: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
@@ -155,8 +154,8 @@ class Selection:
             masks[part][to_read[part]] = np.frombuffer(read.matches, dtype=np.bool_)
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
-            _check_fields(self.parts, filters, nothing_matches=True)
-            raise self._nothing_matches(filters)
+            check_known_fields([self], filters, nothing_matches=True)
+            raise self.nothing_matches(filters)
         made._number_scopes(self.scopes, codes)
         return made
 
@@ -406,7 +405,16 @@ class Selection:
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(codes[first].tolist(), models, strict=True))
 
-    def _nothing_matches(self, filters: Filters) -> Exception:
+    def has_names(self, filters: Filters) -> bool:
+        """Whether an evaluation has a metric and a model that match some filters."""
+        return any(
+            filters.accepts_evaluation(one.evaluation_name)
+            and filters.accepts_metric(one.metric)
+            and any(filters.accepts_model(model.model_id) for model in one.by_model)
+            for one in self.summary.evaluations
+        )
+
+    def nothing_matches(self, filters: Filters) -> Exception:
         known = names_of(self.summary.evaluations)
         names = {
             "evaluations": sorted(known.evaluations),
@@ -460,9 +468,12 @@ def select_same_bins(
     `cluster` are a cluster.
     """
     found: list[Selection] = []
-    for number, corpus in enumerate(corpora, 1):
-        may_be_empty = number < len(corpora) or any(selection.scopes for selection in found)
-        selection = Selection(corpus)
+    opened = list(map(Selection, corpora))
+    check_known_fields(opened, filters, groups, cluster)
+    if filters and not any(selection.has_names(filters) for selection in opened):
+        raise opened[-1].nothing_matches(filters)
+    for number, selection in enumerate(opened, 1):
+        may_be_empty = number < len(corpora) or any(other.scopes for other in found)
         found.append(
             selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
         )
@@ -603,12 +614,21 @@ def _check_groups(groups: Groups, results: int) -> None:
         )
 
 
-def _check_fields(
-    parts: Sequence[PartFile], filters: Filters, *, nothing_matches: bool = False
+def check_known_fields(
+    selections: Sequence[Selection],
+    filters: Filters,
+    groups: Groups = (),
+    cluster: str | None = None,
+    *,
+    nothing_matches: bool = False,
 ) -> None:
-    if filters.where:
+    """Raise a UsageError if a field is misspelt: no record of these corpora has it."""
+    paths = [group.path for group in groups]
+    if cluster:
+        paths.append(parse_path(cluster))
+    if filters.where or paths:
         from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
 
-        check_fields(
-            [shard_at(part.path) for part in parts], filters.where, nothing_matches=nothing_matches
-        )
+        parts = [shard_at(part.path) for one in selections for part in one.parts]
+        columns = [one.columns(number) for one in selections for number in range(len(one.parts))]
+        check_fields(parts, filters.where, paths, columns=columns, nothing_matches=nothing_matches)

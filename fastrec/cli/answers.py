@@ -15,6 +15,7 @@ from fastrec.cli.console import (
     explain_damage,
     format_p,
     format_points,
+    print_error,
     print_exactly,
     print_found,
     print_notice,
@@ -44,7 +45,9 @@ from fastrec.wording import (
     TESTS,
     cluster_in_words,
     latency_text,
+    points_per_unit,
     power_text,
+    scales_in_words,
     score_text,
     signs_of,
     title_of,
@@ -399,6 +402,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 @command(
     "Compare two models of a corpus, and show where they differ.",
     ok="done, whatever the difference",
+    check="no evaluation has records of both models",
     usage="the command line is wrong, or A or B is not one model",
     failure="a part could not be read",
 )
@@ -466,6 +470,9 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     options["metric_pair"] = options["metric_pair"] or ()
     result = run_reading(run, corpus, **options, notice=print_notice)
     print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
+    if not result.evaluations and not result.metrics:
+        print_error(f"no evaluation has records of both {result.a} and {result.b}")
+        raise click.exceptions.Exit(1)
 
 
 def _interval(agreement: Agreement) -> str:
@@ -517,7 +524,7 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
     say("B  {b:bold}", result)
     click.echo()
     if not result.evaluations:
-        click.echo("no evaluation has records of both models")
+        _print_remarks(result)
         return
     hidden = ("ties", "p", "questions", "A", "B")
     print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
@@ -552,8 +559,9 @@ def _marked_title(scope: ComparedEvaluation) -> str:
     return f"{_title(scope)}{graded}{' ↓' if scope.lower_is_better else ''}"
 
 
-def _percentage_points(difference: float | None) -> float | None:
-    return None if difference is None else 100 * difference
+def _points(scope: ComparedEvaluation, difference: float | None) -> float | None:
+    each = points_per_unit(other_scale=scope.other_scale)
+    return None if difference is None else each * difference
 
 
 _COMPARED: Final[dict[str, Spelling]] = {
@@ -561,7 +569,7 @@ _COMPARED: Final[dict[str, Spelling]] = {
     "questions": "{questions:,}",
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),
-    "points": lambda scope: format_points(_percentage_points(scope.difference)),
+    "points": lambda scope: format_points(_points(scope, scope.difference)),
     "wins": "{wins:,}",
     "losses": "{losses:,}",
     "ties": "{ties:,}",
@@ -581,12 +589,15 @@ def _print_remarks(result: Comparison) -> None:
         explanations.append(
             "* graded: mean scores; higher is better, where no ↓ says that lower is"
         )
+    explanations += scales_in_words(
+        _title(scope) for scope in result.evaluations if scope.other_scale
+    )
     for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]
     for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:
-        detectable = _percentage_points(scope.detectable)
-        observed = _percentage_points(scope.difference)
+        detectable = _points(scope, scope.detectable)
+        observed = _points(scope, scope.difference)
         power = power_text([(detectable, observed, scope.questions_needed)])
         say("  {title}: {power}", title=_title(scope), power=power)
         if scope.chance is not None:

@@ -28,6 +28,7 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.errors import counted
+from fastrec.wording import NONE
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
@@ -36,6 +37,16 @@ if TYPE_CHECKING:
 
 
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
+_LATEX: Final = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "↓": r"$\downarrow$",
+    "·": r"$\cdot$",
+}
 _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
@@ -210,6 +221,69 @@ def markdown_sections(
     for lines in filter(None, legends):
         yield ""
         yield from map(escaped, lines)
+
+
+def with_units(table: Table | str) -> Table | str:
+    """Move the unit of columns of percentages into their headings, so that cells are numbers."""
+    if isinstance(table, str):
+        return table
+    heads = []
+    cells = []
+    texts = [list(map(str, column)) for column in zip(*table.rows, strict=True)]
+    for column, own in zip(table.columns, texts, strict=True):
+        is_percent = all("%" in text or text in ("", NONE) for text in own) and any(own)
+        name = f"{column.name} (%)" if is_percent else column.name
+        heads.append(column._replace(name=name))
+        cells.append([text.replace("%", "") for text in own] if is_percent else own)
+    return Table(heads, list(zip(*cells, strict=True)))
+
+
+def latex_sections(
+    sections: Iterable[Section], legends: Iterable[Sequence[str]], caption: str | None
+) -> Iterator[str]:
+    """Yield the lines of tables for the package booktabs."""
+    for lines in legends:
+        yield from (f"% {safe(line)}" for line in lines)
+    for section in sections:
+        yield f"% {safe(section.title)}: {safe(section.about)}"
+        if isinstance(section.table, str):
+            yield f"% {section.table}"
+            continue
+        table = section.table
+        alignment = "".join("l" if column.is_left else "r" for column in table.columns)
+        names = [column.heading for column in table.columns]
+        rows = (f"{' & '.join(map(_latex, map(str, row)))} \\\\" for row in (names, *table.rows))
+        if caption is not None:
+            yield from ("\\begin{table}", "\\centering", f"\\caption{{{_latex(caption)}}}")
+        yield f"\\begin{{tabular}}{{{alignment}}}"
+        yield from ("\\toprule", next(rows), "\\midrule", *rows, "\\bottomrule", "\\end{tabular}")
+        if caption is not None:
+            yield "\\end{table}"
+
+
+def _latex(text: str) -> str:
+    r"""Escape what has a meaning in LaTeX.
+
+    >>> _latex("a_b 5% ± 1"), _latex("\\x{y}^")
+    ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
+    """
+    return "".join(_LATEX.get(char, char) for char in safe(text))
+
+
+def print_tables(
+    output_format: str,
+    sections: Iterable[Section],
+    legends: Sequence[Sequence[str]],
+    caption: str | None,
+) -> None:
+    """Print tables for a document: Markdown or LaTeX, with one unit in each column."""
+    made = [section._replace(table=with_units(section.table)) for section in sections]
+    if output_format == "latex":
+        click.echo("\n".join(latex_sections(made, legends, caption)))
+        return
+    if caption is not None:
+        click.echo(f"Table: {escaped(caption)}\n")
+    click.echo("\n".join(markdown_sections(made, legends)))
 
 
 def csv_table(

@@ -6,10 +6,9 @@ import io
 import tempfile
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import IO, Any, Final, TypeVar
 
-from fastrec.errors import LogError, ShardError
+from fastrec.errors import LogError, ShardError, not_installed
 from fastrec.harnesses.values import BOM, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
@@ -143,8 +142,6 @@ def parquet_module(path: str) -> Any:
 
     LogError if it is not installed.
     """
-    if find_spec("pyarrow") is None:
-        raise LogError(
-            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        )
+    if reason := not_installed("reading Parquet", "pyarrow"):
+        raise LogError(path, reason)
     return import_module("fastrec.harnesses.parquet")

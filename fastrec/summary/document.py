@@ -307,6 +307,9 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     judgement."""
     lower_is_better: bool = False
     """Whether metadata.lower_is_better of a record says so. Left out if none does."""
+    other_scale: bool = False
+    """Whether an answer has a score below 0 or above 1: then a point is one unit of the score, else
+    a hundredth. Left out if none has."""
     primary: bool = False
     """Whether metadata.primary_metric of a record says so. Left out if none does."""
     by_model: list[ModelSummary]

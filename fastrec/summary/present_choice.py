@@ -7,8 +7,8 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, check_choice, counted, listed
-from fastrec.filters import Filters, did_you_mean, matches_any, similar
+from fastrec.errors import NoMatchError, UsageError, check_choice, counted, did_you_mean, listed
+from fastrec.filters import Filters, matches_any
 from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary
 from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
@@ -114,7 +114,11 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     """
     for pattern in lower_is_better:
         if not any(_matches_scope(scope, [pattern]) for scope in scopes):
-            raise UsageError(f"--lower-is-better {pattern!r} matches no metric and no evaluation")
+            names = {name for scope in scopes for name in names_of_scope(*_scope_names(scope))}
+            raise UsageError(
+                f"--lower-is-better {pattern!r} matches no metric and no evaluation"
+                f"{did_you_mean(pattern, names)}"
+            )
     return [
         msgspec.structs.replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
         if lower_is_better and _matches_scope(scope, lower_is_better)
@@ -124,8 +128,12 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
 
 
 def _matches_scope(scope: Scope, patterns: Sequence[str]) -> bool:
-    names = names_of_scope(without_group(scope.evaluation_name), scope.metric)
+    names = names_of_scope(*_scope_names(scope))
     return any(matches_any(name, patterns) for name in names)
+
+
+def _scope_names(scope: Scope) -> tuple[str, str | None]:
+    return without_group(scope.evaluation_name), scope.metric
 
 
 def names_of_scope(evaluation: str, metric: str | None) -> list[str]:
@@ -195,7 +203,7 @@ def check_patterns(
     """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
         if not _matches(pattern, names):
-            hint = did_you_mean(similar([pattern], names)) or f"; {_available(kind, names)}"
+            hint = did_you_mean(pattern, filter(None, names)) or f"; {_available(kind, names)}"
             raise UsageError(f"no {kind}{where} matches {pattern!r}{hint}")
 
 

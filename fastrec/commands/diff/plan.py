@@ -56,6 +56,7 @@ class ComparedCorpus(msgspec.Struct):
     schema: Schema
     models: dict[ModelName, ModelSummary]
     graded: frozenset[Scope]  # what has scores other than 0 and 1
+    other_scale: frozenset[Scope]  # metrics with scores below 0 or above 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
     notes: list[str]  # about clusters of questions
@@ -98,6 +99,7 @@ def read_corpus(
     index = QuestionTable(selection)
     models: dict[ModelName, ModelSummary] = {}
     graded: set[Scope] = set()
+    other_scale: set[Scope] = set()
     lower: set[Scope] = set()
     split: set[tuple[str, str | None, str]] = set()
     for evaluation in index.evaluations:
@@ -106,6 +108,8 @@ def read_corpus(
             models[*scope, model.model_id] = model
         if evaluation.graded:
             graded.add(scope)
+        if evaluation.other_scale:
+            other_scale.add(scope)
         if evaluation.lower_is_better:
             lower.add(scope)
         if evaluation.split_hashes:
@@ -118,6 +122,7 @@ def read_corpus(
         schema=CORPUS_LABELS[selection.manifest.schema],
         models=models,
         graded=frozenset(graded),
+        other_scale=frozenset(other_scale),
         lower=frozenset(lower),
         split=frozenset(split),
         notes=selection.notes,
