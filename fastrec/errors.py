@@ -48,7 +48,6 @@ _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
 _QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")
 # Modules whose package has another name.
 _PACKAGES = {"markdown_it": "markdown-it-py", "re2": "google-re2"}
-_LAST = re.compile(r"[./]")  # before the last key of a field, or the name of a model
 
 
 def without_secrets(text: str, url: str = "") -> str:
@@ -100,7 +99,7 @@ def listed(names: Sequence[str], most: int = 10) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that are spelled most like a word, or match it as a pattern.
+    """The known names that are spelled most like a word or pattern.
 
     Case does not matter. A part of a name is near to the whole.
 
@@ -110,15 +109,11 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     (['openai/gpt'], [])
     """
     from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
-    from fnmatch import fnmatchcase  # noqa: PLC0415
 
-    wanted = word.casefold()
+    wanted = word.casefold().strip("*?")
     names = {name.casefold(): name for name in sorted(known)}
-    last = {_LAST.split(name)[-1]: name for name in reversed(names)}
-    found = [name for name in names if fnmatchcase(name, wanted)]
-    found += [name for name in names if len(wanted) > 2 and wanted in name]
-    found += get_close_matches(wanted, names, n=most)
-    found += [last[end] for end in get_close_matches(_LAST.split(wanted)[-1], last, n=most)]
+    found = [name for name in names if len(wanted) > 2 and wanted in name]
+    found += get_close_matches(wanted, names, n=most, cutoff=0.5)
     return [names[name] for name in dict.fromkeys(found)][:most]
 
 

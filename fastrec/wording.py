@@ -206,6 +206,9 @@ def value_text(
     return f"{value:,.{decimals if is_exact else decimals + 2}f}"
 
 
+POINTS: Final = "a point is a hundredth, or a unit of the score if means are below 0 or above 1"
+
+
 def points_per_unit(*, other_scale: bool) -> int:
     """How many points a difference of 1 is: percentage points, unless the score has another scale.
 
@@ -213,17 +216,6 @@ def points_per_unit(*, other_scale: bool) -> int:
     (100, 1)
     """
     return 1 if other_scale else 100
-
-
-def scales_in_words(titles: Iterable[str]) -> list[str]:
-    """Say which scores have another scale than 0 to 1, in one line; nothing if none has.
-
-    >>> scales_in_words(["quality"])
-    ['a point is a unit of the score, not a hundredth, where it is below 0 or above 1: quality']
-    """
-    named = ", ".join(dict.fromkeys(titles))
-    text = "a point is a unit of the score, not a hundredth, where it is below 0 or above 1"
-    return [f"{text}: {named}"] if named else []
 
 
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:

@@ -83,7 +83,7 @@ class BoardEvaluation(ScopeNames, kw_only=True):
     lower_is_better: bool
     """Whether a lower score is better."""
     other_scale: bool
-    """Whether scores are below 0 or above 1."""
+    """Whether the mean score of a model is below 0 or above 1."""
     questions: int
     """Its questions."""
     weight: float
@@ -327,6 +327,7 @@ class _Column(NamedTuple):
     means: dict[str, float]  # of each model: those of the summary, as in all commands
     answered: dict[str, int]  # questions of each model, if any
     enough: list[str]  # models that answered enough questions
+    in_unit: bool  # whether all values are in [0, 1]
 
     def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
         """Yield the values of some models, questions × models, and the clusters of questions."""
@@ -385,7 +386,7 @@ def make_leaderboard(
                 evaluation_name=name,
                 title=title_of(name, scope.metric, several, lower=scope.lower_is_better),
                 metrics=several,
-                weight=0.0 if scope.other_scale or scope.lower_is_better else weight,
+                weight=weight if column.in_unit and not scope.lower_is_better else 0.0,
             )
         )
     batches = _batches(columns, [one.weight for one in evaluations])
@@ -453,6 +454,7 @@ def _look(
     table = index.table(query)
     cells = table.cells
     is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
+    values = (cells.score if scope.graded else cells.share)[is_answer]
     numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
     answered = {
         model: number for model, number in zip(table.models, numbers, strict=True) if number
@@ -465,6 +467,7 @@ def _look(
         {model: mean for model, mean in means.items() if mean is not None},
         answered,
         [model for model, number in answered.items() if 100 * number >= least],
+        in_unit=bool(values.min(initial=0.0) >= 0 and values.max(initial=1.0) <= 1),
     )
 
 

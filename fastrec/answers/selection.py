@@ -155,7 +155,7 @@ class Selection:
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
             check_known_fields([self], filters, nothing_matches=True)
-            raise self.nothing_matches(filters)
+            raise self._nothing_matches(filters)
         made._number_scopes(self.scopes, codes)
         return made
 
@@ -405,16 +405,7 @@ class Selection:
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(codes[first].tolist(), models, strict=True))
 
-    def has_names(self, filters: Filters) -> bool:
-        """Whether an evaluation has a metric and a model that match some filters."""
-        return any(
-            filters.accepts_evaluation(one.evaluation_name)
-            and filters.accepts_metric(one.metric)
-            and any(filters.accepts_model(model.model_id) for model in one.by_model)
-            for one in self.summary.evaluations
-        )
-
-    def nothing_matches(self, filters: Filters) -> Exception:
+    def _nothing_matches(self, filters: Filters) -> Exception:
         known = names_of(self.summary.evaluations)
         names = {
             "evaluations": sorted(known.evaluations),
@@ -470,8 +461,6 @@ def select_same_bins(
     found: list[Selection] = []
     opened = list(map(Selection, corpora))
     check_known_fields(opened, filters, groups, cluster)
-    if filters and not any(selection.has_names(filters) for selection in opened):
-        raise opened[-1].nothing_matches(filters)
     for number, selection in enumerate(opened, 1):
         may_be_empty = number < len(corpora) or any(other.scopes for other in found)
         found.append(

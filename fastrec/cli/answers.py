@@ -42,12 +42,12 @@ from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
+    POINTS,
     TESTS,
     cluster_in_words,
     latency_text,
     points_per_unit,
     power_text,
-    scales_in_words,
     score_text,
     signs_of,
     title_of,
@@ -589,9 +589,7 @@ def _print_remarks(result: Comparison) -> None:
         explanations.append(
             "* graded: mean scores; higher is better, where no ↓ says that lower is"
         )
-    explanations += scales_in_words(
-        _title(scope) for scope in result.evaluations if scope.other_scale
-    )
+        explanations.append(POINTS)
     for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]

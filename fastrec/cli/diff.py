@@ -34,7 +34,7 @@ from fastrec.cli.tables import (
     table_of,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import NONE, cluster_in_words, power_text, scales_in_words, titles
+from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -152,8 +152,7 @@ def _legend(result: Difference) -> Iterator[str]:
     means = "accuracy, or mean score if without %," if len(measures) > 1 else "accuracy"
     if measures == {"score"}:
         means = "mean score"
-    is_hundredth = any(not model.other_scale for model in result.models)
-    hundredth = "; a point is a hundredth" if "score" in measures and is_hundredth else ""
+    hundredth = f"; {POINTS}" if "score" in measures else ""
     yield f"old, new: {means} on the {answers}{hundredth}"
     if "score" in measures:
         yield (
@@ -166,11 +165,6 @@ def _legend(result: Difference) -> Iterator[str]:
         for model in result.models
         if model.lower_is_better
     }
-    yield from scales_in_words(
-        scope_titles[model.evaluation_name, model.metric]
-        for model in result.models
-        if model.other_scale
-    )
     if lower:
         yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(lower))}"
     if result.counts.relabelled:
@@ -351,7 +345,7 @@ class Percentage(Number):
 @option(
     "--fail-on POINTS",
     "Exit 1 if a model lost more than this many percentage points (hundredths of a score, or units "
-    "of a score that is below 0 or above 1) on an "
+    "of a score whose means are below 0 or above 1) on an "
     "evaluation with p < --p, is missing, or could not be compared.",
     type=Number(min=0),
 )

@@ -470,43 +470,25 @@ def _print_made(result: NormalizeResult) -> None:
     """Print what was made, the best models, and what to do next: one screen."""
     from fastrec.answers.choosing import open_index
     from fastrec.answers.leaderboard import make_leaderboard
-    from fastrec.summary.present_choice import names_of
 
-    names = names_of(result.summary.evaluations)
-    counts = (
-        counted(result.summary.line_counts.kept, "record"),
-        counted(len(names.models), "model"),
-        counted(len(names.evaluations), "evaluation"),
-    )
-    say("{:bold}: {counts}", shown(result.output), counts=", ".join(counts))
     board = make_leaderboard(open_index(result.output), most=_BOARD_EVALUATIONS)
     for title, models in board.groups()[:1]:
         heads, rows = board.table(models[:_BOARD_MODELS])
-        table = Table(columns(heads, left=("model",)), rows)
-        first = Table(table.columns[:_BOARD_COLUMNS], [row[:_BOARD_COLUMNS] for row in rows])
+        cells = [row[:_BOARD_COLUMNS] for row in rows]
+        first = Table(columns(heads[:_BOARD_COLUMNS], left=("model",)), cells)
         notes = more_rows(len(models) - len(rows), "model", "`fastrec leaderboard`")
-        click.echo()
-        print_section(Section("Leaderboard", title, first, notes))
+        print_section(Section(f"Leaderboard of {shown(result.output)}", title, first, notes))
     corpus = arguments([result.output])
     commands = {
         f"leaderboard {corpus}": "all models on each evaluation",
         f"questions {corpus} --wrong-by all": "questions that every model gets wrong",
         f"report {corpus} -o report.html": "everything on one page",
     }
-    if result.summary.line_counts.rejected:
-        commands.popitem()
-        commands[f"rejects {corpus}"] = "why lines were rejected"
     # Without an activated environment, only the path of the program is a command.
     program = "fastrec" if which("fastrec") else sys.argv[0]
-    width = max(map(len, commands))
     click.echo("\nTry next:")
-    for command_line, text in commands.items():
-        say(
-            "  {program} {line}  # {text}",
-            program=program,
-            line=command_line.ljust(width),
-            text=text,
-        )
+    for line, text in commands.items():
+        say("  {program} {line:<40}  # {text}", program=program, line=line, text=text)
 
 
 def _phases_section(result: NormalizeResult) -> Section:

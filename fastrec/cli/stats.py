@@ -41,25 +41,6 @@ if TYPE_CHECKING:
     from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
 
-# Columns and their cells. A column that is empty for all models of an evaluation is left out.
-_COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
-    "rank": lambda model: model.rank,
-    "model": lambda model: model.model_id,
-    "n": lambda model: f"{model.questions:,}",
-    "questions": lambda model: f"{model.questions:,}",
-    "answers": lambda model: f"{model.answers:,}",
-    "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
-    "coverage": lambda model: f"{model.coverage:.1%}",
-    "accuracy": lambda model: value_text(model.accuracy, graded=False),
-    "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
-    "score": lambda model: _or_empty("{:.4g}", model.mean_score),
-    "score ±": lambda model: _or_empty("± {:.2g}", model.score_standard_error),
-    "errors": lambda model: f"{model.errors:,}",
-    "tokens": lambda model: _total(model.tokens),
-    "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
-    "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
-    "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
-}
 _REPEATS: Final = (
     "questions",
     "answers",
@@ -115,18 +96,41 @@ def _or_empty(pattern: str, *values: float | None) -> str:
     return "" if None in values else pattern.format(*values)
 
 
-def _interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    return "" if low is None or high is None else f"{100 * low:.{digits}f}–{high:.{digits}%}"
+def _interval(low: float | None, high: float | None, digits: int | None) -> str:
+    decimals = 1 if digits is None else digits
+    return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
 
 
-def _with_digits(digits: int, *, other_scale: bool) -> dict[str, Callable[[ModelStats], str]]:
-    """Columns with this many decimals of percentages."""
-    of_scores = digits if other_scale else digits + 2
+def _columns(digits: int | None, *, other_scale: bool) -> dict[str, Callable[[ModelStats], str]]:
+    """Columns and their cells.
+
+    A column that is empty for all models of an evaluation is left out.
+    """
+    score = "{:.4g}"
+    error = "± {:.2g}"
+    if digits is not None:
+        score = f"{{:.{digits if other_scale else digits + 2}f}}"
+        error = f"± {score}"
     return {
+        "rank": lambda model: model.rank,
+        "model": lambda model: model.model_id,
+        "n": lambda model: f"{model.questions:,}",
+        "questions": lambda model: f"{model.questions:,}",
+        "answers": lambda model: f"{model.answers:,}",
+        "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
+        "coverage": lambda model: value_text(model.coverage, graded=False, digits=digits),
         "accuracy": lambda model: value_text(model.accuracy, graded=False, digits=digits),
         "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high, digits),
-        "score": lambda model: _or_empty(f"{{:.{of_scores}f}}", model.mean_score),
-        "score ±": lambda model: _or_empty(f"± {{:.{of_scores}f}}", model.score_standard_error),
+        "score": lambda model: _or_empty(score, model.mean_score),
+        "score interval": lambda model: _or_empty(
+            f"{score} to {score}", model.score_low, model.score_high
+        ),
+        "score ±": lambda model: _or_empty(error, model.score_standard_error),
+        "errors": lambda model: f"{model.errors:,}",
+        "tokens": lambda model: _total(model.tokens),
+        "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
+        "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
+        "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
     }
 
 
@@ -142,12 +146,14 @@ def stats_sections(found: Stats, *, show_all: bool = True, digits: int | None = 
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
-    tables = len(found.evaluations)
     rows = sum(len(one.by_model) for one in found.evaluations)
-    most = None if show_all or rows <= _MOST_ROWS else max(_MOST_ROWS // tables, _LEAST_ROWS)
-    kept = found.evaluations if most is None else found.evaluations[: _MOST_ROWS // most]
-    for one in kept:
+    most = None
+    if rows > _MOST_ROWS and not show_all:
+        most = max(_MOST_ROWS // len(found.evaluations), _LEAST_ROWS)
+    left = rows
+    for one in found.evaluations[: most and _MOST_ROWS // most]:
         shown = one.by_model[:most]
+        left -= len(shown)
         table: Table | str = _NO_COMMON if one.answering else _NO_ANSWERS
         if shown:
             table = _models_table(found, one, shown, digits)
@@ -164,35 +170,25 @@ def stats_sections(found: Stats, *, show_all: bool = True, digits: int | None = 
         for first, second in pairs[:1]
     ]
     legends: list[Sequence[str]] = [legend(found), [*facts_in_words(found.corpus), *similar]]
-    if most is not None:
-        left = rows - sum(len(one.by_model[:most]) for one in kept)
-        tables_left = f" and {counted(tables - len(kept), 'table')}" if tables > len(kept) else ""
-        text = f"left out: {counted(left, 'row')}{tables_left}; --all shows everything"
-        legends.append([f"{text}, --format json and csv always have it"])
+    if left:
+        text = f"left out: {left:,} of {rows:,} rows; --all shows them"
+        legends.append([f"{text}, --format json and csv always have all"])
     return sections, legends
 
 
 def _models_table(
     found: Stats, one: EvaluationStats, models: Sequence[ModelStats], digits: int | None
 ) -> Table:
-    accuracy = found.shows_accuracy(one)
-    columns_of = dict(_COLUMNS)
-    of_interval = "{:.4g} to {:.4g}"
-    if digits is not None:
-        columns_of |= _with_digits(digits, other_scale=one.other_scale)
-        decimals = digits if one.other_scale else digits + 2
-        of_interval = f"{{:.{decimals}f}} to {{:.{decimals}f}}"
+    left_out = ("score interval",) if found.shows_accuracy(one) else _NOT_GRADED
+    headings = {"score interval": "95% interval"}
+    if found.repeats_as != "mean":
+        headings["accuracy"] = found.repeats_as
     spellings: dict[str, Callable[[ModelStats], str]] = {}
-    for name, spell in columns_of.items():
+    for name, spell in _columns(digits, other_scale=one.other_scale).items():
         if name == "accuracy":
             spellings |= {how: _of_series(how, digits) for how in models[0].series}
-        if accuracy or name not in _NOT_GRADED:
-            is_reduced = name == "accuracy" and found.repeats_as != "mean"
-            spellings[found.repeats_as if is_reduced else name] = spell
-        if name == "score" and not accuracy:
-            spellings["95% interval"] = lambda model: _or_empty(
-                of_interval, model.score_low, model.score_high
-            )
+        if name not in left_out:
+            spellings[headings.get(name, name)] = spell
     cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
     cells = {name: column for name, column in cells.items() if any(column)}
     repeats = any(model.answers > model.questions for model in models)

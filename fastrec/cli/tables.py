@@ -229,12 +229,13 @@ def with_units(table: Table | str) -> Table | str:
         return table
     heads = []
     cells = []
-    texts = [list(map(str, column)) for column in zip(*table.rows, strict=True)]
-    for column, own in zip(table.columns, texts, strict=True):
-        is_percent = all("%" in text or text in ("", NONE) for text in own) and any(own)
-        name = f"{column.name} (%)" if is_percent else column.name
-        heads.append(column._replace(name=name))
-        cells.append([text.replace("%", "") for text in own] if is_percent else own)
+    for column, *texts in zip(table.columns, *table.rows, strict=True):
+        numbers = [str(text) for text in texts if text not in ("", NONE)]
+        if numbers and all("%" in number for number in numbers):
+            column = column._replace(name=f"{column.name} (%)")
+            texts = [str(text).replace("%", "") for text in texts]
+        heads.append(column)
+        cells.append(texts)
     return Table(heads, list(zip(*cells, strict=True)))
 
 

@@ -58,8 +58,8 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     lower_is_better: bool
     """Whether a lower score is better."""
     other_scale: bool
-    """Whether scores are below 0 or above 1: then a point is one unit of the score, else a
-    hundredth."""
+    """Whether the mean score of a model is below 0 or above 1: then a point is one unit of the
+    score, else a hundredth."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int

@@ -307,13 +307,19 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     judgement."""
     lower_is_better: bool = False
     """Whether metadata.lower_is_better of a record says so. Left out if none does."""
-    other_scale: bool = False
-    """Whether an answer has a score below 0 or above 1: then a point is one unit of the score, else
-    a hundredth. Left out if none has."""
     primary: bool = False
     """Whether metadata.primary_metric of a record says so. Left out if none does."""
     by_model: list[ModelSummary]
     """Its models, sorted by model_id."""
+
+    @property
+    def other_scale(self) -> bool:
+        """Whether scores have another scale than 0 to 1: the mean of a model is beyond it.
+
+        A single score beyond it may be a mistake.
+        """
+        means = [model.mean_score for model in self.by_model if model.answers]
+        return any(mean is None or not 0 <= mean <= 1 for mean in means)
 
 
 class LabelCounts(msgspec.Struct, kw_only=True):

@@ -114,7 +114,7 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     """
     for pattern in lower_is_better:
         if not any(_matches_scope(scope, [pattern]) for scope in scopes):
-            names = {name for scope in scopes for name in names_of_scope(*_scope_names(scope))}
+            names = [scope.metric or scope.evaluation_name for scope in scopes]
             raise UsageError(
                 f"--lower-is-better {pattern!r} matches no metric and no evaluation"
                 f"{did_you_mean(pattern, names)}"
@@ -128,12 +128,8 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
 
 
 def _matches_scope(scope: Scope, patterns: Sequence[str]) -> bool:
-    names = names_of_scope(*_scope_names(scope))
+    names = names_of_scope(without_group(scope.evaluation_name), scope.metric)
     return any(matches_any(name, patterns) for name in names)
-
-
-def _scope_names(scope: Scope) -> tuple[str, str | None]:
-    return without_group(scope.evaluation_name), scope.metric
 
 
 def names_of_scope(evaluation: str, metric: str | None) -> list[str]:

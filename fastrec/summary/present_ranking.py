@@ -131,7 +131,7 @@ class EvaluationStats(ScopeNames, kw_only=True):
     lower_is_better: bool
     """Whether a lower score is better."""
     other_scale: bool
-    """Whether scores are below 0 or above 1."""
+    """Whether the mean score of a model is below 0 or above 1."""
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
     errors: int

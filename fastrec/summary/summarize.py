@@ -141,7 +141,6 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.Eva
             split_hashes=questions.split_hashes,
             kind=_kind(notes, [counted for _, counted in models]),
             lower_is_better=bool(notes & Note.LOWER),
-            other_scale=any(counted.outside for _, counted in models),
             primary=bool(notes & Note.PRIMARY),
             by_model=[
                 model_summary(text_of(model), counted, questions.repeats.get(model, Repeats()))

@@ -112,7 +112,7 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share
     of right answers."""
     other_scale: bool
-    """Whether scores are compared, and some are below 0 or above 1."""
+    """Whether scores are compared, and the mean of a model is below 0 or above 1."""
     lower_is_better: bool
     """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies
     are compared."""

@@ -56,7 +56,7 @@ class ComparedCorpus(msgspec.Struct):
     schema: Schema
     models: dict[ModelName, ModelSummary]
     graded: frozenset[Scope]  # what has scores other than 0 and 1
-    other_scale: frozenset[Scope]  # metrics with scores below 0 or above 1
+    other_scale: frozenset[Scope]  # metrics with mean scores below 0 or above 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
     notes: list[str]  # about clusters of questions
