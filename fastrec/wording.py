@@ -181,29 +181,22 @@ def percent(share: float | None) -> str:
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
-def value_text(
-    value: float | None, *, graded: bool, digits: int | None = None, other_scale: bool = False
-) -> str:
+def value_text(value: float | None, *, graded: bool, digits: int | None = None) -> str:
     """Format an accuracy, or a mean score if the metric is graded.
 
-    `digits` are decimals of percentages; a score from 0 to 1 has two more.
+    `digits` are decimals of percentages; a score has two more.
 
     >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
     ('50.0%', '0.500', '–')
     >>> value_text(0.5, graded=True, digits=2)
     '0.5000'
-    >>> value_text(7, graded=True, digits=2, other_scale=True)
-    '7.00'
     """
     if value is None:
         return NONE
-    decimals = 1 if digits is None else digits
-    if not graded:
-        return f"{value:.{decimals}%}"
-    if digits is None and abs(value) >= 10:
+    if graded and digits is None and abs(value) >= 10:
         return score_text(value)
-    is_exact = other_scale and digits is not None
-    return f"{value:,.{decimals if is_exact else decimals + 2}f}"
+    decimals = 1 if digits is None else digits
+    return f"{value:,.{decimals + 2}f}" if graded else f"{value:.{decimals}%}"
 
 
 POINTS: Final = "a point is a hundredth, or a unit of the score if means are below 0 or above 1"

@@ -82,8 +82,6 @@ class BoardEvaluation(ScopeNames, kw_only=True):
     """Whether values are mean scores; otherwise they are accuracies."""
     lower_is_better: bool
     """Whether a lower score is better."""
-    other_scale: bool
-    """Whether the mean score of a model is below 0 or above 1."""
     questions: int
     """Its questions."""
     weight: float
@@ -305,12 +303,8 @@ def _cell_texts(
 ) -> list[str]:
     """The cells of a column, with the same number of decimals."""
     values = [cell.value if cell else None for cell in cells]
-    graded = evaluation.graded
-    other_scale = evaluation.other_scale
-    texts = [
-        value_text(value, graded=graded, digits=digits, other_scale=other_scale) for value in values
-    ]
-    if graded and digits is None and any(abs(value or 0) >= 10 for value in values):
+    texts = [value_text(value, graded=evaluation.graded, digits=digits) for value in values]
+    if evaluation.graded and digits is None and any(abs(value or 0) >= 10 for value in values):
         texts = even_scores(values)
     return [
         f"({text})" if cell and not cell.counts else text
@@ -487,10 +481,6 @@ class _Batch:
         self._test: MeanTest | None = None
         self._better: Bools | None = None
 
-    def ranks_by(self, at: int) -> bool:
-        """Whether ranks depend on an evaluation: it is in the mean, or the only one."""
-        return bool(self.shares.get(at)) or [*self.shares] == [at]
-
     def add(self, at: int, scope: Scope, both: Array, sums: PairSums | None) -> None:
         """Add an evaluation: values with their draws, and the sums of pairs if it is tested."""
         share = self.shares[at]
@@ -587,7 +577,11 @@ def _estimate_cells(
         models = [model for model in column.models if model in wanted and model in column.answered]
         if not models:
             continue
-        tested = [batch for batch in batches if batch.is_tested and batch.ranks_by(at)]
+        tested = [
+            batch
+            for batch in batches
+            if batch.is_tested and (batch.shares.get(at) or [*batch.shares] == [at])
+        ]
         ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         enough = set(column.enough)

@@ -619,5 +619,10 @@ def check_known_fields(
         from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
 
         parts = [shard_at(part.path) for one in selections for part in one.parts]
-        columns = [one.columns(number) for one in selections for number in range(len(one.parts))]
-        check_fields(parts, filters.where, paths, columns=columns, nothing_matches=nothing_matches)
+        check_fields(
+            parts,
+            filters.where,
+            paths,
+            lacks=lambda key: all(one.reader.lacks(key) for one in selections),
+            nothing_matches=nothing_matches,
+        )

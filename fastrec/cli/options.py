@@ -353,7 +353,7 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "tables": together(
         option(
             "--digits N",
-            "Decimals of percentages in tables; scores from 0 to 1 have two more.",
+            "Decimals of percentages in tables; scores have two more.",
             type=Count(0, 9), show_default="1",
         ),
         option("--caption TEXT", "Caption of tables in Markdown and LaTeX."),

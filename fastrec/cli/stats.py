@@ -101,7 +101,7 @@ def _interval(low: float | None, high: float | None, digits: int | None) -> str:
     return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
 
 
-def _columns(digits: int | None, *, other_scale: bool) -> dict[str, Callable[[ModelStats], str]]:
+def _columns(digits: int | None) -> dict[str, Callable[[ModelStats], str]]:
     """Columns and their cells.
 
     A column that is empty for all models of an evaluation is left out.
@@ -109,7 +109,7 @@ def _columns(digits: int | None, *, other_scale: bool) -> dict[str, Callable[[Mo
     score = "{:.4g}"
     error = "± {:.2g}"
     if digits is not None:
-        score = f"{{:.{digits if other_scale else digits + 2}f}}"
+        score = f"{{:.{digits + 2}f}}"
         error = f"± {score}"
     return {
         "rank": lambda model: model.rank,
@@ -184,7 +184,7 @@ def _models_table(
     if found.repeats_as != "mean":
         headings["accuracy"] = found.repeats_as
     spellings: dict[str, Callable[[ModelStats], str]] = {}
-    for name, spell in _columns(digits, other_scale=one.other_scale).items():
+    for name, spell in _columns(digits).items():
         if name == "accuracy":
             spellings |= {how: _of_series(how, digits) for how in models[0].series}
         if name not in left_out:

@@ -243,23 +243,28 @@ def latex_sections(
     sections: Iterable[Section], legends: Iterable[Sequence[str]], caption: str | None
 ) -> Iterator[str]:
     """Yield the lines of tables for the package booktabs."""
-    for lines in legends:
-        yield from (f"% {safe(line)}" for line in lines)
-    for section in sections:
-        yield f"% {safe(section.title)}: {safe(section.about)}"
-        if isinstance(section.table, str):
-            yield f"% {section.table}"
+    begin: list[str] = []
+    end: list[str] = []
+    if caption is not None:
+        begin = ["\\begin{table}", "\\centering", f"\\caption{{{_latex(caption)}}}"]
+        end = ["\\end{table}"]
+    yield from (f"% {safe(line)}" for lines in legends for line in lines)
+    for title, about, table, _ in sections:
+        yield f"% {safe(title)}: {safe(about)}"
+        if isinstance(table, str):
+            yield f"% {table}"
             continue
-        table = section.table
         alignment = "".join("l" if column.is_left else "r" for column in table.columns)
         names = [column.heading for column in table.columns]
-        rows = (f"{' & '.join(map(_latex, map(str, row)))} \\\\" for row in (names, *table.rows))
-        if caption is not None:
-            yield from ("\\begin{table}", "\\centering", f"\\caption{{{_latex(caption)}}}")
-        yield f"\\begin{{tabular}}{{{alignment}}}"
-        yield from ("\\toprule", next(rows), "\\midrule", *rows, "\\bottomrule", "\\end{tabular}")
-        if caption is not None:
-            yield "\\end{table}"
+        lines = [f"{' & '.join(map(_latex, map(str, row)))} \\\\" for row in (names, *table.rows)]
+        yield from (
+            *begin,
+            f"\\begin{{tabular}}{{{alignment}}}",
+            "\\toprule",
+            lines[0],
+            "\\midrule",
+        )
+        yield from (*lines[1:], "\\bottomrule", "\\end{tabular}", *end)
 
 
 def _latex(text: str) -> str:

@@ -137,8 +137,7 @@ def _with_known_fields(
     UsageError if there are none because a condition is about a field that no record has.
     """
     parts = [shard_at(part.path) for part in reader.parts]
-    columns = list(map(reader.part_columns, range(len(parts))))
-    check_fields(parts, filters.where, columns=columns)
+    check_fields(parts, filters.where, lacks=reader.lacks)
     is_empty = True
     with closing(blocks):
         for block in blocks:

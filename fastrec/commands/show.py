@@ -93,10 +93,9 @@ def _find(
 ) -> list[QuestionRow]:
     everywhere = index.find(text, shortest=_SHORTEST)
     if not everywhere:
-        of_which = "of this corpus" if index.selection.is_whole else "that matches the filters"
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
         raise UsageError(
-            f"no question {of_which} has the sample_id {text!r}, or a sample_hash that begins "
+            f"no question has the sample_id {text!r}, or a sample_hash that begins "
             f"with it{short}. "
             "`fastrec questions` lists them"
         )

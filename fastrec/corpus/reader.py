@@ -54,6 +54,10 @@ class CorpusReader(os.PathLike[str]):
         """The parts in order, each with its path and its entry of the manifest."""
         return parts_of(self.path, self.manifest)
 
+    def lacks(self, key: str) -> bool:
+        """Whether no record has a key of metadata."""
+        return all(self.part_columns(number).lacks(key) for number in range(len(self.parts)))
+
     def damaged_files(self) -> list[str]:
         """Parts and columns that are missing or cut, as far as their sizes tell.
 

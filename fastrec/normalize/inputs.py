@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.columns import PartColumns
 from fastrec.errors import (
     BadShardsError,
     ForeignFormatError,
@@ -99,14 +98,14 @@ def check_fields(
     conditions: Sequence[str],
     paths: Iterable[tuple[str, ...]] = (),
     *,
-    columns: Sequence[PartColumns] = (),
+    lacks: Callable[[str], bool] | None = None,
     nothing_matches: bool = False,
 ) -> None:
     """Raise a UsageError if a condition or a path is about a field that no record has.
 
-    The columns of a corpus tell for metadata. Any other field may be rare, so one that the first
-    lines lack is an error only if nothing matches, or if it is spelled almost like a known one. A
-    negated condition would match everything, so it is refused at once.
+    The columns of a corpus tell which keys of metadata it `lacks`. Any other field may be rare, so
+    one that the first lines lack is an error only if nothing matches, or if it is spelled almost
+    like a known one. A negated condition would match everything, so it is refused at once.
     """
     parsed = list(map(parse_condition, conditions))
     certain = {condition.path for condition in parsed if condition.negated or nothing_matches}
@@ -114,14 +113,14 @@ def check_fields(
     asked = [*(condition.path for condition in parsed), *paths]
     doubtful = [path for path in asked if unknown_field([path], known)]
     for path in doubtful:
-        if path[0] == "metadata" and any(not part.lacks(path[1]) for part in columns):
+        if path[0] == "metadata" and lacks and not lacks(path[1]):
             known.add(path)
     if unknown_field(doubtful, known) is None:
         return
     names = list(map(spell_path, known))
     known |= {path for record in _first_records(shards) for path in paths_of(record)}
     for path in doubtful:
-        is_told = columns and (
+        is_told = lacks and (
             path[0] == "metadata" or get_close_matches(spell_path(path), names, 1, _MISSPELT)
         )
         if (is_told or path in certain) and (mistake := unknown_field([path], known)):

@@ -130,8 +130,6 @@ class EvaluationStats(ScopeNames, kw_only=True):
     """What its models are ranked by."""
     lower_is_better: bool
     """Whether a lower score is better."""
-    other_scale: bool
-    """Whether the mean score of a model is below 0 or above 1."""
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
     errors: int

@@ -567,7 +567,7 @@ def test_wrong_option(command: str) -> None:
         (["show", "corpus"], "Missing argument 'QUESTION'"),
         (
             ["show", "corpus", "no"],
-            "no question of this corpus has the sample_id 'no', or a sample_hash that begins",
+            "no question has the sample_id 'no', or a sample_hash that begins",
         ),
         (
             ["compare", "corpus", "org-0/*"],
