@@ -197,7 +197,7 @@ def not_installed(purpose: str, *modules: str) -> str:
     """Say which optional modules are missing, and how to install them; empty if none is."""
     missing = [_PACKAGES.get(name, name) for name in modules if find_spec(name) is None]
     verb = "is" if len(missing) == 1 else "are"
-    named = f"{purpose} needs {' and '.join(missing)}, which {verb} not installed"
+    named = f"{purpose} needs {', '.join(missing)}, which {verb} not installed"
     return f"{named}: pip install {' '.join(missing)}" if missing else ""
 
 

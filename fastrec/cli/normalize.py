@@ -477,6 +477,7 @@ def _print_made(result: NormalizeResult) -> None:
         cells = [row[:_BOARD_COLUMNS] for row in rows]
         first = Table(columns(heads[:_BOARD_COLUMNS], left=("model",)), cells)
         notes = more_rows(len(models) - len(rows), "model", "`fastrec leaderboard`")
+        click.echo()
         print_section(Section(f"Leaderboard of {shown(result.output)}", title, first, notes))
     corpus = arguments([result.output])
     commands = {

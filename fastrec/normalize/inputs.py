@@ -104,8 +104,9 @@ def check_fields(
     """Raise a UsageError if a condition or a path is about a field that no record has.
 
     The columns of a corpus tell which keys of metadata it `lacks`. Any other field may be rare, so
-    one that the first lines lack is an error only if nothing matches, or if it is spelled almost
-    like a known one. A negated condition would match everything, so it is refused at once.
+    one that the first lines lack is an error only if nothing matches, if it is spelled almost like
+    a known one, or if it is the end of one. A negated condition would match everything, so it is
+    refused at once.
     """
     parsed = list(map(parse_condition, conditions))
     certain = {condition.path for condition in parsed if condition.negated or nothing_matches}
@@ -117,11 +118,14 @@ def check_fields(
             known.add(path)
     if unknown_field(doubtful, known) is None:
         return
-    names = list(map(spell_path, known))
     known |= {path for record in _first_records(shards) for path in paths_of(record)}
+    names = list(map(spell_path, known))
+    ends = {path[-1] for path in known}
     for path in doubtful:
         is_told = lacks and (
-            path[0] == "metadata" or get_close_matches(spell_path(path), names, 1, _MISSPELT)
+            path[0] == "metadata"
+            or path[-1] in ends
+            or get_close_matches(spell_path(path), names, 1, _MISSPELT)
         )
         if (is_told or path in certain) and (mistake := unknown_field([path], known)):
             raise (NoMatchError if nothing_matches else UsageError)(mistake)

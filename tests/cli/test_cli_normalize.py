@@ -242,7 +242,7 @@ def test_verbose() -> None:
     result = invoke("good.jsonl", "-o", "out", "-v")
     assert "Leaderboard of out: 1 model with 1 of 1 evaluation\n" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
-    commands = re.findall(r"^  \S*fastrec (.*?) +# ", result.stdout, re.MULTILINE)
+    commands = re.findall(r"^  \S+ (.*?) +# ", result.stdout, re.MULTILINE)
     assert len(commands) == 3
     for command in commands:
         assert CliRunner().invoke(cli, shlex.split(command)).exit_code == 0

@@ -52,6 +52,8 @@ def _no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
         ("stats --group-by metadata.subjct", "'metadata.subject'"),
         ("stats --cluster metadata.subjct", "'metadata.subject'"),
         ("stats --where metadata.subjct=law", "'metadata.subject'"),
+        ("stats --where subject=law", "'metadata.subject'"),
+        ("stats --group-by subject", "'metadata.subject'"),
         ("stats --where ouptut.raw~x", "'output.raw'"),
         ("cat --where ouptut.raw~x", "'output.raw'"),
         ("cat --where metadata.subjct=law", "'metadata.subject'"),
