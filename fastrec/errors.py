@@ -113,8 +113,9 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     wanted = word.casefold().strip("*?")
     names = {name.casefold(): name for name in sorted(known)}
     found = [name for name in names if len(wanted) > 2 and wanted in name]
-    found += get_close_matches(wanted, names, n=most, cutoff=0.5)
-    return [names[name] for name in dict.fromkeys(found)][:most]
+    for cutoff in (0.8, 0.6, 0.5):  # what is much nearer than others stands alone
+        found = found or get_close_matches(wanted, names, n=most, cutoff=cutoff)
+    return [names[name] for name in found[:most]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

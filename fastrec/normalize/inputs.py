@@ -101,7 +101,7 @@ def check_fields(
     lacks: Callable[[str], bool] | None = None,
     nothing_matches: bool = False,
 ) -> None:
-    """Raise a UsageError if a condition or a path is about a field that no record has.
+    """Raise a NoMatchError if a condition or a path is about a field that no record has.
 
     The columns of a corpus tell which keys of metadata it `lacks`. Any other field may be rare, so
     one that the first lines lack is an error only if nothing matches, if it is spelled almost like
@@ -128,7 +128,7 @@ def check_fields(
             or get_close_matches(spell_path(path), names, 1, _MISSPELT)
         )
         if (is_told or path in certain) and (mistake := unknown_field([path], known)):
-            raise (NoMatchError if nothing_matches else UsageError)(mistake)
+            raise NoMatchError(mistake)
 
 
 def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
