@@ -38,7 +38,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
@@ -194,21 +194,15 @@ class UsageError(FastrecError):
     message: str
 
 
-def not_installed(purpose: str, *modules: str) -> str:
-    """Say which optional modules are missing, and how to install them; empty if none is."""
-    missing = [_PACKAGES.get(name, name) for name in modules if find_spec(name) is None]
-    verb = "is" if len(missing) == 1 else "are"
-    named = f"{purpose} needs {', '.join(missing)}, which {verb} not installed"
-    return f"{named}: pip install {' '.join(missing)}" if missing else ""
-
-
-def need(purpose: str, *modules: str) -> None:
-    """UsageError if an optional module is not installed.
+def need(purpose: str, *modules: str, error: Callable[[str], FastrecError] = UsageError) -> None:
+    """Raise an error if an optional module is not installed, with the command that installs it.
 
     They are looked up, not imported: some start threads, and a process with threads must not fork.
     """
-    if reason := not_installed(purpose, *modules):
-        raise UsageError(reason)
+    missing = [_PACKAGES.get(name, name) for name in modules if find_spec(name) is None]
+    if missing:
+        names = ", ".join(missing)
+        raise error(f"{purpose} needs {names}, not installed: pip install {' '.join(missing)}")
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:

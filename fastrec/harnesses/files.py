@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import IO, Any, Final, TypeVar
 
-from fastrec.errors import LogError, ShardError, not_installed
+from fastrec.errors import LogError, ShardError, need
 from fastrec.harnesses.values import BOM, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
@@ -142,6 +143,5 @@ def parquet_module(path: str) -> Any:
 
     LogError if it is not installed.
     """
-    if reason := not_installed("reading Parquet", "pyarrow"):
-        raise LogError(path, reason)
+    need("reading Parquet", "pyarrow", error=partial(LogError, path))
     return import_module("fastrec.harnesses.parquet")
