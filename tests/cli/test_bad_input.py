@@ -730,9 +730,8 @@ def test_every_optional_package_is_tried() -> None:
     imported: set[str] = set()
     for path in Path(fastrec.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        imported.update(
-            re.findall(r"^ *(?:from|import) ([a-z]\w*)(?= import|\.| as|$)", text, re.MULTILINE)
-        )
+        for pattern in (r"from (\w+)[\w.]* import ", r"import (\w+)[\w.]*(?: as \w+)? *(?:#.*)?$"):
+            imported.update(re.findall(f"^ *{pattern}", text, re.MULTILINE))
     needed = {"click", "isal", "joblib", "jsonschema_rs", "msgspec", "numpy", "stringzilla"}
     needed |= {"xxhash", "zstandard", "fastrec"}
     others = imported - needed - sys.stdlib_module_names
