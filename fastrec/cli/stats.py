@@ -313,7 +313,7 @@ def stats(
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
-        if output_format in ("json", "csv"):
+        if output_format in ("json", "csv", "latex"):
             if not quiet:
                 print_warning(missing)
         elif missing:

@@ -37,16 +37,18 @@ if TYPE_CHECKING:
 
 
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
-_LATEX: Final = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "↓": r"$\downarrow$",
-    "·": r"$\cdot$",
-}
+_LATEX: Final = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "–": "--",
+        "↓": r"$\downarrow$",
+        "·": r"$\cdot$",
+    }
+)
 _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
@@ -257,14 +259,8 @@ def latex_sections(
         alignment = "".join("l" if column.is_left else "r" for column in table.columns)
         names = [column.heading for column in table.columns]
         lines = [f"{' & '.join(map(_latex, map(str, row)))} \\\\" for row in (names, *table.rows)]
-        yield from (
-            *begin,
-            f"\\begin{{tabular}}{{{alignment}}}",
-            "\\toprule",
-            lines[0],
-            "\\midrule",
-        )
-        yield from (*lines[1:], "\\bottomrule", "\\end{tabular}", *end)
+        head = f"\\begin{{tabular}}{{{alignment}}}", "\\toprule", lines[0], "\\midrule"
+        yield from (*begin, *head, *lines[1:], "\\bottomrule", "\\end{tabular}", *end)
 
 
 def _latex(text: str) -> str:
@@ -273,7 +269,7 @@ def _latex(text: str) -> str:
     >>> _latex("a_b 5% ± 1"), _latex("\\x{y}^")
     ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
     """
-    return "".join(_LATEX.get(char, char) for char in safe(text))
+    return safe(text).translate(_LATEX)
 
 
 def print_tables(
