@@ -29,14 +29,14 @@ from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
-from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
+from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
-from fastrec.summary.present_choice import names_of
+from fastrec.summary.present_choice import no_match
 from fastrec.where import (
     GroupBy,
     group_values,
@@ -155,7 +155,7 @@ class Selection:
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
             check_known_fields([self], filters, nothing_matches=True)
-            raise self._nothing_matches(filters)
+            raise no_match(filters, self.summary.evaluations)
         made._number_scopes(self.scopes, codes)
         return made
 
@@ -404,15 +404,6 @@ class Selection:
         names = columns.values("model")
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(codes[first].tolist(), models, strict=True))
-
-    def _nothing_matches(self, filters: Filters) -> Exception:
-        known = names_of(self.summary.evaluations)
-        names = {
-            "evaluations": sorted(known.evaluations),
-            "metrics": sorted(filter(None, known.metrics)),
-            "models": sorted(known.models),
-        }
-        return nothing_matches(filters, names)
 
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:

@@ -113,18 +113,15 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
 
 def _nothing_matches(corpus: str, filters: Filters) -> str:
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import nothing_matches
-    from fastrec.summary.present_choice import names_of
+    from fastrec.summary.present_choice import no_match
 
     if not filters:
         return "there are no records"
     try:
-        names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
+        summary = read_summary(corpus, read_manifest(corpus))
     except FastrecError:  # the records were read, so a damaged summary is no error here
         return f"no record matches {filters}"
-    metrics = [name for name in names.metrics if name]
-    lists = {"evaluations": names.evaluations, "metrics": metrics, "models": sorted(names.models)}
-    return str(nothing_matches(filters, lists))
+    return str(no_match(filters, summary.evaluations))
 
 
 class AnswerPrinter:

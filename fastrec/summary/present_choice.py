@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, check_choice, counted, did_you_mean, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.filters import Filters, matches_any, nothing_matches
 from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary
 from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
@@ -48,6 +48,17 @@ def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
 def names_in(data: bytes) -> Names:
     """Read the names in the text of `summary.json` without the rest of the document."""
     return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
+
+
+def no_match(filters: Filters, evaluations: Iterable[EvaluationSummary]) -> NoMatchError:
+    """The error if no record matches, with the nearest names, or else the first ones."""
+    known = names_of(evaluations)
+    names = {
+        "evaluations": sorted(known.evaluations),
+        "metrics": sorted(filter(None, known.metrics)),
+        "models": sorted(known.models),
+    }
+    return nothing_matches(filters, names)
 
 
 METRICS: Final = ("judgements", "all")  # which metrics to look at, unless they are chosen by name

@@ -353,9 +353,9 @@ def diff(
     wanted = make_filters(**filters)
     first, second = Selection(old), Selection(new)
     check_known_fields([first, second], wanted, cluster=cluster)
-    before = read_corpus(first.reader, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
+    before = read_corpus(first, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(second.reader, wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = read_corpus(second, wanted, jobs=jobs, allow_empty=bool(before.models))
     corpora = before, after
     scored = frozenset() if accuracy else before.graded | after.graded
     plan = make_plan(
