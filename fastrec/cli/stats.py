@@ -298,7 +298,7 @@ def stats(
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
-      fastrec stats corpus --repeats-as majority --format latex --caption "All models"
+      fastrec stats corpus --repeats-as majority --format latex
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
