@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
-NO_BROWSER = "there is no browser: install Chromium (Debian: apt-get install chromium-headless-shell)"
+NO_BROWSER = (
+    "there is no browser: install Chromium (Debian: apt-get install chromium-headless-shell)"
+)
 
 # `.ci/run` sets the variable: without a browser, these tests fail there.
 pytestmark = pytest.mark.skipif(
