@@ -34,10 +34,11 @@ import errno
 import os
 import re
 import shlex
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
 # in a store, ? may be part of a name or a glob
 _QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")
+# Modules whose package has another name.
+_PACKAGES = {"re2": "google-re2"}
 
 
 def without_secrets(text: str, url: str = "") -> str:
@@ -93,6 +96,36 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that are spelled most like a word or pattern.
+
+    Case does not matter. A part of a name is near to the whole.
+
+    >>> nearest("ORG/*", ["org/a", "b"]), nearest("subjct", ["metadata.subject"])
+    (['org/a'], ['metadata.subject'])
+    >>> nearest("gpt", ["other", "openai/gpt"]), nearest("xyz", ["abc"])
+    (['openai/gpt'], [])
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+
+    wanted = word.casefold().strip("*?")
+    names = {name.casefold(): name for name in sorted(known)}
+    found = [name for name in names if len(wanted) > 2 and wanted in name]
+    for cutoff in (0.8, 0.6, 0.5):  # what is much nearer than others stands alone
+        found = found or get_close_matches(wanted, names, n=most, cutoff=cutoff)
+    return [names[name] for name in found[:most]]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """End a message with the nearest names; empty if there are none.
+
+    >>> did_you_mean("levle", ["level", "jobs"]), did_you_mean("x", ["level"])
+    ("; did you mean 'level'?", '')
+    """
+    near = nearest(word, known)
+    return f"; did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
 def arguments(paths: Sequence[str], most: int = 3) -> str:
@@ -159,6 +192,17 @@ class UsageError(FastrecError):
 
     exit_code = 2
     message: str
+
+
+def need(purpose: str, *modules: str, error: Callable[[str], FastrecError] = UsageError) -> None:
+    """Raise an error if an optional module is not installed, with the command that installs it.
+
+    They are looked up, not imported: some start threads, and a process with threads must not fork.
+    """
+    missing = [_PACKAGES.get(name, name) for name in modules if find_spec(name) is None]
+    if missing:
+        names = ", ".join(missing)
+        raise error(f"{purpose} needs {names}, not installed: pip install {' '.join(missing)}")
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, listed, shown
+from fastrec.errors import NoMatchError, UsageError, listed, nearest, shown
 from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
 from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - public here
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
@@ -119,9 +119,21 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
     def split(self) -> tuple[Filters, Filters]:
-        """The filters by name, and all others."""
+        """The filters by name, and all others.
+
+        The others choose evaluations, too: no other record has to be looked at.
+        """
         by_name = Filters(**{name: getattr(self, name) for name in NAME_FILTERS})
-        return by_name, msgspec.structs.replace(self, **dict.fromkeys(NAME_FILTERS, ()))
+        others = msgspec.structs.replace(self, **dict.fromkeys(NAME_FILTERS, ()))
+        return by_name, others and others.within(self)
+
+    def within(self, filters: Filters) -> Filters:
+        """These filters, in the evaluations that others choose."""
+        return msgspec.structs.replace(
+            self,
+            evaluation=filters.evaluation,
+            exclude_evaluation=filters.exclude_evaluation,
+        )
 
     @property
     def chooses_outcomes(self) -> bool:
@@ -224,16 +236,6 @@ def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:
     return [name for name in others if matches_any(name.casefold(), lowered)]
 
 
-def did_you_mean(names: Iterable[str]) -> str:
-    """End a message with names that differ from a pattern in case only; empty if there are none.
-
-    >>> did_you_mean(["org/B", "org/A"]), did_you_mean([])
-    ("; did you mean 'org/A', 'org/B'?", '')
-    """
-    quoted = sorted(map(repr, names))
-    return f"; did you mean {listed(quoted, 3)}?" if quoted else ""
-
-
 def nothing_matches(
     filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str] | None = None
 ) -> NoMatchError:
@@ -242,17 +244,20 @@ def nothing_matches(
     It lists the names that are `near` a filter, or else the first names of each kind.
     """
     if near is None:
-        near = [
-            *similar(filters.evaluation, names["evaluations"]),
-            *similar(filters.metric, names["metrics"]),
-            *similar(filters.model, names["models"]),
-        ]
+        near = []
+        for kind, known in names.items():
+            patterns = getattr(filters, kind.removesuffix("s"))
+            if patterns and not any(matches_any(name, patterns) for name in known):
+                near += [name for pattern in patterns for name in nearest(pattern, known)]
     lists = []
     for kind, known in names.items():
         more = ["…"] if len(known) > LISTED_NAMES else []
         if known:
             lists.append(f"{kind}: {', '.join([*known[:LISTED_NAMES], *more])}")
-    hint = did_you_mean(near) or f"; {'; '.join(lists) or 'there are no records'}"
+    quoted = sorted(map(repr, near))
+    hint = f"; {'; '.join(lists) or 'there are no records'}"
+    if quoted:
+        hint = f"; did you mean {listed(quoted, 3)}?"
     return NoMatchError(f"no record matches {filters}{hint}")
 
 

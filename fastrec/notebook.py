@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from fastrec.errors import need
 from fastrec.html import Html, tag
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Framed(msgspec.Struct):
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas data frame."""
+        need("to_pandas", "pandas")
         import pandas as pd  # noqa: PLC0415 - an optional package
 
         return pd.DataFrame(self._rows())

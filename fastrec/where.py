@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError
+from fastrec.errors import NoMatchError, UsageError, did_you_mean, need
 
 _KEY: Final = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
 _CONDITION: Final = re.compile(
@@ -229,12 +229,9 @@ def text_of(value: Any) -> str:
 
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern of RE2, which takes linear time for every text."""
-    try:
-        import re2  # noqa: PLC0415 - an optional package
-    except ImportError as exc:
-        raise UsageError(
-            "regular expressions need the package google-re2: pip install google-re2"
-        ) from exc
+    need("a regular expression", "re2")
+    import re2  # noqa: PLC0415 - an optional package
+
     options = re2.Options()
     options.log_errors = False
     try:
@@ -448,21 +445,10 @@ def unknown_field(paths: Iterable[tuple[str, ...]], known: Iterable[tuple[str, .
 
     None if all are known.
     """
-    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
-
     there = {*known, *_COMPUTED}
     for path in paths:
         if path not in there:
-            names = {spell_path(one).lower(): spell_path(one) for one in there}
-            near = get_close_matches(spell_path(path).lower(), names, n=5, cutoff=0.5)
-            same = [
-                names[name] for name in sorted(names) if path[-1].lower() == name.rpartition(".")[2]
-            ]
-            nearest = list(dict.fromkeys([*same, *(names[name] for name in near)]))[:5]
-            hint = (
-                f"the nearest are {', '.join(nearest)}"
-                if nearest
-                else "`fastrec cat CORPUS --limit 1` shows them"
-            )
-            return f"no record has the field {spell_path(path)}; {hint}"
+            hint = did_you_mean(spell_path(path), map(spell_path, there))
+            hint = hint or "; `fastrec cat CORPUS --limit 1` shows them"
+            return f"no record has the field {spell_path(path)}{hint}"
     return None

@@ -181,15 +181,34 @@ def percent(share: float | None) -> str:
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
-def value_text(value: float | None, *, graded: bool) -> str:
+def value_text(value: float | None, *, graded: bool, digits: int | None = None) -> str:
     """Format an accuracy, or a mean score if the metric is graded.
+
+    `digits` are decimals of percentages; a score has two more.
 
     >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
     ('50.0%', '0.500', '–')
+    >>> value_text(0.5, graded=True, digits=2)
+    '0.5000'
     """
-    if value is None or not graded:
-        return NONE if value is None else f"{value:.1%}"
-    return f"{value:.3f}" if abs(value) < 10 else score_text(value)
+    if value is None:
+        return NONE
+    if graded and digits is None and abs(value) >= 10:
+        return score_text(value)
+    decimals = 1 if digits is None else digits
+    return f"{value:,.{decimals + 2}f}" if graded else f"{value:.{decimals}%}"
+
+
+POINTS: Final = "a point is a hundredth, or a unit of the score if means are below 0 or above 1"
+
+
+def points_per_unit(*, other_scale: bool) -> int:
+    """How many points a difference of 1 is: percentage points, unless the score has another scale.
+
+    >>> points_per_unit(other_scale=False), points_per_unit(other_scale=True)
+    (100, 1)
+    """
+    return 1 if other_scale else 100
 
 
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:

@@ -9,9 +9,11 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -169,6 +171,15 @@ _ERROR_CHARS = 3_000
 def pytest_internalerror(excrepr: object) -> None:
     """Keep errors of the test runner, to print the first one at the end: others follow from it."""
     _internal_errors.append(str(excrepr))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line what was skipped, and why, which says how to get it."""
+    reports = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        named = "; ".join(f"{number} × {reason}" for reason, number in reasons.most_common())
+        terminalreporter.write_line(f"{len(reports)} skipped: {named}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -79,7 +79,7 @@ EDGES = {
         "summary",
     },
     "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
-    "notebook": {"html"},
+    "notebook": {"errors", "html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
         "parameters",

@@ -11,7 +11,7 @@ import numpy as np
 from fastrec.answers.codes import Array
 from fastrec.answers.selection import Selection, has_column
 from fastrec.corpus.columns import CODES, COLUMNS, METADATA
-from fastrec.errors import UsageError, listed
+from fastrec.errors import UsageError, listed, need
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +70,7 @@ class Columns(Mapping[str, Any]):
 
         Columns with codes of texts become categories.
         """
+        need("to_pandas", "pandas")
         import pandas as pd  # noqa: PLC0415 - an optional package
 
         columns = {

@@ -56,10 +56,10 @@ def open_scopes(
 ) -> tuple[QuestionTable, Chosen]:
     """Open the questions of a corpus, and choose its scopes: how commands about questions begin."""
     by_record = Filters(where=filters.where)
+    if groups or by_record:
+        by_record = by_record.within(filters)
     if groups:
-        names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
-        by_record = msgspec.structs.replace(by_record, **names)
-        filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
+        filters = filters.within(Filters())
     index = open_index(corpus, by_record, groups, cluster=cluster, jobs=jobs, progress=progress)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)

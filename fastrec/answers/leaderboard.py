@@ -146,6 +146,9 @@ class Leaderboard(Tabular, kw_only=True):
     cluster: str | None = None
     """`--cluster`: intervals and tests are over clusters of questions with the same value of this
     field; null if they are over questions."""
+    damaged: list[str] = msgspec.field(default_factory=list)
+    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
+    whole."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -164,20 +167,22 @@ class Leaderboard(Tabular, kw_only=True):
             rows.append(row)
         return rows
 
-    def table(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[str]]]:
+    def table(
+        self, models: Sequence[BoardModel], digits: int | None = None
+    ) -> tuple[list[str], list[list[str]]]:
         """The headings and cells of some models, as text; columns that say nothing are left out."""
         columns = {
             "rank": [rank_text(model.rank_best, model.rank_worst) for model in models],
             "model": [model.model_id for model in models],
-            "mean": [_estimate(model.mean, 100, "%") for model in models],
-            "mean rank": [_estimate(model.mean_rank, 1, "") for model in models],
-            "wins": [_estimate(model.win_share, 100, "%") for model in models],
+            "mean": [_estimate(model.mean, 100, "%", digits) for model in models],
+            "mean rank": [_estimate(model.mean_rank, 1, "", digits) for model in models],
+            "wins": [_estimate(model.win_share, 100, "%", digits) for model in models],
         }
         columns = {name: cells for name, cells in columns.items() if any(cells)}
         for at, evaluation in enumerate(self.evaluations):
             cells = [model.cells[at] for model in models]
             if any(cells):
-                columns[evaluation.title] = _cell_texts(evaluation, cells)
+                columns[evaluation.title] = _cell_texts(evaluation, cells, digits)
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
     def to_html(
@@ -260,8 +265,8 @@ class Leaderboard(Tabular, kw_only=True):
         lines = [
             f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             (
-                "rank: the ranks by mean that paired tests allow (Holm). Models are compared "
-                "within their table only."
+                "rank: the ranks by mean, or by the only evaluation, that paired tests allow "
+                "(Holm). Models are compared within their table only."
             ),
             (
                 "mean rank and wins: over evaluations; wins is the share of the other models that "
@@ -298,28 +303,27 @@ def _flat(name: str, estimate: Estimate | None, **more: str) -> dict[str, float 
     return {f"{name}{suffix}": getattr(estimate, field, None) for suffix, field in fields.items()}
 
 
-def _estimate(estimate: Estimate | None, scale: float, unit: str) -> str:
+def _estimate(estimate: Estimate | None, scale: float, unit: str, digits: int | None) -> str:
     if estimate is None:
         return ""
-    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
-    return f"{value:.1f}{unit} [{low:.1f}–{high:.1f}]"
+    ends = (estimate.value, estimate.low, estimate.high)
+    decimals = 1 if digits is None else digits
+    value, low, high = (f"{scale * end:.{decimals}f}" for end in ends)
+    return f"{value}{unit} [{low}–{high}]"
 
 
-def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
+def _cell_texts(
+    evaluation: BoardEvaluation, cells: Sequence[BoardCell | None], digits: int | None
+) -> list[str]:
     """The cells of a column, with the same number of decimals.
 
     What counts in the mean has its unit.
     """
     values = [cell.value if cell else None for cell in cells]
-    is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
-    texts = (
-        even_scores(values)
-        if is_large
-        else [
-            value_text(value, graded=evaluation.graded and not evaluation.weight)
-            for value in values
-        ]
-    )
+    has_unit = not evaluation.graded or bool(evaluation.weight)
+    texts = [value_text(value, graded=not has_unit, digits=digits) for value in values]
+    if evaluation.graded and digits is None and any(abs(value or 0) >= 10 for value in values):
+        texts = even_scores(values)
     return [
         f"({text})" if cell and not cell.counts else text
         for cell, text in zip(cells, texts, strict=True)
@@ -506,10 +510,10 @@ class _Batch:
             ]
         if self.is_whole:
             self._wins = self._wins + count_wins(-both if scope.lower_is_better else both)
-        if sums is None or not share:
+        if sums is None:
             return
-        if share == 1:  # the same test as in a table of this evaluation
-            self._better = significant(sums, lower=False)
+        if share == 1 or len(self.shares) == 1:  # the same test as in a table of this evaluation
+            self._better = significant(sums, lower=scope.lower_is_better)
             return
         if self._test is None:
             self._test = MeanTest(len(self.models))
@@ -591,7 +595,11 @@ def _estimate_cells(
         models = [model for model in column.models if model in wanted and model in column.answered]
         if not models:
             continue
-        tested = [batch for batch in batches if batch.is_tested and batch.shares.get(at)]
+        tested = [
+            batch
+            for batch in batches
+            if batch.is_tested and (batch.shares.get(at) or [*batch.shares] == [at])
+        ]
         ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         enough = set(column.enough)

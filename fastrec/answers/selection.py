@@ -29,14 +29,14 @@ from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.reader import lines_of, open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, with_progress
 from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
-from fastrec.filters import Filters, Strings, as_tuple, nothing_matches
+from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
-from fastrec.summary.present_choice import names_of
+from fastrec.summary.present_choice import no_match
 from fastrec.where import (
     GroupBy,
     group_values,
@@ -139,7 +139,6 @@ class Selection:
             return self
         made = Selection(self.reader)
         made.is_whole = False
-        _check_fields(self.parts, filters)
         masks: list[Array] = []
         to_read: list[Array] = []
         for part in range(len(self.parts)):
@@ -155,8 +154,8 @@ class Selection:
             masks[part][to_read[part]] = np.frombuffer(read.matches, dtype=np.bool_)
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
-            _check_fields(self.parts, filters, nothing_matches=True)
-            raise self._nothing_matches(filters)
+            check_known_fields([self], filters, nothing_matches=True)
+            raise no_match(filters, self.summary.evaluations)
         made._number_scopes(self.scopes, codes)
         return made
 
@@ -406,15 +405,6 @@ class Selection:
         models = [names[code] for code in of_models[first].tolist()]
         return set(zip(codes[first].tolist(), models, strict=True))
 
-    def _nothing_matches(self, filters: Filters) -> Exception:
-        known = names_of(self.summary.evaluations)
-        names = {
-            "evaluations": sorted(known.evaluations),
-            "metrics": sorted(filter(None, known.metrics)),
-            "models": sorted(known.models),
-        }
-        return nothing_matches(filters, names)
-
 
 def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
     name, metric = scope
@@ -460,9 +450,10 @@ def select_same_bins(
     `cluster` are a cluster.
     """
     found: list[Selection] = []
-    for number, corpus in enumerate(corpora, 1):
-        may_be_empty = number < len(corpora) or any(selection.scopes for selection in found)
-        selection = Selection(corpus)
+    opened = list(map(Selection, corpora))
+    check_known_fields(opened, filters, groups, cluster)
+    for number, selection in enumerate(opened, 1):
+        may_be_empty = number < len(corpora) or any(other.scopes for other in found)
         found.append(
             selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty)
         )
@@ -603,12 +594,26 @@ def _check_groups(groups: Groups, results: int) -> None:
         )
 
 
-def _check_fields(
-    parts: Sequence[PartFile], filters: Filters, *, nothing_matches: bool = False
+def check_known_fields(
+    selections: Sequence[Selection],
+    filters: Filters,
+    groups: Groups = (),
+    cluster: str | None = None,
+    *,
+    nothing_matches: bool = False,
 ) -> None:
-    if filters.where:
+    """Raise a UsageError if a field is misspelt: no record of these corpora has it."""
+    paths = [group.path for group in groups]
+    if cluster:
+        paths.append(parse_path(cluster))
+    if filters.where or paths:
         from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
 
+        parts = [shard_at(part.path) for one in selections for part in one.parts]
         check_fields(
-            [shard_at(part.path) for part in parts], filters.where, nothing_matches=nothing_matches
+            parts,
+            filters.where,
+            paths,
+            lacks=lambda key: all(one.reader.lacks(key) for one in selections),
+            nothing_matches=nothing_matches,
         )

@@ -71,6 +71,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     answers."""
     kind: Kind = "judgement"
     lower_is_better: bool = False  # then the metric counts as graded
+    other_scale: bool = False  # whether mean scores are below 0 or above 1
     primary: bool = False
 
 

@@ -21,7 +21,7 @@ import click
 
 from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
-from fastrec.errors import NO_MEMORY, FastrecError, is_out_of_memory, shown
+from fastrec.errors import NO_MEMORY, FastrecError, did_you_mean, is_out_of_memory, shown
 
 COMMANDS: Final = {
     "Make": {
@@ -122,8 +122,6 @@ class _Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         word = args[0]
         if word not in _MODULES and not word.startswith("-") and not ctx.resilient_parsing:
-            from fastrec.cli.settings import did_you_mean
-
             hint = did_you_mean(word, _MODULES) or f"; the commands are {', '.join(_MODULES)}"
             raise click.UsageError(f"there is no command {word!r}{hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -15,6 +15,7 @@ from fastrec.cli.console import (
     explain_damage,
     format_p,
     format_points,
+    print_error,
     print_exactly,
     print_found,
     print_notice,
@@ -41,9 +42,11 @@ from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
+    POINTS,
     TESTS,
     cluster_in_words,
     latency_text,
+    points_per_unit,
     power_text,
     score_text,
     signs_of,
@@ -110,18 +113,15 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
 
 def _nothing_matches(corpus: str, filters: Filters) -> str:
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import nothing_matches
-    from fastrec.summary.present_choice import names_of
+    from fastrec.summary.present_choice import no_match
 
     if not filters:
         return "there are no records"
     try:
-        names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
+        summary = read_summary(corpus, read_manifest(corpus))
     except FastrecError:  # the records were read, so a damaged summary is no error here
         return f"no record matches {filters}"
-    metrics = [name for name in names.metrics if name]
-    lists = {"evaluations": names.evaluations, "metrics": metrics, "models": sorted(names.models)}
-    return str(nothing_matches(filters, lists))
+    return str(no_match(filters, summary.evaluations))
 
 
 class AnswerPrinter:
@@ -405,6 +405,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 @command(
     "Compare two models of a corpus, and show where they differ.",
     ok="done, whatever the difference",
+    check="no evaluation has records of both models",
     usage="the command line is wrong, or A or B is not one model",
     failure="a part could not be read",
 )
@@ -472,6 +473,9 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     options["metric_pair"] = options["metric_pair"] or ()
     result = run_reading(run, corpus, **options, notice=print_notice)
     print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
+    if not result.evaluations and not result.metrics:
+        print_error(f"no evaluation has records of both {result.a} and {result.b}")
+        raise click.exceptions.Exit(1)
 
 
 def _interval(agreement: Agreement) -> str:
@@ -523,7 +527,7 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
     say("B  {b:bold}", result)
     click.echo()
     if not result.evaluations:
-        click.echo("no evaluation has records of both models")
+        _print_remarks(result)
         return
     hidden = ("ties", "p", "questions", "A", "B")
     print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
@@ -558,8 +562,9 @@ def _marked_title(scope: ComparedEvaluation) -> str:
     return f"{_title(scope)}{graded}{' ↓' if scope.lower_is_better else ''}"
 
 
-def _percentage_points(difference: float | None) -> float | None:
-    return None if difference is None else 100 * difference
+def _points(scope: ComparedEvaluation, difference: float | None) -> float | None:
+    each = points_per_unit(other_scale=scope.other_scale)
+    return None if difference is None else each * difference
 
 
 _COMPARED: Final[dict[str, Spelling]] = {
@@ -567,7 +572,7 @@ _COMPARED: Final[dict[str, Spelling]] = {
     "questions": "{questions:,}",
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
     "B": lambda scope: value_text(scope.b, graded=scope.graded),
-    "points": lambda scope: format_points(_percentage_points(scope.difference)),
+    "points": lambda scope: format_points(_points(scope, scope.difference)),
     "wins": "{wins:,}",
     "losses": "{losses:,}",
     "ties": "{ties:,}",
@@ -587,12 +592,13 @@ def _print_remarks(result: Comparison) -> None:
         explanations.append(
             "* graded: mean scores; higher is better, where no ↓ says that lower is"
         )
+        explanations.append(POINTS)
     for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]
     for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:
-        detectable = _percentage_points(scope.detectable)
-        observed = _percentage_points(scope.difference)
+        detectable = _points(scope, scope.detectable)
+        observed = _points(scope, scope.difference)
         power = power_text([(detectable, observed, scope.questions_needed)])
         say("  {title}: {power}", title=_title(scope), power=power)
         if scope.chance is not None:

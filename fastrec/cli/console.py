@@ -29,7 +29,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, naming, shown
+from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, listed, naming, shown
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -392,6 +392,17 @@ def status_line(erase: Callable[[], None]) -> Iterator[None]:
     finally:
         _status_lines.pop()
         erase()
+
+
+def exit_if_damaged(files: Sequence[str]) -> None:
+    """End with exit code 1 if files of a corpus are missing or cut, which no number needed."""
+    if files:
+        named = listed([*map(shown, files)], 3)
+        print_error(
+            f"missing or cut: {named}\nThe numbers are right, but the corpus is damaged; normalize "
+            "again. `fastrec verify` lists all problems."
+        )
+        raise click.exceptions.Exit(1)
 
 
 @contextlib.contextmanager

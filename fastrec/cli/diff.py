@@ -34,7 +34,7 @@ from fastrec.cli.tables import (
     table_of,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import NONE, cluster_in_words, power_text, titles
+from fastrec.wording import NONE, POINTS, cluster_in_words, power_text, titles
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -152,7 +152,7 @@ def _legend(result: Difference) -> Iterator[str]:
     means = "accuracy, or mean score if without %," if len(measures) > 1 else "accuracy"
     if measures == {"score"}:
         means = "mean score"
-    hundredth = "; a point is a hundredth" if "score" in measures else ""
+    hundredth = f"; {POINTS}" if "score" in measures else ""
     yield f"old, new: {means} on the {answers}{hundredth}"
     if "score" in measures:
         yield (
@@ -344,7 +344,8 @@ class Percentage(Number):
 )
 @option(
     "--fail-on POINTS",
-    "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+    "Exit 1 if a model lost more than this many percentage points (hundredths of a score, or units "
+    "of a score whose means are below 0 or above 1) on an "
     "evaluation with p < --p, is missing, or could not be compared.",
     type=Number(min=0),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,7 @@ from fastrec.cli.console import (
     print_stderr,
     print_warning,
     safe,
+    say,
     terminal_width,
     width_of,
 )
@@ -38,7 +41,7 @@ from fastrec.cli.options import (
     together,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, print_section, print_sections, print_table
+from fastrec.cli.tables import Section, Table, columns, more_rows, print_section, print_table
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
 from fastrec.harnesses.registry import HARNESS_NAMES
 
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 20
+_BOARD_EVALUATIONS = 8
+_BOARD_MODELS = 3
+_BOARD_COLUMNS = 3  # rank, model and mean
 _MOST_BAD = 20
 _EXAMPLES = 3
 _HARNESSES = ["auto", *HARNESS_NAMES]
@@ -388,9 +394,8 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
       "directory, to say how many parts would be written.")  # fmt: skip
 @format_option("text", "json")
 @shared("quiet", "no_progress")
-@option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a "
-"traceback for "
-        "unexpected errors.", count=True)  # fmt: skip
+@option("-v --verbose", "Print the best models and what to do next, too; with -vv, also where the "
+        "time went, and a traceback for unexpected errors.", count=True)  # fmt: skip
 def normalize(
     *,
     paths: tuple[str, ...],
@@ -452,18 +457,17 @@ def normalize(
         result = run(
             paths, output, options, files_from=files_from, progress=progress, notice=notice
         )
+    rejected = result.summary.line_counts.rejected
+    if not quiet:
+        print_stderr(_closing_line(result))
+        if repairable := result.summary.repairable.lines:
+            print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
     try:
         with allow_broken_pipe():
             if output_format == "json":
                 print_json(result)
-            elif verbose:
-                from fastrec.cli.stats import stats_sections
-                from fastrec.summary.present_choice import choose
-                from fastrec.summary.present_ranking import facts_of, rank
-
-                ranked = rank(choose(result.summary.evaluations), facts_of(result.summary))
-                ranked.others = len(result.summary.evaluations) - len(ranked.evaluations)
-                print_sections(*stats_sections(ranked, most=20))
+            elif verbose and not result.refused:
+                _print_made(result)
                 if verbose > 1:
                     click.echo()
                     print_section(_phases_section(result))
@@ -471,11 +475,6 @@ def normalize(
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
         raise
-    rejected = result.summary.line_counts.rejected
-    if not quiet:
-        print_stderr(_closing_line(result))
-        if repairable := result.summary.repairable.lines:
-            print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
     # Also with --quiet: a nightly job must not lose shards silently.
     print_warning(skipped_lines(result.skipped))
     if result.refused:
@@ -484,6 +483,32 @@ def normalize(
         if not quiet:
             print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
         raise click.exceptions.Exit(1)
+
+
+def _print_made(result: NormalizeResult) -> None:
+    """Print what was made, the best models, and what to do next: one screen."""
+    from fastrec.answers.choosing import open_index
+    from fastrec.answers.leaderboard import make_leaderboard
+
+    board = make_leaderboard(open_index(result.output), most=_BOARD_EVALUATIONS)
+    for title, models in board.groups()[:1]:
+        heads, rows = board.table(models[:_BOARD_MODELS])
+        cells = [row[:_BOARD_COLUMNS] for row in rows]
+        first = Table(columns(heads[:_BOARD_COLUMNS], left=("model",)), cells)
+        notes = more_rows(len(models) - len(rows), "model", "`fastrec leaderboard`")
+        click.echo()
+        print_section(Section(f"Leaderboard of {shown(result.output)}", title, first, notes))
+    corpus = arguments([result.output])
+    commands = {
+        f"leaderboard {corpus}": "all models on each evaluation",
+        f"questions {corpus} --wrong-by all": "questions that every model gets wrong",
+        f"report {corpus} -o report.html": "everything on one page",
+    }
+    # Without an activated environment, only the path of the program is a command.
+    program = "fastrec" if which("fastrec") else sys.argv[0]
+    click.echo("\nTry next:")
+    for line, text in commands.items():
+        say("  {program} {line:<40}  # {text}", program=program, line=line, text=text)
 
 
 def _phases_section(result: NormalizeResult) -> Section:

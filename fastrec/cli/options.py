@@ -89,7 +89,9 @@ _FILTERS: Final = "Filters"
 _HEADINGS: Final = {
     _OWN: (),  # of the command: every option that is not listed below
     _FILTERS: tuple(FILTERS),
-    "Output": ("output", "format", "raw_cells", "full", "overwrite", "quiet"),
+    "Output": (
+        "output", "format", "digits", "caption", "all", "raw_cells", "full", "overwrite", "quiet",
+    ),
     "Running": ("jobs", "memory", "work_dir", "no_progress", "verbose", "help"),
     "Rarely needed": (
         "files_from", "max_line_bytes", "max_window", "part_size", "compression", "level", "engine",
@@ -347,6 +349,14 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "raw_cells": flag(
         "--raw-cells",
         "CSV: do not put a single quote before text that a spreadsheet would take for a formula.",
+    ),
+    "tables": together(
+        option(
+            "--digits N",
+            "Decimals of percentages in tables; scores have two more.",
+            type=Count(0, 9), show_default="1",
+        ),
+        option("--caption TEXT", "Caption of tables in Markdown and LaTeX."),
     ),
     "quiet": flag("-q --quiet", "Print only results and errors."),
     "overwrite": flag("--overwrite", "Replace an existing output."),

@@ -10,6 +10,7 @@ import click
 
 from fastrec.cli.console import (
     clip,
+    exit_if_damaged,
     print_error,
     print_exactly,
     print_found,
@@ -36,13 +37,13 @@ from fastrec.cli.tables import (
     Table,
     columns,
     csv_table,
-    markdown_sections,
     more_rows,
     print_legend,
     print_notes,
     print_section,
     print_sections,
     print_table,
+    print_tables,
     table_lines,
     table_of,
 )
@@ -54,16 +55,6 @@ if TYPE_CHECKING:
     from fastrec.commands.questions import EvaluationQuestions, Questions
     from fastrec.trends import Change, EvaluationTrend, ModelTrend, Trend
 
-_LATEX: Final = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "↓": r"$\downarrow$",
-    "·": r"$\cdot$",
-}
 _MOST_COLUMNS: Final = 8  # corpora in a table
 _MOST_CHANGES: Final = 50
 _LONGEST: Final = 20  # characters of the name of a corpus at the head of a column
@@ -85,7 +76,7 @@ _FIELDS: Final = (
 
 @command(
     "Rank models over all evaluations.",
-    check="there are no records",
+    check="there are no records, or the corpus is damaged",
     usage="the command line is wrong, or a pattern matches nothing",
     failure="a part could not be read",
 )
@@ -101,8 +92,15 @@ _FIELDS: Final = (
 )
 @shared("min_coverage", "group_by", "cluster", "lower_is_better")
 @format_option("text", "markdown", "latex", "csv", "json", "html")
-@shared("raw_cells", "run")
-def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+@shared("tables", "raw_cells", "run")
+def leaderboard(
+    corpus: str,
+    output_format: str,
+    digits: int | None,
+    caption: str | None,
+    raw_cells: bool,
+    **options: Any,
+) -> None:
     """Rank the models of CORPUS over all evaluations: by mean, mean rank, and share of wins.
 
     There is one row per model and one column per evaluation, with its primary metric: the one that
@@ -119,7 +117,7 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any
     \b
     Examples:
       fastrec leaderboard corpus
-      fastrec leaderboard corpus --format latex
+      fastrec leaderboard corpus --format latex --digits 2 --caption "All models"
       fastrec leaderboard corpus --weight-by questions --model 'org/*'
       fastrec leaderboard corpus --group-by metadata.subject
       fastrec leaderboard corpus --format html > board.html
@@ -129,23 +127,25 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, **options: Any
     prepare_reading(options["jobs"])
     board = run_reading(run, corpus, **options, notice=print_notice)
     legends = [board.notes()]
+    sections = list(_sections(board, digits))
     print_found(
         board,
         output_format,
-        text=lambda: print_sections(_sections(board), legends) if board.models else None,
-        markdown=lambda: click.echo("\n".join(markdown_sections(_sections(board), legends))),
-        latex=lambda: click.echo("\n".join(_latex(board))),
+        text=lambda: print_sections(sections, legends) if board.models else None,
+        markdown=lambda: print_tables("markdown", sections, legends, caption),
+        latex=lambda: print_tables("latex", sections, legends, caption),
         csv=lambda: click.echo(_csv(board, raw_cells=raw_cells), nl=False),
         html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
     )
     if not board.models:
         print_error("there are no records")
         raise click.exceptions.Exit(1)
+    exit_if_damaged(board.damaged)
 
 
-def _sections(board: Leaderboard) -> Iterator[Section]:
+def _sections(board: Leaderboard, digits: int | None) -> Iterator[Section]:
     for number, (title, models) in enumerate(board.groups(), 1):
-        names, rows = board.table(models)
+        names, rows = board.table(models, digits)
         table = Table(columns(names, left=("model",), hidden=("wins", "mean rank")), rows)
         yield Section(f"table {number}", title, table)
 
@@ -154,27 +154,6 @@ def _csv(result: Leaderboard | Trend, *, raw_cells: bool) -> str:
     rows = result.rows()
     names = list(rows[0]) if rows else []
     return csv_table(names, [list(row.values()) for row in rows], raw_cells=raw_cells)
-
-
-def _latex(board: Leaderboard) -> Iterator[str]:
-    """Yield the lines of one table for the package booktabs; groups are separated by rules."""
-    yield f"% {safe(' '.join(board.notes()))}"
-    for title, models in board.groups():
-        names, rows = board.table(models)
-        alignment = "".join("l" if name in ("rank", "model") else "r" for name in names)
-        head, *lines = (f"{' & '.join(map(_escaped, row))} \\\\" for row in (names, *rows))
-        yield f"% {title}"
-        yield f"\\begin{{tabular}}{{{alignment}}}"
-        yield from ("\\toprule", head, "\\midrule", *lines, "\\bottomrule", "\\end{tabular}")
-
-
-def _escaped(text: str) -> str:
-    r"""Escape what has a meaning in LaTeX.
-
-    >>> _escaped("a_b 5% ± 1"), _escaped("\\x{y}^")
-    ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
-    """
-    return "".join(_LATEX.get(char, char) for char in safe(text))
 
 
 def _print_trend(result: Trend) -> None:

@@ -9,13 +9,12 @@ named may come with somebody else's directory, so it cannot choose where the wor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError, did_you_mean, shown
 from fastrec.toml_file import read_toml
 
 _Options = dict[str, click.Option]  # of a command, by long name without dashes
@@ -87,12 +86,6 @@ def _check(file: str, names: Iterable[str], known: Collection[str], problem: str
     for name in names:
         if name not in known:
             raise UsageError(f"{file}: {problem} {name!r}{did_you_mean(name, known)}")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """End a message with a known word that is spelled similarly; empty if there is none."""
-    close = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _values(location: str, table: dict[str, Any], options: _Options) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
+    exit_if_damaged,
     explain_damage,
     print_error,
     print_found,
@@ -27,36 +29,18 @@ from fastrec.cli.tables import (
     columns,
     csv_table,
     escaped,
-    markdown_sections,
     more_rows,
     print_sections,
+    print_tables,
 )
 from fastrec.errors import counted
+from fastrec.wording import value_text
 
 if TYPE_CHECKING:
     from fastrec.summary.document import Tokens
-    from fastrec.summary.present_ranking import ModelStats, Stats
+    from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
 
-# Columns and their cells. A column that is empty for all models of an evaluation is left out.
-_COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
-    "rank": lambda model: model.rank,
-    "model": lambda model: model.model_id,
-    "n": lambda model: f"{model.questions:,}",
-    "questions": lambda model: f"{model.questions:,}",
-    "answers": lambda model: f"{model.answers:,}",
-    "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
-    "coverage": lambda model: f"{model.coverage:.1%}",
-    "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
-    "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
-    "score": lambda model: _or_empty("{:.4g}", model.mean_score),
-    "score ±": lambda model: _or_empty("± {:.2g}", model.score_standard_error),
-    "errors": lambda model: f"{model.errors:,}",
-    "tokens": lambda model: _total(model.tokens),
-    "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
-    "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
-    "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
-}
 _REPEATS: Final = (
     "questions",
     "answers",
@@ -74,6 +58,8 @@ _OPTIONAL: Final = (
     "answers/question", "95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
+_MOST_ROWS: Final = 100  # of all tables together: more do not fit on two screens
+_LEAST_ROWS: Final = 10  # of a table
 _NO_COMMON: Final = (
     "no question was answered by all of them; choose fewer models with --model, or omit --common"
 )
@@ -110,8 +96,42 @@ def _or_empty(pattern: str, *values: float | None) -> str:
     return "" if None in values else pattern.format(*values)
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{100 * low:.1f}–{high:.1%}"
+def _interval(low: float | None, high: float | None, digits: int | None) -> str:
+    decimals = 1 if digits is None else digits
+    return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
+
+
+def _columns(digits: int | None) -> dict[str, Callable[[ModelStats], str]]:
+    """Columns and their cells.
+
+    A column that is empty for all models of an evaluation is left out.
+    """
+    score = "{:.4g}"
+    error = "± {:.2g}"
+    if digits is not None:
+        score = f"{{:.{digits + 2}f}}"
+        error = f"± {score}"
+    return {
+        "rank": lambda model: model.rank,
+        "model": lambda model: model.model_id,
+        "n": lambda model: f"{model.questions:,}",
+        "questions": lambda model: f"{model.questions:,}",
+        "answers": lambda model: f"{model.answers:,}",
+        "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
+        "coverage": lambda model: value_text(model.coverage, graded=False, digits=digits),
+        "accuracy": lambda model: value_text(model.accuracy, graded=False, digits=digits),
+        "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high, digits),
+        "score": lambda model: _or_empty(score, model.mean_score),
+        "score interval": lambda model: _or_empty(
+            f"{score} to {score}", model.score_low, model.score_high
+        ),
+        "score ±": lambda model: _or_empty(error, model.score_standard_error),
+        "errors": lambda model: f"{model.errors:,}",
+        "tokens": lambda model: _total(model.tokens),
+        "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
+        "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
+        "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
+    }
 
 
 def _total(tokens: Tokens) -> str:
@@ -120,19 +140,25 @@ def _total(tokens: Tokens) -> str:
     return f"{tokens.total:,}" if isinstance(tokens.total, int) else "huge"
 
 
-def stats_sections(found: Stats, most: int | None = None) -> Sections:
-    """Make a table for each evaluation, with at most `most` models."""
+def stats_sections(found: Stats, *, show_all: bool = True, digits: int | None = None) -> Sections:
+    """Make a table for each evaluation; unless `show_all`, about two screens of them."""
     from fastrec.commands.overlap.names import probable_pairs
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
-    for one in found.evaluations:
+    rows = sum(len(one.by_model) for one in found.evaluations)
+    most = None
+    if rows > _MOST_ROWS and not show_all:
+        most = max(_MOST_ROWS // len(found.evaluations), _LEAST_ROWS)
+    left = rows
+    for one in found.evaluations[: most and _MOST_ROWS // most]:
         shown = one.by_model[:most]
+        left -= len(shown)
         table: Table | str = _NO_COMMON if one.answering else _NO_ANSWERS
         if shown:
-            table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
+            table = _models_table(found, one, shown, digits)
         notes = [
-            *more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"),
+            *more_rows(len(one.by_model) - len(shown), "model", "`--all`"),
             *unranked_in_words(one),
         ]
         sections.append(Section(one.title, about(one), table, notes))
@@ -143,36 +169,42 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
         f"{first} and {second} (overlap --by names)"
         for first, second in pairs[:1]
     ]
-    return sections, [legend(found), [*facts_in_words(found.corpus), *similar]]
+    legends: list[Sequence[str]] = [legend(found), [*facts_in_words(found.corpus), *similar]]
+    if left:
+        text = f"left out: {left:,} of {rows:,} rows; --all shows them"
+        legends.append([f"{text}, --format json and csv always have all"])
+    return sections, legends
 
 
-def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
+def _models_table(
+    found: Stats, one: EvaluationStats, models: Sequence[ModelStats], digits: int | None
+) -> Table:
+    left_out = ("score interval",) if found.shows_accuracy(one) else _NOT_GRADED
+    headings = {"score interval": "95% interval"}
+    if found.repeats_as != "mean":
+        headings["accuracy"] = found.repeats_as
     spellings: dict[str, Callable[[ModelStats], str]] = {}
-    for name, spell in _COLUMNS.items():
+    for name, spell in _columns(digits).items():
         if name == "accuracy":
-            spellings |= {how: _of_series(how) for how in models[0].series}
-        if accuracy or name not in _NOT_GRADED:
-            spellings[name] = spell
-        if name == "score" and not accuracy:
-            spellings["95% interval"] = lambda model: _or_empty(
-                "{:.4g} to {:.4g}", model.score_low, model.score_high
-            )
+            spellings |= {how: _of_series(how, digits) for how in models[0].series}
+        if name not in left_out:
+            spellings[headings.get(name, name)] = spell
     cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
     cells = {name: column for name, column in cells.items() if any(column)}
     repeats = any(model.answers > model.questions for model in models)
     for name in ("n",) if repeats else _REPEATS:
         cells.pop(name, None)
-    if by != "errors" and not any(model.errors for model in models):
+    if one.by != "errors" and not any(model.errors for model in models):
         del cells["errors"]
-    optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(by, by)]
+    optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(one.by, one.by)]
     return Table(
         columns(list(cells), left=("model",), hidden=optional),
         list(zip(*cells.values(), strict=True)),
     )
 
 
-def _of_series(how: str) -> Callable[[ModelStats], str]:
-    return lambda model: _or_empty("{:.1%}", model.series[how])
+def _of_series(how: str, digits: int | None) -> Callable[[ModelStats], str]:
+    return lambda model: value_text(model.series[how], graded=False, digits=digits)
 
 
 def _csv_models(found: Stats) -> tuple[list[str], Rows]:
@@ -196,7 +228,8 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation and metric.", check="there are no records",
+@command("Compare the models of each evaluation and metric.",
+         check="there are no records, or the corpus is damaged",
          usage="the command line is wrong, or a pattern matches nothing",
          failure="something could not be read")  # fmt: skip
 @shared("paths")
@@ -211,11 +244,16 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
     "Do not test which models differ: then the summary of a corpus has all the numbers.",
 )
 @shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
-@format_option("text", "json", "csv", "markdown")
-@shared("raw_cells", "jobs", "work_dir", "quiet", "no_progress")
+@format_option("text", "json", "csv", "markdown", "latex")
+@flag("--all show_all", "Show all rows, even if they take more than two screens.")
+@shared("tables", "raw_cells", "jobs", "work_dir", "quiet", "no_progress")
 def stats(
     paths: tuple[str, ...],
+    *,
     output_format: str,
+    show_all: bool,
+    digits: int | None,
+    caption: str | None,
     raw_cells: bool,
     quiet: bool,
     no_progress: bool,
@@ -260,7 +298,7 @@ def stats(
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
-      fastrec stats corpus --repeats-as majority
+      fastrec stats corpus --repeats-as majority --format latex
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
@@ -275,7 +313,7 @@ def stats(
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
-        if output_format in ("json", "csv"):
+        if output_format in ("json", "csv", "latex"):
             if not quiet:
                 print_warning(missing)
         elif missing:
@@ -284,13 +322,16 @@ def stats(
                 safe if output_format == "text" else lambda line: re.sub("^  ", "- ", escaped(line))
             )
             click.echo("\n".join([*map(spell, missing), ""]))
+    whole = partial(stats_sections, found, digits=digits)
     print_found(
         found,
         output_format,
-        text=lambda: print_sections(*stats_sections(found)) if found.evaluations else None,
+        text=lambda: print_sections(*whole(show_all=show_all)) if found.evaluations else None,
         csv=lambda: click.echo(csv_table(*_csv_models(found), raw_cells=raw_cells), nl=False),
-        markdown=lambda: click.echo("\n".join(markdown_sections(*stats_sections(found)))),
+        markdown=lambda: print_tables("markdown", *whole(), caption),
+        latex=lambda: print_tables("latex", *whole(), caption),
     )
     if not found.evaluations:
         print_error("there are no records")
         raise click.exceptions.Exit(1)
+    exit_if_damaged(found.damaged)

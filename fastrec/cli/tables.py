@@ -28,6 +28,7 @@ from fastrec.cli.console import (
     width_of,
 )
 from fastrec.errors import counted
+from fastrec.wording import NONE
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
@@ -36,6 +37,18 @@ if TYPE_CHECKING:
 
 
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
+_LATEX: Final = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "–": "--",
+        "↓": r"$\downarrow$",
+        "·": r"$\cdot$",
+    }
+)
 _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
@@ -210,6 +223,69 @@ def markdown_sections(
     for lines in filter(None, legends):
         yield ""
         yield from map(escaped, lines)
+
+
+def with_units(table: Table | str) -> Table | str:
+    """Move the unit of columns of percentages into their headings, so that cells are numbers."""
+    if isinstance(table, str):
+        return table
+    heads = []
+    cells = []
+    for column, *texts in zip(table.columns, *table.rows, strict=True):
+        numbers = [str(text) for text in texts if text not in ("", NONE)]
+        if numbers and all("%" in number for number in numbers):
+            column = column._replace(name=f"{column.name} (%)")
+            texts = [str(text).replace("%", "") for text in texts]
+        heads.append(column)
+        cells.append(texts)
+    return Table(heads, list(zip(*cells, strict=True)))
+
+
+def latex_sections(
+    sections: Iterable[Section], legends: Iterable[Sequence[str]], caption: str | None
+) -> Iterator[str]:
+    """Yield the lines of tables for the package booktabs."""
+    begin: list[str] = []
+    end: list[str] = []
+    if caption is not None:
+        begin = ["\\begin{table}", "\\centering", f"\\caption{{{_latex(caption)}}}"]
+        end = ["\\end{table}"]
+    yield from (f"% {safe(line)}" for lines in legends for line in lines)
+    for title, about, table, _ in sections:
+        yield f"% {safe(title)}: {safe(about)}"
+        if isinstance(table, str):
+            yield f"% {table}"
+            continue
+        alignment = "".join("l" if column.is_left else "r" for column in table.columns)
+        names = [column.heading for column in table.columns]
+        lines = [f"{' & '.join(map(_latex, map(str, row)))} \\\\" for row in (names, *table.rows)]
+        head = f"\\begin{{tabular}}{{{alignment}}}", "\\toprule", lines[0], "\\midrule"
+        yield from (*begin, *head, *lines[1:], "\\bottomrule", "\\end{tabular}", *end)
+
+
+def _latex(text: str) -> str:
+    r"""Escape what has a meaning in LaTeX.
+
+    >>> _latex("a_b 5% ± 1"), _latex("\\x{y}^")
+    ('a\\_b 5\\% $\\pm$ 1', '\\textbackslash{}x\\{y\\}\\textasciicircum{}')
+    """
+    return safe(text).translate(_LATEX)
+
+
+def print_tables(
+    output_format: str,
+    sections: Iterable[Section],
+    legends: Sequence[Sequence[str]],
+    caption: str | None,
+) -> None:
+    """Print tables for a document: Markdown or LaTeX, with one unit in each column."""
+    made = [section._replace(table=with_units(section.table)) for section in sections]
+    if output_format == "latex":
+        click.echo("\n".join(latex_sections(made, legends, caption)))
+        return
+    if caption is not None:
+        click.echo(f"Table: {escaped(caption)}\n")
+    click.echo("\n".join(markdown_sections(made, legends)))
 
 
 def csv_table(

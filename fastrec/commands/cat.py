@@ -24,7 +24,7 @@ from stringzilla import count
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.column_filter import ColumnFilter
 from fastrec.corpus.manifest import PartEntry
-from fastrec.corpus.reader import lines_of, open_columns, open_corpus
+from fastrec.corpus.reader import CorpusReader, lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartFile, PartTask, run_in_order, skim_lines
 from fastrec.corpus.sources import line_begin, need_sources, read_sources
 from fastrec.engine import check_jobs, jobs_for
@@ -34,7 +34,7 @@ from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.parameters import CORES
 from fastrec.sorting.keys import METRIC
-from fastrec.sources.shard import Shard, shard_at
+from fastrec.sources.shard import shard_at
 
 # copying text is 4 times faster than other work on it, so a pool pays only for 4 times as much
 _SPEED: Final = 4
@@ -105,7 +105,7 @@ def cat_blocks(
         jobs = 1  # adjacent records are copied faster than by a pool
     blocks = _run(tasks, jobs)
     if filters.where:
-        blocks = _with_known_fields(blocks, [shard_at(task.part.path) for task in tasks], filters)
+        blocks = _with_known_fields(blocks, reader, filters)
     return blocks if limit is None else _first_lines(blocks, limit)
 
 
@@ -130,13 +130,14 @@ def _may_match(filters: Filters, part: PartEntry, sort_fields: Sequence[str]) ->
 
 
 def _with_known_fields(
-    blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters
+    blocks: Generator[bytes], reader: CorpusReader, filters: Filters
 ) -> Generator[bytes]:
     """Yield all blocks.
 
     UsageError if there are none because a condition is about a field that no record has.
     """
-    check_fields(parts, filters.where)
+    parts = [shard_at(part.path) for part in reader.parts]
+    check_fields(parts, filters.where, lacks=reader.lacks)
     is_empty = True
     with closing(blocks):
         for block in blocks:

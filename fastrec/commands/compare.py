@@ -29,6 +29,7 @@ from fastrec.statistics.paired import Test, compare_series
 from fastrec.statistics.repeats import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.where import largest_groups, with_groups
+from fastrec.wording import points_per_unit
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
@@ -56,6 +57,9 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     """Whether scores are compared, because the metric has others than 0 and 1."""
     lower_is_better: bool
     """Whether a lower score is better."""
+    other_scale: bool
+    """Whether the mean score of a model is below 0 or above 1: then a point is one unit of the
+    score, else a hundredth."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int
@@ -327,7 +331,9 @@ def _compare_scope(
     graded = scope.graded and not repeats.by_verdict
     series = ((b, a) for a, b in values.values())
     clusters = index.table(query).clusters_of(values)
-    difference = None if detect is None else detect / 100
+    difference = None
+    if detect is not None:
+        difference = detect / points_per_unit(other_scale=graded and scope.other_scale)
     (found,) = compare_series([series], graded=graded, clusters=clusters, detect=difference)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
@@ -336,6 +342,7 @@ def _compare_scope(
         found,
         scope,
         graded=graded,
+        other_scale=graded and scope.other_scale,
         only_a=found.only_second,
         only_b=found.only_first,
         wins=wins,

@@ -93,6 +93,7 @@ def leaderboard(
         name_of=partial(_name, groups=groups) if groups else str,
     )
     board.cluster = cluster
+    board.damaged = index.selection.reader.damaged_files()
     for text in index.selection.notes:
         note(text)
     return board

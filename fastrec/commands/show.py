@@ -101,7 +101,7 @@ def _find(
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
         raise UsageError(
-            f"no question of this corpus has the sample_id {text!r}, or a sample_hash that begins "
+            f"no question has the sample_id {text!r}, or a sample_hash that begins "
             f"with it{short}. "
             "`fastrec questions` lists them"
         )

@@ -36,7 +36,7 @@ from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choic
 from fastrec.filters import AnyPath, FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, OUTCOMES
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
@@ -166,6 +166,8 @@ def stats(
             _add_series(parts.evaluations, by_group, others)
             add_groups(found, parts, groups)
         found.cluster = cluster
+        found.damaged = index.selection.reader.damaged_files()
+        found.outcomes = tuple(name for name in OUTCOMES if getattr(wanted, name))
         for text in index.selection.notes:
             note(text)
         return found

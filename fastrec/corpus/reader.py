@@ -15,7 +15,7 @@ from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
 from fastrec.errors import CorpusError
-from fastrec.storage import file_in, join
+from fastrec.storage import file_in, is_url, join, storage_of
 from fastrec.summary.document import Summary
 
 _KEPT_COLUMNS: Final = 64  # files whose headers are kept
@@ -54,6 +54,23 @@ class CorpusReader(os.PathLike[str]):
         """The parts in order, each with its path and its entry of the manifest."""
         return parts_of(self.path, self.manifest)
 
+    def lacks(self, key: str) -> bool:
+        """Whether no record has a key of metadata."""
+        return all(self.part_columns(number).lacks(key) for number in range(len(self.parts)))
+
+    def damaged_files(self) -> list[str]:
+        """Parts and columns that are missing or cut, as far as their sizes tell.
+
+        An object of a store cannot be cut, and asking for each would take long.
+        """
+        if is_url(self.path):
+            return []
+        expected = {}
+        for number, part in enumerate(self.parts):
+            expected[part.path] = part.entry.bytes
+            expected[self.columns_path(number)] = part.entry.columns.bytes
+        return [path for path, size in expected.items() if _size_of(path) != size]
+
     def columns_path(self, part: int) -> str:
         """The path of the columns of a part, given the number of the part."""
         name = self.parts[part].entry.columns.file
@@ -68,6 +85,13 @@ class CorpusReader(os.PathLike[str]):
             if len(self._columns) > _KEPT_COLUMNS:
                 self._columns.popitem(last=False)
             return self._columns[part]
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return storage_of(path).size_of(path)
+    except OSError:
+        return None
 
 
 def open_columns(path: str, part: PartFile) -> PartColumns:

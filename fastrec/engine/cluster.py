@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from fastrec.build import differences, identity
 from fastrec.engine.base import Argument, Engine, Result, Timed
-from fastrec.errors import ClusterError, UsageError, WorkerDiedError
+from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
 # tasks per worker that are submitted in advance, so that no worker waits for the next one
@@ -214,11 +214,9 @@ class ClusterEngine(Engine):
 
 def _distributed() -> Any:
     """Import Dask when it is needed: that takes half a second."""
-    try:
-        import distributed  # noqa: PLC0415
-    except ImportError as exc:
-        reason = "--engine dask needs distributed, which is not installed: pip install distributed"
-        raise UsageError(reason) from exc
+    need("--engine dask", "distributed")
+    import distributed  # noqa: PLC0415
+
     return distributed
 
 

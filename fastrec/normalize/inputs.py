@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -31,11 +32,12 @@ from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, join, storage_of
-from fastrec.where import parse_condition, paths_of, unknown_field
+from fastrec.where import parse_condition, paths_of, spell_path, unknown_field
 
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
+_MISSPELT: Final = 0.85  # similarity to a known field, from which a field is taken for misspelt
 _MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
 # Telling the others takes 70 ms to import harnesses.
 _OWN: Final = ("manifest.json", "summary.json", "import.json")
@@ -92,24 +94,41 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def check_fields(
-    shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False
+    shards: Sequence[Shard],
+    conditions: Sequence[str],
+    paths: Iterable[tuple[str, ...]] = (),
+    *,
+    lacks: Callable[[str], bool] | None = None,
+    nothing_matches: bool = False,
 ) -> None:
-    """Raise a UsageError if a condition is about a field that no record has.
+    """Raise a NoMatchError if a condition or a path is about a field that no record has.
 
-    A field may be rare, so one that is not found at once is an error only if nothing matches. A
-    negated condition would match everything, so it is refused at once.
+    The columns of a corpus tell which keys of metadata it `lacks`. Any other field may be rare, so
+    one that the first lines lack is an error only if nothing matches, if it is spelled almost like
+    a known one, or if it is the end of one. A negated condition would match everything, so it is
+    refused at once.
     """
-    paths = [
-        condition.path
-        for condition in map(parse_condition, conditions)
-        if condition.negated or nothing_matches
-    ]
+    parsed = list(map(parse_condition, conditions))
+    certain = {condition.path for condition in parsed if condition.negated or nothing_matches}
     known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
-    if unknown_field(paths, known) is None:
+    asked = [*(condition.path for condition in parsed), *paths]
+    doubtful = [path for path in asked if unknown_field([path], known)]
+    for path in doubtful:
+        if path[0] == "metadata" and lacks and not lacks(path[1]):
+            known.add(path)
+    if unknown_field(doubtful, known) is None:
         return
-    found = {path for record in _first_records(shards) for path in paths_of(record)}
-    if mistake := unknown_field(paths, known | found):
-        raise (NoMatchError if nothing_matches else UsageError)(mistake)
+    known |= {path for record in _first_records(shards) for path in paths_of(record)}
+    names = list(map(spell_path, known))
+    ends = {path[-1] for path in known}
+    for path in doubtful:
+        is_told = lacks and (
+            path[0] == "metadata"
+            or path[-1] in ends
+            or get_close_matches(spell_path(path), names, 1, _MISSPELT)
+        )
+        if (is_told or path in certain) and (mistake := unknown_field([path], known)):
+            raise NoMatchError(mistake)
 
 
 def spread(shards: Sequence[Shard], most: int) -> list[Shard]:

@@ -29,12 +29,12 @@ import codecs
 import enum
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any, Final
 
-from fastrec.errors import ForeignFormatError, ShardCorruptError, shown
+from fastrec.errors import ForeignFormatError, ShardCorruptError, need, shown
 from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
 from fastrec.sources.zstd_frames import TEXT_BYTES, zstd_text
 
@@ -99,10 +99,7 @@ def parquet_module(path: str) -> Any:
 
     ForeignFormatError if it is not installed.
     """
-    if find_spec("pyarrow") is None:
-        raise ForeignFormatError(
-            path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow"
-        )
+    need("reading Parquet", "pyarrow", error=partial(ForeignFormatError, path))
     return import_module("fastrec.sources.parquet")
 
 

@@ -312,6 +312,15 @@ class EvaluationSummary(ScopeNames, kw_only=True, omit_defaults=True):
     by_model: list[ModelSummary]
     """Its models, sorted by model_id."""
 
+    @property
+    def other_scale(self) -> bool:
+        """Whether scores have another scale than 0 to 1: the mean of a model is beyond it.
+
+        A single score beyond it may be a mistake.
+        """
+        means = [model.mean_score for model in self.by_model if model.answers]
+        return any(mean is None or not 0 <= mean <= 1 for mean in means)
+
 
 class LabelCounts(msgspec.Struct, kw_only=True):
     """What became of the labels of `--labels`; absent without it."""

@@ -7,8 +7,8 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, check_choice, counted, listed
-from fastrec.filters import Filters, did_you_mean, matches_any, similar
+from fastrec.errors import NoMatchError, UsageError, check_choice, counted, did_you_mean, listed
+from fastrec.filters import Filters, matches_any, nothing_matches
 from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary
 from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
@@ -48,6 +48,17 @@ def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
 def names_in(data: bytes) -> Names:
     """Read the names in the text of `summary.json` without the rest of the document."""
     return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
+
+
+def no_match(filters: Filters, evaluations: Iterable[EvaluationSummary]) -> NoMatchError:
+    """The error if no record matches, with the nearest names, or else the first ones."""
+    known = names_of(evaluations)
+    names = {
+        "evaluations": sorted(known.evaluations),
+        "metrics": sorted(filter(None, known.metrics)),
+        "models": sorted(known.models),
+    }
+    return nothing_matches(filters, names)
 
 
 METRICS: Final = ("judgements", "all")  # which metrics to look at, unless they are chosen by name
@@ -114,7 +125,11 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     """
     for pattern in lower_is_better:
         if not any(_matches_scope(scope, [pattern]) for scope in scopes):
-            raise UsageError(f"--lower-is-better {pattern!r} matches no metric and no evaluation")
+            names = [scope.metric or scope.evaluation_name for scope in scopes]
+            raise UsageError(
+                f"--lower-is-better {pattern!r} matches no metric and no evaluation"
+                f"{did_you_mean(pattern, names)}"
+            )
     return [
         msgspec.structs.replace(scope, lower_is_better=True, graded=True)  # type: ignore[type-var]
         if lower_is_better and _matches_scope(scope, lower_is_better)
@@ -195,7 +210,7 @@ def check_patterns(
     """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
         if not _matches(pattern, names):
-            hint = did_you_mean(similar([pattern], names)) or f"; {_available(kind, names)}"
+            hint = did_you_mean(pattern, filter(None, names)) or f"; {_available(kind, names)}"
             raise UsageError(f"no {kind}{where} matches {pattern!r}{hint}")
 
 

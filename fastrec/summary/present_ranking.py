@@ -187,6 +187,12 @@ class Stats(Tabular, kw_only=True):
     cluster: str | None = None
     """--cluster: standard errors, intervals and tests are over clusters of questions with the same
     value of this field; null if they are over questions."""
+    outcomes: tuple[str, ...] = ()
+    """--right, --wrong and --errors: only records with these outcomes count, so the accuracy says
+    what was chosen; empty if all count."""
+    damaged: list[str] = msgspec.field(default_factory=list)
+    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
+    whole."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
@@ -513,6 +519,9 @@ def legend(stats: Stats) -> list[str]:
     if any(model.rank for evaluation in answered for model in evaluation.by_model):
         lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
     lines += cluster_in_words(stats.cluster)
+    if stats.outcomes:
+        chosen = " ".join(f"--{outcome}" for outcome in stats.outcomes)
+        lines.append(f"Only records chosen by {chosen} count: the accuracy says what was chosen.")
     if any(evaluation.lower_is_better for evaluation in answered):
         lines.append("↓: lower scores are better.")
     if stats.repeats_as != "mean":

@@ -279,7 +279,7 @@ def test_formats(corpus):
         return result.stdout
 
     assert "table 1: 3 models with 3 of 3 evaluations\n  rank  model " in run("text")
-    assert "| rank | model | mean |" in run("markdown")
+    assert "| rank | model | mean (%) |" in run("markdown")
     latex = run("latex")
     assert latex.count("\\begin{tabular}{llrrrrrr}") == 1
     assert "m1 & " in latex

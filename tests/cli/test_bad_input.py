@@ -17,6 +17,7 @@ import pytest
 
 import fastrec
 from fastrec.cli import cli
+from fastrec.errors import UsageError
 from tests.check_pairs.trees import Tree
 from tests.import_logs.sample_logs import write_all
 from tests.running import run_here
@@ -553,7 +554,7 @@ def test_wrong_option(command: str) -> None:
         (["show", "corpus"], "Missing argument 'QUESTION'"),
         (
             ["show", "corpus", "no"],
-            "no question of this corpus has the sample_id 'no', or a sample_hash that begins",
+            "no question has the sample_id 'no', or a sample_hash that begins",
         ),
         (
             ["compare", "corpus", "org-0/*"],
@@ -675,43 +676,53 @@ def test_stdin_is_a_terminal(command: str) -> None:
 
 # Missing optional dependencies
 
-WITHOUT = """
-import sys
-sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
-sys.argv[0] = "fastrec"
-from fastrec.cli import main
-main()
-"""
+EXTRAS = {
+    "pyarrow": ("export corpus -o tables", "Parquet needs pyarrow"),
+    "starlette": ("view corpus", "view needs starlette"),
+    "uvicorn": ("view corpus", "view needs uvicorn"),
+    "duckdb": ("sql corpus select", "sql needs duckdb"),
+    "re2": ("cat corpus --where model_id=~never-compiled", "a regular expression needs google-re2"),
+    "distributed": ("normalize shards -o new --engine dask", "--engine dask needs distributed"),
+    "fsspec": ("validate s3://bucket/in", "s3:// needs another package: pip install s3fs"),
+}
+"""A command that needs a package which may not be installed, and what it says then."""
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize(
-    ("missing", "arguments", "said"),
-    [
-        (
-            "pyarrow",
-            "export corpus -o tables",
-            "Parquet needs pyarrow, which is not installed: pip install pyarrow",
-        ),
-        (
-            "starlette,uvicorn",
-            "view corpus",
-            "view needs packages that are not installed: pip install starlette uvicorn",
-        ),
-        (
-            "distributed",
-            "normalize shards -o new --engine dask",
-            "--engine dask needs distributed, which is not installed: pip install distributed",
-        ),
-    ],
-)
-def test_missing_extra(missing: str, arguments: str, said: str) -> None:
+@pytest.mark.parametrize("missing", EXTRAS)
+def test_missing_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the missing package and the command that installs it."""
+    arguments, said = EXTRAS[missing]
     before = all_files()
-    command = [sys.executable, "-c", WITHOUT, missing, *arguments.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    done = run_here(*arguments.split())
+    package = said.split()[-1]
+    advice = said if "pip" in said else f"{said}, not installed: pip install {package}"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", f"error: {advice}\n")
     assert all_files() == before
+
+
+@pytest.mark.usefixtures("place")
+def test_data_frames_need_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = fastrec.leaderboard("corpus")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"to_pandas needs pandas, .*: pip install pandas"):
+        board.to_pandas()
+
+
+def test_every_optional_package_is_tried() -> None:
+    """A module that fastrec imports is a dependency, of Python itself, or hidden by a test above."""
+    imported: set[str] = set()
+    for path in Path(fastrec.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for pattern in (r"from (\w+)[\w.]* import ", r"import (\w+)[\w.]*(?: as \w+)? *(?:#.*)?$"):
+            imported.update(re.findall(f"^ *{pattern}", text, re.MULTILINE))
+    needed = {"click", "isal", "joblib", "jsonschema_rs", "msgspec", "numpy", "stringzilla"}
+    needed |= {"xxhash", "zstandard", "fastrec"}
+    others = imported - needed - sys.stdlib_module_names
+    assert others == EXTRAS.keys() | {"dask", "h11", "pandas"}  # the first two come with others
 
 
 @pytest.mark.usefixtures("place")

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import pty
+import re
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -236,10 +238,15 @@ def test_where_the_time_went() -> None:
 
 
 def test_verbose() -> None:
-    """-v prints a table of models, ranked by accuracy."""
+    """-v prints the best models and three commands: less than a screen."""
     result = invoke("good.jsonl", "-o", "out", "-v")
-    assert "arithmetic: 8 records, 1 model, 8 questions, 8 answered by all models" in result.stdout
+    assert "Leaderboard of out: 1 model with 1 of 1 evaluation\n" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
+    commands = re.findall(r"^  \S+ (.*?) +# ", result.stdout, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        assert CliRunner().invoke(cli, shlex.split(command)).exit_code == 0
+    assert result.stdout.count("\n") < 20
 
 
 def test_record_text_is_escaped() -> None:

@@ -30,14 +30,14 @@ NOT_IN_PYTHON = {
     "import": {"format", "guess", "skip_bad_logs", "strict"},  # the last two: the exit code
     "clean": {"format"},
     "normalize": {"dry_run", "format"},  # prints a plan
-    "stats": {"format", "raw_cells"},
+    "stats": {"all", "caption", "digits", "format", "raw_cells"},
     "overlap": {"format", "raw_cells"},
     "costs": {"format", "raw_cells"},
     "calibration": {"format", "raw_cells"},
     "corrected": {"format", "raw_cells"},
     "items": {"format", "limit", "raw_cells"},  # limit: of what is printed
     "score": {"format", "raw_cells"},
-    "leaderboard": {"format", "raw_cells"},
+    "leaderboard": {"caption", "digits", "format", "raw_cells"},
     "view": {"no_browser"},
     "trend": {"format", "raw_cells"},
     "diff": {"format"},

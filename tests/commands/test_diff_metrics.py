@@ -216,10 +216,10 @@ def test_a_lower_score_can_be_better(tmp_path: Path) -> None:
 
 
 def test_scores_of_any_scale_have_a_limit(tmp_path: Path) -> None:
-    """More than 100 points, because they are hundredths."""
+    """A point is a unit of a score above 1."""
     pair = nights_of(tmp_path, "bleu", [40.5] * 10, [38.0] * 10)
-    assert diff(*pair, fail_on=249).regressed
-    assert not diff(*pair, fail_on=250).failed
+    assert diff(*pair, fail_on=2.4).regressed
+    assert not diff(*pair, fail_on=2.5).failed
     with pytest.raises(UsageError, match="fail_on is a number of points, at least 0"):
         diff(*pair, fail_on=float("inf"))
 
@@ -231,7 +231,7 @@ def test_a_loss_beyond_doubles_is_a_regression(tmp_path: Path, huge: float) -> N
     model = diff(*pair, fail_on=1).models[0]
     assert model.regressed
     assert model.points is not None
-    assert model.points < -1e308
+    assert model.points <= -1e308
 
 
 def test_scores_are_those_that_are_spelled(tmp_path: Path) -> None:

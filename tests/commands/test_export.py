@@ -829,7 +829,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With exit code 2, before anything is written. The other formats do not need it."""
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("fastrec.errors.find_spec", lambda _: None)
     with pytest.raises(FastrecError, match=r"Parquet needs pyarrow.*pip install pyarrow") as caught:
         fastrec.export(corpus, tmp_path / "tables")
     assert caught.value.exit_code == 2

@@ -145,8 +145,8 @@ def test_an_ambiguous_beginning_lists_the_candidates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "filters", "message"),
     [
-        ("nothing", {}, "no question of this corpus has the sample_id 'nothing'"),
-        ("", {}, "no question of this corpus has the sample_id ''"),
+        ("nothing", {}, "no question has the sample_id 'nothing'"),
+        ("", {}, "no question has the sample_id ''"),
         (
             "s2",
             {"evaluation": "judged"},

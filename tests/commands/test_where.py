@@ -187,7 +187,7 @@ def test_an_unknown_field_is_an_error_with_the_nearest_names(
     done = run_command(command, str(corpus.path), "--where", condition, *output)
     assert done.returncode == 2
     assert (
-        b"no record has the field metadata.subjct; the nearest are metadata.subject" in done.stderr
+        b"no record has the field metadata.subjct; did you mean 'metadata.subject'" in done.stderr
     )
     assert not (tmp_path / "out").exists()
 

@@ -80,6 +80,23 @@ def test_all_examples_run_every_week() -> None:
     assert versions <= {version for _, version in matrix()}
 
 
+def test_one_extra_has_all_others() -> None:
+    """And pandas, for results as data frames."""
+    extras = dict(PROJECT["optional-dependencies"])
+    everything = extras.pop("all")
+    others = {package for packages in extras.values() for package in packages}
+    assert set(everything) == others | {"pandas>=2.2"}
+    assert everything == sorted(everything)
+
+
+def test_checks_do_not_skip_the_browser() -> None:
+    """`.ci/run` installs one where it may, and fails without one."""
+    run = (ROOT / ".ci" / "run").read_text()
+    assert (
+        run.index("bash .ci/browser") < run.index("export NEED_BROWSER=1") < run.index("make test")
+    )
+
+
 def test_nothing_is_installed_from_the_index_under_our_name() -> None:
     """The package of this name on the index is another, so nothing installs it from there."""
     wrong = re.compile(rf"pip3? install[^`\n]*\b{PROJECT['name']}\b|\b{PROJECT['name']}\[[a-z]")

@@ -45,12 +45,13 @@ NOT_RUN = {
         ),
     ): "skip, it needs a checkout of another repository; a test runs the same where its files are "
     "present",
-    ("README.md", "make run     # normalizes the demo shards into out/demo and prints a summary"): (
-        "skip, it installs from the network, and `make test` runs this test"
-    ),
+    (
+        "README.md",
+        "make run                  # normalizes the demo shards into out/demo, and says what to try next",
+    ): ("skip, it installs from the network, and `make test` runs this test"),
     (
         "docs/answers.md",
-        "pip install starlette uvicorn      # once",
+        "pip install '.[view]'                              # once, in a clone",
     ): "skip, it runs until it is stopped",
     ("docs/answers.md", "fastrec compare corpus --metric-pair exact_match judge"): (
         "skip, the records of the demo have no such metrics and no confidence"

@@ -787,7 +787,7 @@ class TestDamage:
 
     def test_without_pyarrow(self, logs: Path, monkeypatch: pytest.MonkeyPatch):
         """The magic bytes are enough to say which package is missing."""
-        monkeypatch.setattr("fastrec.sources.formats.find_spec", lambda _: None)
+        monkeypatch.setattr("fastrec.errors.find_spec", lambda _: None)
         (bad,) = grouped(*logs.iterdir()).bad
         assert bad.path == str(next(logs.glob("*.parquet")))
         assert bad.reason.endswith("pip install pyarrow")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal, Unpack
 
+from fastrec.answers.selection import Selection, check_known_fields
 from fastrec.commands.diff.compare import Changes, ModelName, Scope, compare_range
 from fastrec.commands.diff.document import (
     ChangedField,
@@ -51,6 +52,7 @@ from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelSummary, filled
 from fastrec.summary.present_choice import names_of_scope
+from fastrec.wording import points_per_unit
 
 _COUNTED: Final = (
     "old_records",
@@ -85,6 +87,7 @@ def _compare_models(
         scope = name[:2]
         by_score = scope in scored
         is_lower = by_score and scope in lower
+        other_scale = by_score and scope in old.other_scale | new.other_scale
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
@@ -103,7 +106,15 @@ def _compare_models(
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
-            **_statistics(counts, differences, over, scored=by_score, lower=is_lower),
+            other_scale=other_scale,
+            **_statistics(
+                counts,
+                differences,
+                over,
+                scored=by_score,
+                lower=is_lower,
+                points_each=points_per_unit(other_scale=other_scale),
+            ),
             clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
@@ -157,6 +168,7 @@ def _statistics(
     *,
     scored: bool,
     lower: bool,
+    points_each: int,
 ) -> dict[str, Any]:
     """Compute further fields of a `ModelDifference`.
 
@@ -169,7 +181,8 @@ def _statistics(
     needed = None
     means: list[float | None] = [None, None]
     if questions:
-        points = to_double((-100 if lower else 100) * found.total / questions)
+        gain = -found.total if lower else found.total
+        points = to_double(points_each * gain / questions)
         detectable, needed, *_ = power(over, graded=scored, all_questions=questions)
         totals = (counts["old_means"], counts["new_means"])
         means = [
@@ -185,7 +198,7 @@ def _statistics(
         "worse": found.rose if lower else found.fell,
         "better": found.fell if lower else found.rose,
         "test": over.test if questions else None,
-        "detectable": None if detectable is None else 100 * detectable,
+        "detectable": None if detectable is None else points_each * detectable,
         "questions_needed": needed,
     }
 
@@ -339,9 +352,11 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    before = read_corpus(old, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
+    first, second = Selection(old), Selection(new)
+    check_known_fields([first, second], wanted, cluster=cluster)
+    before = read_corpus(first, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(new, wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = read_corpus(second, wanted, jobs=jobs, allow_empty=bool(before.models))
     corpora = before, after
     scored = frozenset() if accuracy else before.graded | after.graded
     plan = make_plan(

@@ -111,6 +111,8 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     measure: Literal["accuracy", "score"]
     """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share
     of right answers."""
+    other_scale: bool
+    """Whether scores are compared, and the mean of a model is below 0 or above 1."""
     lower_is_better: bool
     """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies
     are compared."""
@@ -146,8 +148,8 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """The same in NEW."""
     points: float | None
     """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 ×
-    (old - new) if a lower score is better. Computed exactly and rounded once; null if there are no
-    questions."""
+    (old - new) if a lower score is better; with `other_scale`, in units of the score, without the
+    100. Computed exactly and rounded once; null if there are no questions."""
     worse: int
     """Questions whose mean fell, or rose if a lower score is better."""
     better: int

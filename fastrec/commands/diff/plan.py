@@ -33,7 +33,7 @@ from fastrec.commands.diff.records import ChosenPart
 from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
 from fastrec.corpus.scan import Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.filters import AnyPath, Filters
+from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -56,6 +56,7 @@ class ComparedCorpus(msgspec.Struct):
     schema: Schema
     models: dict[ModelName, ModelSummary]
     graded: frozenset[Scope]  # what has scores other than 0 and 1
+    other_scale: frozenset[Scope]  # metrics with mean scores below 0 or above 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
     notes: list[str]  # about clusters of questions
@@ -76,13 +77,13 @@ class Plan(msgspec.Struct):
 
 
 def read_corpus(
-    corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool, cluster: str | None = None
+    whole: Selection, filters: Filters, *, jobs: int, allow_empty: bool, cluster: str | None = None
 ) -> ComparedCorpus:
     """Read the documents of a corpus, and select its matching records.
 
     Unless `allow_empty`, there must be some. With `cluster`, find the clusters of questions.
     """
-    selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    selection = whole.filtered(filters, jobs=jobs, allow_empty=allow_empty)
     if cluster and selection.scopes:
         selection.set_clusters(cluster, jobs=jobs)
     parts = []
@@ -97,17 +98,11 @@ def read_corpus(
         parts.append(ChosenPart(part.path, part.entry, columns, chosen, clusters))
     index = QuestionTable(selection)
     models: dict[ModelName, ModelSummary] = {}
-    graded: set[Scope] = set()
-    lower: set[Scope] = set()
     split: set[tuple[str, str | None, str]] = set()
     for evaluation in index.evaluations:
         scope = (evaluation.evaluation_name, evaluation.metric)
         for model in evaluation.by_model:
             models[*scope, model.model_id] = model
-        if evaluation.graded:
-            graded.add(scope)
-        if evaluation.lower_is_better:
-            lower.add(scope)
         if evaluation.split_hashes:
             table = index.table(Query(evaluation_name=scope[0], metric=scope[1]))
             split.update((*scope, sample_hash) for sample_hash in table.split_hashes())
@@ -117,11 +112,17 @@ def read_corpus(
         parts=parts,
         schema=CORPUS_LABELS[selection.manifest.schema],
         models=models,
-        graded=frozenset(graded),
-        lower=frozenset(lower),
+        graded=_scopes_with("graded", index),
+        other_scale=_scopes_with("other_scale", index),
+        lower=_scopes_with("lower_is_better", index),
         split=frozenset(split),
         notes=selection.notes,
     )
+
+
+def _scopes_with(fact: str, index: QuestionTable) -> frozenset[Scope]:
+    found = [one for one in index.evaluations if getattr(one, fact)]
+    return frozenset((one.evaluation_name, one.metric) for one in found)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -34,7 +33,7 @@ from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
 from fastrec.corpus.scan import run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, naming, shown
+from fastrec.errors import UsageError, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.notebook import Framed
 from fastrec.parameters import CORES
@@ -214,10 +213,8 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
     if raw_cells and form == "parquet":
         raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
     check_jobs(jobs)
-    # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork
-    # workers.
-    if form == "parquet" and find_spec("pyarrow") is None:
-        raise UsageError("Parquet needs pyarrow, which is not installed: pip install pyarrow")
+    if form == "parquet":
+        need("Parquet", "pyarrow")
 
 
 def _make_tasks(

@@ -21,14 +21,13 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import FastrecError, UsageError, need, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
@@ -127,7 +126,7 @@ def batches(
         UsageError: The directory is not a corpus, a column is unknown, or no record matches.
         CorpusError: A file of the corpus is damaged.
     """
-    need("pyarrow")
+    need("an Arrow table", "pyarrow")
     check_jobs(jobs)
     if wrong := [name for name in columns or () if name not in ANSWERS]:
         raise UsageError(f"there is no column {wrong[0]!r}; the columns are {', '.join(ANSWERS)}")
@@ -186,7 +185,7 @@ def connect(*corpora: str | os.PathLike[str], locked: bool = False) -> DuckDBPyC
 
 def open_tables(*corpora: str | os.PathLike[str], locked: bool = False) -> Tables:
     """Do the same, and return what reports errors about corpora, too."""
-    need("duckdb", "pyarrow")
+    need("sql", "duckdb", "pyarrow")
     import duckdb  # noqa: PLC0415 - an optional package
 
     from fastrec.commands.export.arrow import (  # noqa: PLC0415 - needs pyarrow
@@ -241,12 +240,6 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         )
         names[path] = f"{name} {same + 1}" if same else name
     return names
-
-
-def need(*packages: str) -> None:
-    """UsageError if a package is not installed."""
-    if missing := [name for name in packages if find_spec(name) is None]:
-        raise UsageError(f"this needs {' and '.join(missing)}: pip install {' '.join(missing)}")
 
 
 class QueryError(UsageError):

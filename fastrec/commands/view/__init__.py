@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fastrec.answers.choosing import open_index
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, need
 from fastrec.filters import Strings, as_tuple
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
-
-_PACKAGES = ("starlette", "uvicorn")
 
 
 def view(
@@ -59,11 +56,7 @@ def view(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    missing = [package for package in _PACKAGES if find_spec(package) is None]
-    if missing:
-        raise UsageError(
-            f"view needs packages that are not installed: pip install {' '.join(missing)}"
-        )
+    need("view", "starlette", "uvicorn")
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
