@@ -24,6 +24,7 @@ from msgspec import UNSET, UnsetType
 from fastrec.errors import utf8
 from fastrec.judge.findings import Finding, describe, first_errors, json_path
 from fastrec.judge.parse import parse
+from fastrec.judge.secrets import secrets_in
 from fastrec.schemas.view import REFUSALS
 
 _LONGEST: Final = 240
@@ -203,6 +204,7 @@ def _findings(data: bytes, aggregate: Aggregate) -> Iterator[Finding]:
         yield Finding("pair.aggregate", first.path, f"{first.message} [{first.code}]")
         return
     yield from _schema_findings(document, len(data))
+    yield from secrets_in(document)
     details = _object(aggregate.model_info.additional_details)
     for name in ("deployment_type", "model_availability"):
         if details.get(name) == "unknown":

@@ -136,6 +136,7 @@ PAIRS: Final = {
     "pair.version": "a row is valid, but not by the version that its `schema_version` names",
     "pair.old_version": "a row is of a version before 0.2.1, which `normalize` can upgrade",
     "pair.sample_hash": "the `sample_hash` of a row is wrong",
+    "pair.secret": "metadata or a configuration has what looks like a credential",
     "pair.duplicate_row": "a row is the same as an earlier one, byte for byte",
     "pair.evaluation_id": "the `evaluation_id` of a row is not the one of its aggregate",
     "pair.model_id": "the `model_id` of a row is not the one of its aggregate",

@@ -928,3 +928,18 @@ def test_num_samples_is_the_number_of_rows(tree: Tree, stated: Any, codes: dict[
     of_rows["score_details"]["uncertainty"] = {"num_samples": stated}
     tree.add([*rows(), row(9, 0.0, error="timeout")], of_rows)
     assert tree.codes() == codes
+
+
+def test_credentials_are_found(tree: Tree) -> None:
+    """In aggregates, and in metadata of rows."""
+    key = f"ghp_{'aB3' * 12}"
+    tree.add(
+        [row(0), row(1, metadata={"token": key}), row(2), row(3)],
+        model_info=model_info("org/model", endpoint=f"https://x.com/?key={key}"),
+        evaluation_results=[],
+    )
+    found = tree.check()
+    assert found.codes["pair.secret"] == 2
+    groups = [group for group in found.groups if group.code == "pair.secret"]
+    places = sorted((group.path, group.locations[0].line) for group in groups)
+    assert places == [("$.metadata.token", 2), ("$.model_info.additional_details.endpoint", 1)]

@@ -34,6 +34,7 @@ from fastrec.judge.aggregate import (
 )
 from fastrec.judge.findings import Finding, Location, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
+from fastrec.judge.secrets import secrets_of
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
@@ -104,6 +105,8 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
             found.groups.add(finding, Location(source, invalid.line))
         lines = judged.data.split(b"\n")
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
+        for number, secret in secrets_of(lines):
+            found.groups.add(secret, Location(source, judged.line + number))
         if batch.blank:
             for number, text in enumerate(lines[: batch.lines], judged.line):
                 if not text.strip():
