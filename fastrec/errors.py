@@ -250,7 +250,7 @@ class SecretsError(FastrecError):
     exit_code = 1
     fields: str
     _text = (
-        "nothing was published, because of what looks like credentials:\n{fields}\n"
+        "nothing was published, because of what looks like credentials:\n  {fields}\n"
         "Remove these fields from the shards (`fastrec import --metadata` chooses the fields of an "
         "import), and revoke the credentials; or publish them with --allow-secrets"
     )

@@ -19,7 +19,6 @@ from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from fastrec.errors import utf8
 from fastrec.judge.findings import Finding, describe, first_errors, json_path
@@ -107,6 +106,9 @@ class ScoreDetails(msgspec.Struct, frozen=True):
     score: msgspec.Raw
     uncertainty: Any = None
 
+    def __post_init__(self) -> None:
+        _number(self.score)
+
 
 class Result(msgspec.Struct, frozen=True):
     name: str = msgspec.field(name="evaluation_name")
@@ -153,57 +155,36 @@ class Aggregate(msgspec.Struct, frozen=True):
 class NotAggregate(msgspec.Struct, frozen=True):
     """A file that is no aggregate, or that cannot be used as one."""
 
-    problem: str
-    path: str = "$"  # the JSON path of the problem
-    is_meant: bool = False  # the file is meant to be an aggregate: it has `evaluation_results`
+    is_meant: bool  # the file is meant to be an aggregate: it has `evaluation_results`
 
 
-class _Outline(msgspec.Struct, frozen=True):
-    evaluation_results: msgspec.Raw | UnsetType = UNSET
-
-
-_outline: Final = msgspec.json.Decoder(_Outline).decode
 _decode: Final = msgspec.json.Decoder(Aggregate).decode
 _number: Final = msgspec.json.Decoder(float).decode
 
 
-def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
-    try:
-        outline = _outline(data)
-    except REFUSALS as exc:
-        return NotAggregate(f"not an aggregate: {exc}")
-    if outline.evaluation_results is UNSET:
-        return NotAggregate("not an aggregate: it has no `evaluation_results`")
-    try:
-        found = _decode(data)
-    except REFUSALS as exc:
-        problem, _, path = str(exc).partition(" - at `")
-        return NotAggregate(problem, path.rstrip("`") or "$", is_meant=True)
-    for number, result in enumerate(found.results):
-        try:
-            _number(result.details.score)
-        except REFUSALS as exc:
-            return NotAggregate(
-                str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True
-            )
-    return found
-
-
 def judge_aggregate(data: bytes) -> tuple[Aggregate | NotAggregate, list[Finding]]:
     """Decode an aggregate, and find what the data store refuses or warns of, whatever its rows."""
-    aggregate = decode_aggregate(data)
-    if isinstance(aggregate, NotAggregate):
-        return aggregate, [Finding("pair.aggregate", aggregate.path, aggregate.problem)]
-    return aggregate, list(_findings(data, aggregate))
-
-
-def _findings(data: bytes, aggregate: Aggregate) -> Iterator[Finding]:
     document, flaws = parse(data)
+    is_meant = isinstance(document, dict) and "evaluation_results" in document
+    problem = "" if is_meant else "it has no `evaluation_results`"
+    path = "$"
     if flaws:
         first = first_errors(flaws).findings[0]
-        yield Finding("pair.aggregate", first.path, f"{first.message} [{first.code}]")
-        return
-    yield from _schema_findings(document, len(data))
+        path = first.path
+        problem = f"{first.message} [{first.code}]"
+    try:
+        aggregate = None if problem else _decode(data)
+    except REFUSALS as exc:
+        problem, _, path = str(exc).partition(" - at `")
+        path = path.rstrip("`") or "$"
+    if problem or aggregate is None:
+        finding = Finding("pair.aggregate", path, f"not an aggregate: {problem}")
+        return NotAggregate(is_meant), [finding]
+    return aggregate, list(_findings(document, len(data), aggregate))
+
+
+def _findings(document: Any, size: int, aggregate: Aggregate) -> Iterator[Finding]:
+    yield from _schema_findings(document, size)
     yield from secrets_in(document)
     details = _object(aggregate.model_info.additional_details)
     for name in ("deployment_type", "model_availability"):

@@ -123,7 +123,6 @@ PAIRS: Final = {
     "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
     "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
     "pair.file_path": "`file_path` is not the path of the samples file from `data/` on",
-    "pair.relative_path": "`file_path` is a name in the same folder, as before version 0.3.0",
     "pair.format": "`format` is not `jsonl`",
     "pair.hash_algorithm": "`hash_algorithm` is not `sha256`",
     "pair.checksum": "the checksum of the samples file is not the one in its aggregate",

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.judge.aggregate import Aggregate, NotAggregate, decode_aggregate
+from fastrec.judge.aggregate import Aggregate, NotAggregate, judge_aggregate
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import shard_at
 from tests.check_pairs.trees import (
@@ -114,15 +114,15 @@ def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> N
 )
 @settings(max_examples=examples(8, 500))
 def test_any_json_is_an_aggregate_or_not(value: Any) -> None:
-    found = decode_aggregate(json.dumps(value).encode())
-    assert isinstance(found, Aggregate) or found.problem
+    found, findings = judge_aggregate(json.dumps(value).encode())
+    assert isinstance(found, Aggregate) or [one.code for one in findings] == ["pair.aggregate"]
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("key", list(aggregate()))
 @pytest.mark.parametrize("value", [None, 7, "", [], {}, [[]], [{}], True])
 def test_wrong_values_in_aggregates(key: str, value: Any) -> None:
-    found = decode_aggregate(json.dumps(aggregate(**{key: value})).encode())
+    found, _ = judge_aggregate(json.dumps(aggregate(**{key: value})).encode())
     assert isinstance(found, (Aggregate, NotAggregate))
 
 

@@ -234,8 +234,8 @@ def test_samples_in_another_folder(tree: Tree) -> None:
         ({"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.zst"}, "pair.file_path"),
         ({"file_path": ""}, "pair.file_path"),
         ({"file_path": "data"}, "pair.file_path"),
-        ({"file_path": f"{UUID}_samples.jsonl"}, "pair.relative_path"),
-        ({"file_path": f"./{UUID}_samples.jsonl"}, "pair.relative_path"),
+        ({"file_path": f"{UUID}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"./{UUID}_samples.jsonl"}, "pair.file_path"),
         ({"format": "json"}, "pair.format"),
         ({"hash_algorithm": "sha1"}, "pair.hash_algorithm"),
         ({"hash_algorithm": ...}, "pair.hash_algorithm"),
@@ -266,14 +266,6 @@ def test_a_compressed_samples_file_may_be_named_with_its_suffix(tree: Tree) -> N
     stated = {"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.gz"}
     tree.add(format_=Format.GZIP, stated=stated)
     assert tree.codes() == {}
-
-
-def test_the_checksum_of_the_text_is_told(tree: Tree) -> None:
-    """Somebody compressed the file, and left the aggregate as it was."""
-    tree.add(format_=Format.ZSTD, stated={"checksum": hashlib.sha256(text_of(rows())).hexdigest()})
-    (group,) = [group for group in tree.check().groups if group.severity == "error"]
-    assert group.code == "pair.checksum"
-    assert "it is the checksum of the text" in group.message
 
 
 def test_a_changed_byte_is_noticed(tree: Tree) -> None:
@@ -612,8 +604,8 @@ def test_aggregates_are_valid_by_their_schema(
     [
         ('"evaluation_id"', '"retrieved_timestamp": "1", "evaluation_id"', "duplicate_key"),
         ('"schema_version"', '"x": {"y": 1, "y": 1}, "schema_version"', "duplicate_key"),
-        ('"score": 0.75', '"score": 0.75, "uncertainty": {"standard_deviation": NaN}', "malformed"),
-        ('"score": 0.75', '"score": 0.75, "uncertainty": {"value": 1e999}', "out of range"),
+        ('"score": 0.75', '"score": 0.75, "uncertainty": {"standard_deviation": NaN}', "number"),
+        ('"score": 0.75', '"score": 0.75, "uncertainty": {"value": 1e999}', "number"),
         ('"schema_version"', '"x": 1e999, "schema_version"', "json.number"),
     ],
 )

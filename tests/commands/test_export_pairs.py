@@ -346,7 +346,7 @@ def test_the_developer_does_not_move_a_model(tmp_path: Path) -> None:
         ('[metrics."f1"]\nscore_type = "continuous"\n', "f1.metric_config.max_score"),
         ('[metrics."f1".llm_scoring]\ninput_prompt = "?"\n', "f1.metric_config.llm_scoring.judges"),
         ('[evaluations."s*".source_data]\nsource_type = "url"\n', "at least one url"),
-        ('[models."org/m".additional_details]\nnote = 7\n', "model_info.org/m.additional_details"),
+        ('[models."org/m".additional_details]\nnote = 7\n', "model_info.additional_details.note"),
     ],
 )
 def test_what_the_data_store_refuses_is_not_exported(

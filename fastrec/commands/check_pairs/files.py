@@ -138,9 +138,7 @@ def path_finding(
     ):
         return None
     right = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    is_relative = file_path.removeprefix("./") in names
-    code = "pair.relative_path" if is_relative else "pair.file_path"
-    return expected(code, utf8(right), quoted(file_path), where)
+    return expected("pair.file_path", utf8(right), quoted(file_path), where)
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -37,7 +37,6 @@ from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
 from fastrec.engine import check_jobs
 from fastrec.errors import SecretsError, UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
 from fastrec.parameters import CORES
@@ -210,12 +209,13 @@ def _check_secrets(
     searched = [SecretsTask(task.part, task.chosen) for task in tasks]
     text_bytes = sum(part.entry.text_bytes for part in parts)
     results = run_in_order(search_part, searched, text_bytes=text_bytes, jobs=jobs)
-    of_details = FindingGroups()
-    for finding in secrets_in(msgspec.to_builtins(details)):
-        of_details.add(finding, Location("details", 1))
-    found = list_secrets([of_details, *with_progress(results, parts, progress, "check")])
+    found = [
+        f"{finding.path} {finding.message} (details)"
+        for finding in secrets_in(msgspec.to_builtins(details))
+    ]
+    found += list_secrets(with_progress(results, parts, progress, "check"))
     if found:
-        raise SecretsError("\n".join(f"  {field}" for field in found))
+        raise SecretsError("\n  ".join(found))
 
 
 class _Listing(msgspec.Struct):

@@ -298,16 +298,14 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _named(path: str, document: dict[str, Any]) -> str:
-    """Write the names of a model and a metric into the JSON path of an aggregate."""
-    path = path.removeprefix("$.")
-    if path.startswith("model_info"):
-        return path.replace("model_info", f"model_info.{document['model_info']['id']}", 1)
-    matched = _RESULT.match(path)
-    if matched is None:
-        return path
-    result = document["evaluation_results"][int(matched[1])]
-    name = result.get("evaluation_result_id") or result["evaluation_name"]
-    return f"evaluation_results.{name}{path[matched.end() :]}"
+    """Write the name of a metric into the JSON path of an aggregate."""
+
+    def name(matched: re.Match[str]) -> str:
+        result = document["evaluation_results"][int(matched[1])]
+        metric = result.get("evaluation_result_id") or result["evaluation_name"]
+        return f"evaluation_results.{metric}"
+
+    return _RESULT.sub(name, path.removeprefix("$."))
 
 
 def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
