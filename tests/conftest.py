@@ -50,6 +50,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Some say that nothing be compiled to files; hundreds of processes that compile it all again take a
 # minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The phrases of one seed take 0.2 s. A program needs one seed, the tests take turns with a dozen.
 words.phrase_tables = cache(text.phrase_tables.__wrapped__)

@@ -42,7 +42,10 @@ def test_formatted_values_are_escaped() -> None:
 def templates() -> Iterator[str]:
     """The templates of all modules, which are constants, or variables that hold one."""
     for path in ROOT.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        text = path.read_text()
+        if not re.search(r"\b(?:html|each)\(", text):
+            continue
+        nodes = list(ast.walk(ast.parse(text)))
         texts = {}
         for node in nodes:
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
@@ -51,7 +54,8 @@ def templates() -> Iterator[str]:
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
                 texts[ast.unparse(target)] = node.value.value
         for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("html", "each"):
+            called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and called in ("html", "each"):
                 template = node.args[0]
                 if isinstance(template, ast.Constant):
                     yield str(template.value)

@@ -21,9 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.check_pairs.files import Pair, find_pairs, name_findings
+from fastrec.commands.check_pairs.files import WHERE, Pair, find_pairs, name_findings
 from fastrec.commands.check_pairs.rows import (
-    WHERE,
     CheckedPiece,
     CheckTask,
     Piece,

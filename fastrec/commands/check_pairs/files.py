@@ -45,6 +45,7 @@ _SAMPLES: Final = re.compile(
 
 _UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+WHERE: Final = "$.detailed_evaluation_results"
 _LEVELS: Final = ("<collection>", "<developer>", "<model>")
 
 
@@ -120,25 +121,19 @@ def model_finding(aggregate: Aggregate, place: Place) -> Finding | None:
     return expected("pair.model_folder", f"the folder {utf8(what)}", found, "$.model_info.id")
 
 
-def path_finding(
-    file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place
-) -> Finding | None:
-    """Compare the `file_path` of an aggregate with its samples file, if there is one."""
-    plain = f"{stem}_samples.jsonl"
-    names = {plain, samples}
-    where = "$.detailed_evaluation_results.file_path"
-    first, *folders, name = file_path.split("/") if "/" in file_path else ("", file_path)
-    is_flat = tuple(folder[-2:]) == (stem[:2], stem[2:4])
+def path_finding(file_path: str, pair: Pair) -> Finding | None:
+    """Compare the `file_path` of an aggregate with its samples file."""
+    place = pair.place
+    is_flat = pair.names[-2:] == (pair.stem[:2], pair.stem[2:4])
     known = () if is_flat or (place.layout == "data" and place.depth != 3) else place.folders
-    if (
-        first == "data"
-        and len(folders) == 3
-        and name in names
-        and tuple(folders[3 - len(known) :]) == known
+    right = ["data", *_LEVELS[: 3 - len(known)], *known, f"{pair.stem}_samples.jsonl"]
+    names = file_path.split("/")
+    if len(names) == 5 and all(
+        name == wanted or wanted in _LEVELS for name, wanted in zip(names, right, strict=True)
     ):
         return None
-    right = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    return expected("pair.file_path", utf8(right), quoted(file_path), where)
+    what = utf8("/".join(right))
+    return expected("pair.file_path", what, quoted(file_path), f"{WHERE}.file_path")
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from xxhash import xxh3_64_intdigest
 
-from fastrec.commands.check_pairs.files import Pair, model_finding, path_finding
+from fastrec.commands.check_pairs.files import WHERE, Pair, model_finding, path_finding
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.aggregate import (
     Aggregate,
@@ -42,7 +42,7 @@ from fastrec.schemas.schema import LABELS
 from fastrec.schemas.view import view_decoder
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.storage import hash_of_file, join, parent_and_name, storage_of
+from fastrec.storage import hash_of_file, join, storage_of
 from fastrec.summary.rows import Sums
 
 # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
@@ -243,7 +243,6 @@ class _Joiner:
 
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
-WHERE = "$.detailed_evaluation_results"
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -342,11 +341,9 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
                 "pair.not_stated", f"a statement about {pair.sample_names}", "none", WHERE
             )
         return
-    samples = _chosen_samples(pair) if pair.samples else None
-    name = parent_and_name(samples.path)[1] if samples else None
-    if finding := path_finding(stated.file_path, pair.stem, name, pair.names, pair.place):
+    if finding := path_finding(stated.file_path, pair):
         yield finding
-    if samples is None:
+    if not pair.samples:
         what = f"{utf8(pair.stem)}_samples.jsonl in the same folder"
         yield expected("pair.no_samples", what, "no such file", f"{WHERE}.file_path")
         return
@@ -356,7 +353,7 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
         found = quoted(stated.hash_algorithm or "")
         yield expected("pair.hash_algorithm", '"sha256"', found, f"{WHERE}.hash_algorithm")
         return
-    _, found = hash_of_file(samples.path, digest=hashlib.sha256())
+    _, found = hash_of_file(_chosen_samples(pair).path, digest=hashlib.sha256())
     if found != stated.checksum.strip().lower():
         what = f"{quoted(stated.checksum)}, as the aggregate states"
         yield expected("pair.checksum", what, found, f"{WHERE}.checksum")
