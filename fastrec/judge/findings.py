@@ -157,7 +157,7 @@ PAIRS: Final = {
 }
 """What `check-pairs` finds: about pairs, and about names of files and folders."""
 
-_PAIR_WARNINGS: Final = (
+PAIR_WARNINGS: Final = (
     "pair.unknown_deployment",
     "pair.model_folder",
     "pair.generic_metric",
@@ -175,7 +175,7 @@ CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
 
 
 def severity_of(code: str) -> str:
-    if code in WARNINGS or code in _PAIR_WARNINGS:
+    if code in WARNINGS or code in PAIR_WARNINGS:
         return "warning"
     return "note" if code in NOTES else "error"
 

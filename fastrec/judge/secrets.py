@@ -82,17 +82,12 @@ def secrets_of(lines: Sequence[bytes]) -> Iterator[tuple[int, Finding]]:
     for number, end in enumerate(ends):
         if not any(literal in end for literal in literals):
             continue
-        fields = _fields(b"{" + end[1:]) or _fields(lines[number])
-        found = list(secrets_in({name: fields[name] for name in sorted(fields.keys() - _TEXTS)}))
-        if found:
-            ids = map(_fields(lines[number]).get, ("evaluation_name", "model_id", "sample_id"))
-            record = shown(" ".join(map(str, ids)))
-            for secret in found:
-                yield number, Finding(secret.code, secret.path, f"{secret.message} in {record}")
-
-
-def _fields(text: bytes) -> dict[str, Any]:
-    try:
-        return _decode(text)
-    except REFUSALS:  # no JSON object: the end of an inner one, or a line that others report
-        return {}
+        try:
+            record = _decode(lines[number])
+        except REFUSALS:  # it is no record, which others report
+            continue
+        ids = map(record.get, ("evaluation_name", "model_id", "sample_id"))
+        name = shown(" ".join(map(str, ids)))
+        searched = {field: value for field, value in record.items() if field not in _TEXTS}
+        for secret in secrets_in(searched):
+            yield number, Finding(secret.code, secret.path, f"{secret.message} in {name}")

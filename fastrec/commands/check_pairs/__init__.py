@@ -35,7 +35,13 @@ from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.aggregate import Aggregate, Metric, Result, expected
-from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location, severity_of
+from fastrec.judge.findings import (
+    PAIR_WARNINGS,
+    Finding,
+    FindingGroup,
+    FindingGroups,
+    Location,
+)
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
 from fastrec.parameters import CORES
@@ -421,11 +427,9 @@ class _Check:
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
         report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
-        for code, count in report.codes.items():
-            if severity_of(code) == "error":
-                report.errors += count
-            else:
-                report.warnings += count
+        total = sum(report.codes.values())
+        report.warnings = sum(report.codes.get(code, 0) for code in PAIR_WARNINGS)
+        report.errors = total - report.warnings
         report.not_compared = dict(sorted(report.not_compared.items()))
         report.seconds = seconds
         return report

@@ -34,6 +34,7 @@ from fastrec.judge.aggregate import (
     judge_aggregate,
     model_folders,
 )
+from fastrec.judge.findings import PAIR_WARNINGS
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
@@ -274,16 +275,17 @@ def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
     problems: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
     for document in documents:
-        found = set()
+        _, findings = judge_aggregate(msgspec.json.encode(document))
+        found = {
+            f"{_named(finding.path, document)}: {finding.message}"
+            for finding in findings
+            if finding.severity == "error" and finding.code != "pair.secret"  # searched before
+        }
         model = document["model_info"]
         if not model.get("developer"):
             found.add(f"model_info.{model['id']}.developer: needed for a folder")
-        _, findings = judge_aggregate(msgspec.json.encode(document))
-        for finding in findings:
-            if finding.severity == "error" and finding.code != "pair.secret":  # searched before
-                found.add(f"{_named(finding.path, document)}: {finding.message}")
-        warnings.update({finding.code for finding in findings if finding.severity == "warning"})
         problems.update(found)
+        warnings.update({finding.code for finding in findings} & set(PAIR_WARNINGS))
     if problems:
         lines = [
             f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())
