@@ -73,7 +73,10 @@ def secrets_in(value: Any, steps: tuple[str | int, ...] = ()) -> Iterator[Findin
 
 
 def secrets_of(lines: Sequence[bytes]) -> Iterator[tuple[int, Finding]]:
-    """Yield what looks like a credential in records, with the number of the line, from 0 on."""
+    """Yield what looks like a credential in records in normal form.
+
+    With the number of the line, from 0 on.
+    """
     ends = [line[max(find(line, _MARK), 0) :] for line in lines]
     together = b"\n".join(ends)
     literals = [literal for literal in _LITERALS if find(together, literal) >= 0]

@@ -925,7 +925,9 @@ def test_credentials_are_found(tree: Tree) -> None:
     """In aggregates, and in metadata of rows."""
     key = f"ghp_{'aB3' * 12}"
     tree.add(
-        [row(0), row(1, metadata={"token": key}), row(2), row(3)],
+        text_of([row(0), {"metadata": {}} | row(1, metadata={"token": key}), {}]).replace(
+            b'": ', b'":'
+        ),
         model_info=model_info("org/model", endpoint=f"https://x.com/?key={key}"),
         evaluation_results=[],
     )

@@ -104,8 +104,8 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
             found.groups.add(finding, Location(source, invalid.line))
         lines = judged.data.split(b"\n")
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
-        for number, secret in secrets_of(lines):
-            found.groups.add(secret, Location(source, judged.line + number))
+        for number, secret in secrets_of([*map(_searched, batch.records)]):
+            found.groups.add(secret, Location(source, batch.numbers[number]))
         if batch.blank:
             for number, text in enumerate(lines[: batch.lines], judged.line):
                 if not text.strip():
@@ -113,6 +113,12 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
         _check_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
+
+
+def _searched(record: Any) -> bytes:
+    """Return what is searched for credentials: rows have their fields in any order."""
+    names = ("evaluation_name", "model_id", "sample_id", "performance", "error", "metadata")
+    return msgspec.json.encode({name: getattr(record, name) or None for name in names})
 
 
 @lru_cache(maxsize=64)
