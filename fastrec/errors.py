@@ -288,6 +288,18 @@ class RefusedError(FastrecError):
         return text
 
 
+class SecretsError(FastrecError):
+    """Records that were to be exported have what looks like credentials; nothing was published."""
+
+    exit_code = 1
+    fields: str
+    _text = (
+        "nothing was published, because of what looks like credentials:\n  {fields}\n"
+        "Remove these fields from the shards (`fastrec import --metadata` chooses the fields of an "
+        "import), and revoke the credentials; or publish them with --allow-secrets"
+    )
+
+
 class WorkerDiedError(FastrecError):
     task: str
     _text = (

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(12, 500),
+    max_examples=examples(8, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -52,6 +52,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Some say that nothing be compiled to files; hundreds of processes that compile it all again take a
 # minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The phrases of one seed take 0.2 s. A program needs one seed, the tests take turns with a dozen.
 words.phrase_tables = cache(text.phrase_tables.__wrapped__)

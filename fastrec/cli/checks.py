@@ -137,16 +137,21 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
 @command(
     "Check aggregates against their samples files.",
     ok="no findings",
-    check="there are findings",
+    check="there are findings: errors, or warnings without --allow-warnings",
     usage="the command line is wrong, or a directory has nothing to check",
     failure="a file could not be read completely",
 )
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
+@flag("--allow-warnings", "Exit 0 if there are warnings, but no errors.")
 @shared("jobs")
 @format_option("text", "json", "github")
 @shared("no_progress")
 def check_pairs(
-    directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool
+    directories: tuple[str, ...],
+    allow_warnings: bool,
+    jobs: int,
+    output_format: str,
+    no_progress: bool,
 ) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
@@ -154,11 +159,12 @@ def check_pairs(
     `flat/objects/`, or a copy of a part of one. Samples files may be compressed with zstd, gzip,
     bz2 or xz. Other JSON files are ignored and counted.
 
-    Each aggregate has its samples file and each samples file its aggregate; path, format, checksum
-    and number of rows are as stated; all rows are valid records with the ids of the aggregate and
-    of one of its results; their mean is the score of that result, within rounding, and its standard
-    error that of the mean. Scores are within their bounds. The names of files and folders follow
-    the rule.
+    What the public data store refuses is an error, what it warns of a warning. Each aggregate is
+    valid by its JSON Schema and has its samples file, and each samples file its aggregate; path,
+    format, checksum and number of rows are as stated; all rows are valid records with the ids of
+    the aggregate and of one of its results; their mean is the score of that result, within
+    rounding, and its standard error that of the mean. Scores are within their bounds. The names of
+    files and folders follow the rule.
 
     Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are
     counted.
@@ -174,6 +180,7 @@ def check_pairs(
     prepare_reading(jobs)
     with make_progress("check", quiet=no_progress) as progress:
         report = run(directories, jobs=jobs, progress=progress)
+    is_ok = report.ok or (allow_warnings and not report.errors and not report.bad_files)
     with allow_broken_pipe():
         for bad in report.bad_files:
             print_error(bad)
@@ -181,8 +188,8 @@ def check_pairs(
         if report.invalid:
             print_notice("`fastrec validate` lists all errors of rows")
         if output_format != "json" and (report.aggregates or report.samples or not report.ok):
-            _print_counts(report)
-    if not report.ok:
+            _print_counts(report, is_ok)
+    if not is_ok:
         raise click.exceptions.Exit(3 if report.bad_files else 1)
     if not report.aggregates and not report.samples:
         print_error(
@@ -192,7 +199,7 @@ def check_pairs(
         raise click.exceptions.Exit(2)
 
 
-def _print_counts(report: PairCheck) -> None:
+def _print_counts(report: PairCheck, is_ok: bool) -> None:
     reasons = [f"{count:,} {reason}" for reason, count in report.not_compared.items()]
     if report.results:
         say(
@@ -209,12 +216,14 @@ def _print_counts(report: PairCheck) -> None:
         if lacking:
             text = "{lacking:,} of {pairs:pair}: the aggregate states no {fact}"
             say(text, report, lacking=lacking, fact=fact)
+    findings = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
     say(
-        "{ok:OK/not OK}: [?{findings:finding}; ]{pairs:pair}, {aggregates:aggregate}, "
+        "{is_ok:OK/not OK}: [?{findings}; ]{pairs:pair}, {aggregates:aggregate}, "
         "{samples:samples file}, {rows:row}[?, {ignored:other file} ignored]"
         "[?, {bad_files:file} unreadable] ({timing})",
         report,
-        findings=sum(report.codes.values()),
+        is_ok=is_ok,
+        findings=findings if report.codes else "",
         timing=format_timing(report.text_bytes, report.seconds),
     )
 

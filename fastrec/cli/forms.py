@@ -318,6 +318,7 @@ def _history() -> Iterator[None]:
 
 @command(
     "Write a corpus as Parquet, CSV, a matrix or pairs.",
+    check="metadata have what looks like a credential; nothing published",
     usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
     failure="failed, nothing published",
 )
@@ -330,6 +331,7 @@ def _history() -> Iterator[None]:
     "TOML file with what pairs need and no record says.",
     type=click.Path(dir_okay=False),
 )
+@flag("--allow-secrets", "Publish what looks like a credential in metadata, too.")
 @shared("quiet", "no_progress")
 def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables.
@@ -349,6 +351,9 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
                 folders of the public data store; what is required and unknown
                 is listed at once, for --details
 
+    Metadata, details and errors are searched for keys, tokens and passwords. If there is one,
+    nothing is published.
+
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md
     has the rule.
 
@@ -363,7 +368,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     from fastrec.commands.export import export as run
 
     options["no_progress"] |= quiet
-    exported = run_reading(run, corpus, output, stages=("write",), **options)
+    exported = run_reading(run, corpus, output, stages=("check", "write"), **options)
     if quiet:
         return
     print_notice(*exported.notices)

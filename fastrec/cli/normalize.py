@@ -421,7 +421,8 @@ def normalize(
       0     done
       1     done and published, but lines were rejected (without --max-rejects);
             or refused, and put at OUTPUT.refused: more than --max-rejects lines
-            were rejected, or no records would replace a corpus with records
+            were rejected, metadata have credentials (--check-secrets), or no
+            records would replace a corpus with records
       2     the command line is wrong, or no record matches the filters
       3     failed, nothing published: a bad shard or corpus as input, no valid
             line, a full disk, or a worker that kept dying

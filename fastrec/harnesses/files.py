@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar
 
-from fastrec.errors import LogError, ShardError, need
+from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.values import BOM, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at

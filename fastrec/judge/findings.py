@@ -107,17 +107,24 @@ PAIRS: Final = {
     "pair.aggregate": (
         "an aggregate is not JSON, or a field that the check needs is missing or wrong"
     ),
+    "pair.schema": "an aggregate is not valid by its JSON Schema, of version 0.3.0",
     "pair.source_metadata": "an aggregate has no `source_metadata`",
+    "pair.source_data": "a result does not name its dataset, or has a source without a URL",
     "pair.deployment": (
-        "`deployment_type` or `model_availability` of a model is not an allowed value"
+        "`deployment_type` or `model_availability` of a model is missing, or no allowed value"
+    ),
+    "pair.unknown_deployment": "`deployment_type` or `model_availability` of a model is `unknown`",
+    "pair.model_folder": "an aggregate is not in the folders that its `model_info.id` leads to",
+    "pair.generic_metric": (
+        "`metric_id` of a result says not what was measured, such as `score`, or is the name of "
+        "the evaluation"
     ),
     "pair.bounds": "`min_score` of a metric is larger than its `max_score`",
     "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
     "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
     "pair.file_path": "`file_path` is not the path of the samples file from `data/` on",
-    "pair.relative_path": "`file_path` is a name in the same folder, as before version 0.3.0",
     "pair.format": "`format` is not `jsonl`",
-    "pair.hash_algorithm": "`hash_algorithm` is neither `sha256` nor `md5`",
+    "pair.hash_algorithm": "`hash_algorithm` is not `sha256`",
     "pair.checksum": "the checksum of the samples file is not the one in its aggregate",
     "pair.total_rows": (
         "the number of rows is not the one in the aggregate; blank lines are no rows"
@@ -126,7 +133,9 @@ PAIRS: Final = {
     "pair.blank_line": "a samples file has a blank line",
     "pair.invalid_row": "a row is not a valid record; `fastrec validate` lists all errors",
     "pair.version": "a row is valid, but not by the version that its `schema_version` names",
+    "pair.old_version": "a row is of a version before 0.2.1, which `normalize` can upgrade",
     "pair.sample_hash": "the `sample_hash` of a row is wrong",
+    "pair.secret": "metadata or a configuration has what looks like a credential",
     "pair.duplicate_row": "a row is the same as an earlier one, byte for byte",
     "pair.evaluation_id": "the `evaluation_id` of a row is not the one of its aggregate",
     "pair.model_id": "the `model_id` of a row is not the one of its aggregate",
@@ -140,6 +149,7 @@ PAIRS: Final = {
     "pair.standard_error": "a standard error is not that of the mean of the rows",
     "name.uuid": "the name of a file is not a UUID of version 4 in lower case",
     "name.samples": "the name of a samples file does not end with `_samples.jsonl`",
+    "name.compressed": "a samples file is compressed, but the data store has plain ones only",
     "name.depth": "a file is not in `data/<collection>/<developer>/<model>/`",
     "name.flat": "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
     "name.portable": "the name of a folder is not allowed on every system",
@@ -147,13 +157,17 @@ PAIRS: Final = {
 }
 """What `check-pairs` finds: about pairs, and about names of files and folders."""
 
-_PAIR_WARNINGS: Final = (
-    "pair.relative_path",
+PAIR_WARNINGS: Final = (
+    "pair.unknown_deployment",
+    "pair.model_folder",
+    "pair.generic_metric",
+    "pair.old_version",
     "pair.sample_hash",
     "pair.duplicate_row",
     "pair.several_results",
     "pair.num_samples",
     "pair.standard_error",
+    "name.compressed",
 )
 
 CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
@@ -161,7 +175,7 @@ CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
 
 
 def severity_of(code: str) -> str:
-    if code in WARNINGS or code in _PAIR_WARNINGS:
+    if code in WARNINGS or code in PAIR_WARNINGS:
         return "warning"
     return "note" if code in NOTES else "error"
 

@@ -29,6 +29,8 @@ from fastrec.corpus.manifest import (
     tree_hash,
 )
 from fastrec.corpus.rejects import RejectRange, write_rejects
+from fastrec.corpus.scan import PartFile
+from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
 from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
@@ -120,15 +122,19 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     numbered = number_parts(context, parts)
     skipped = sorted_shards.skipped
     old_marker = context.output.old_marker()
+    entries = _part_entries(context, numbered)
+    refused = _why_refused(summary.line_counts, context.options.gate, old_marker)
+    if context.options.check_secrets and not refused:
+        refused = _secrets(context, numbered, entries)
     manifest = _write_documents(
         context,
-        numbered,
+        entries,
         summary,
         rejects=rejects.entry if rejects else None,
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
         trusted=taken_on_trust(shards),
-        refused=_why_refused(summary.line_counts, context.options.gate, old_marker),
+        refused=refused,
     )
     kept = frozenset[str]()
     if context.options.incremental:
@@ -318,9 +324,36 @@ def _why_refused(
     return f"it has no records, and would replace a corpus with {records:,}" if records else None
 
 
+def _secrets(
+    context: RunContext, parts: Sequence[Part], entries: Sequence[PartEntry]
+) -> str | None:
+    """Why a corpus must not be published: what looks like credentials in metadata."""
+    tasks = [
+        SecretsTask(PartFile(part.path, entry)) for part, entry in zip(parts, entries, strict=True)
+    ]
+    found = dict(context.engine.run(search_part, tasks))
+    fields = list_secrets(found[number] for number in range(len(tasks)))
+    return f"metadata have what looks like credentials: {'; '.join(fields)}" if fields else None
+
+
+def _part_entries(context: RunContext, parts: Sequence[Part]) -> list[PartEntry]:
+    return [
+        PartEntry(
+            file=parent_and_name(part.path)[1],
+            records=part.records,
+            first=key_entry(part.first, context.sort_fields),
+            last=key_entry(part.last, context.sort_fields),
+            columns=_side_file_entry(part.columns),
+            sources=_side_file_entry(part.sources) if part.sources else msgspec.UNSET,
+            **asdict(part.written),
+        )
+        for part in parts
+    ]
+
+
 def _write_documents(
     context: RunContext,
-    parts: Sequence[Part],
+    parts: list[PartEntry],
     summary: Summary,
     *,
     rejects: RejectsEntry | None,
@@ -329,28 +362,16 @@ def _write_documents(
     trusted: list[str],
     refused: str | None,
 ) -> Manifest:
-    sort_fields = context.sort_fields
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
         schema=context.target.label,
         options=context.options.recorded,
-        sort_fields=sort_fields,
+        sort_fields=context.sort_fields,
         records=summary.line_counts.kept,
-        text_bytes=sum(part.written.text_bytes for part in parts),
-        text_xxh3_128=tree_hash(part.written.text_xxh3_128 for part in parts),
-        parts=[
-            PartEntry(
-                file=parent_and_name(part.path)[1],
-                records=part.records,
-                first=key_entry(part.first, sort_fields),
-                last=key_entry(part.last, sort_fields),
-                columns=_side_file_entry(part.columns),
-                sources=_side_file_entry(part.sources) if part.sources else msgspec.UNSET,
-                **asdict(part.written),
-            )
-            for part in parts
-        ],
+        text_bytes=sum(part.text_bytes for part in parts),
+        text_xxh3_128=tree_hash(part.text_xxh3_128 for part in parts),
+        parts=parts,
         rejects=rejects,
         summary_file=summary_file,
         summary_sha256=context.output.write(summary_file, summary.json_pieces()),

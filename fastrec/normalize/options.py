@@ -319,6 +319,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename={"hash_algorithm
             "OUTPUT.refused, and exit 1."
         ),
     ] = None
+    check_secrets: Annotated[
+        bool,
+        _neither(
+            "If metadata have what looks like a credential, do not publish: put the corpus at "
+            "OUTPUT.refused, and exit 1."
+        ),
+    ] = False
     skip_bad_shards: Annotated[
         bool, _neither("Publish without the shards that cannot be read.")
     ] = False
@@ -621,6 +628,7 @@ class NormalizeArguments(FilterArguments, total=False):
     judge: bool
     strict_labels: bool
     max_rejects: int | float | str | None
+    check_secrets: bool
     skip_bad_shards: bool
     allow_empty: bool
     overwrite: bool

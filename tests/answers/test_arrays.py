@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
@@ -21,6 +21,7 @@ from tests.corpus.plain_columns import CODED, decode, long_integers, plain_numbe
 from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.samples import question, sample
+from tests.sizes import examples
 from tests.strategies import free_objects, records
 
 pd: Any = Library("pandas")
@@ -174,6 +175,7 @@ def test_a_part_whose_records_do_not_match_is_not_read(
     assert len(set(read)) == 1
 
 
+@settings(max_examples=examples(6, 500))
 @given(
     plain=st.lists(records, min_size=1, max_size=6),
     free=st.lists(free_objects, min_size=1, max_size=6),

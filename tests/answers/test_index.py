@@ -249,7 +249,7 @@ def check_answers(index: QuestionTable, naive: Naive, row: QuestionRow) -> None:
 
 
 # Shrinking a corpus would take minutes.
-@settings(max_examples=examples(8, 160), phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(5, 160), phases=(Phase.explicit, Phase.generate))
 @given(corpora(), st.data())
 def test_the_index_says_what_the_records_say(
     corpus: tuple[list[dict[str, Any]], dict[str, Any]], data: Any

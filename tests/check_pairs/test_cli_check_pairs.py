@@ -83,7 +83,7 @@ def test_findings_as_text(tree: Tree) -> None:
         f"    data/gsm8k/org/model/{UUID}.json:1\n"
         "scores of 1 result: 0 reproduced by the rows, 0 different, 1 not compared (1 invalid "
         "rows)\n"
-        "not OK: 4 findings; 1 pair, 1 aggregate, 1 samples file, 3 rows"
+        "not OK: 4 errors, 0 warnings; 1 pair, 1 aggregate, 1 samples file, 3 rows"
     )
     assert done.stderr == b"note: `fastrec validate` lists all errors of rows\n"
 
@@ -127,11 +127,17 @@ def test_findings_as_annotations(tree: Tree) -> None:
 
 
 def test_warnings_are_findings(tree: Tree) -> None:
-    """The issue asks for exit 1 if there are any."""
-    tree.add(stated={"file_path": f"{UUID}_samples.jsonl"})
+    """Exit 1 if there are any, unless they are allowed; errors are not."""
+    tree.add(None, result(metric_id="score"))
     done = check("data")
     assert done.returncode == 1
-    assert done.stdout.startswith(b"warning pair.relative_path  1")
+    assert done.stdout.startswith(b"warning pair.generic_metric  1")
+    assert b"not OK: 0 errors, 1 warning; 1 pair" in done.stdout
+    done = check("data", "--allow-warnings")
+    assert done.returncode == 0
+    assert b"OK: 0 errors, 1 warning; 1 pair" in done.stdout
+    tree.add(None, result(metric_id="score"), stated={"file_path": f"{UUID}_samples.jsonl"})
+    assert check("data", "--allow-warnings").returncode == 1
 
 
 def test_a_file_that_cannot_be_read(tree: Tree) -> None:

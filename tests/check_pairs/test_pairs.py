@@ -14,7 +14,7 @@ import pytest
 
 import fastrec
 from fastrec.commands import check_pairs as scores
-from fastrec.commands.check_pairs import aggregate as names
+from fastrec.commands.check_pairs import files as names
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.errors import UsageError
 from fastrec.judge.findings import PAIRS, FindingGroup
@@ -27,6 +27,8 @@ from tests.check_pairs.trees import (
     UUIDS,
     Tree,
     aggregate,
+    codes_of,
+    model_info,
     result,
     row,
     rows,
@@ -51,11 +53,14 @@ def only_group(tree: Tree) -> FindingGroup:
 
 @pytest.mark.parametrize("format_", SUFFIXES, ids=lambda one: one.value)
 def test_a_clean_tree_has_no_findings(tree: Tree, format_: Format) -> None:
-    """Samples files may be plain or compressed; the checksum is of the bytes on disk."""
+    """The checksum is of the bytes on disk.
+
+    Compressed files are read, too, but the data store takes plain ones only.
+    """
     for uuid in UUIDS[:3]:
         tree.add(uuid=uuid, format_=format_)
     found = tree.check()
-    assert found.ok
+    assert found.codes == ({} if format_ is Format.PLAIN else {"name.compressed": 3})
     assert (found.aggregates, found.samples, found.pairs, found.rows) == (3, 3, 3, 12)
     assert (found.results, found.reproduced, found.different, found.not_compared) == (3, 3, 0, {})
 
@@ -68,12 +73,10 @@ def test_an_aggregate_without_samples_is_fine(tree: Tree) -> None:
     assert (found.aggregates, found.samples, found.pairs, found.results) == (1, 0, 0, 0)
 
 
-def test_md5_and_upper_case_checksums(tree: Tree) -> None:
-    """The schema allows MD5, and hexadecimal digits have no case."""
+def test_upper_case_checksums(tree: Tree) -> None:
+    """Hexadecimal digits have no case."""
     text = text_of(rows())
-    tree.add(
-        text, stated={"hash_algorithm": "md5", "checksum": hashlib.md5(text).hexdigest().upper()}
-    )
+    tree.add(text, stated={"checksum": hashlib.sha256(text).hexdigest().upper()})
     assert tree.codes() == {}
 
 
@@ -121,11 +124,10 @@ def test_rows_of_all_versions(tree: Tree) -> None:
         ]
         for line in lines:
             del line["sample_hash"]
-        info = {"name": "m", "id": "m"}
         results = result(0.6, None, "n"), result(0.1, None, "o")
-        tree.add(lines, *results, uuid=uuid, evaluation_id="e", model_info=info)
+        tree.add(lines, *results, uuid=uuid, evaluation_id="e", model_info=model_info("m"))
     found = tree.check()
-    assert found.ok
+    assert found.codes == {"pair.old_version": 4, "pair.model_folder": 3}
     assert (found.reproduced, found.not_compared) == (3, {"no rows": 3})
 
 
@@ -204,7 +206,7 @@ def test_only_one_variant_is_allowed(tree: Tree) -> None:
     path = tree.add()
     for suffix in (".gz", ".zst"):
         path.with_name(f"{UUID}_samples.jsonl{suffix}").write_bytes(b"")
-    group = only_group(tree)
+    (group,) = [group for group in tree.check().groups if group.severity == "error"]
     assert group.code == "pair.several_samples"
     assert group.message.count("_samples.jsonl") == 3
     assert tree.check().samples == 3
@@ -232,15 +234,16 @@ def test_samples_in_another_folder(tree: Tree) -> None:
         ({"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.zst"}, "pair.file_path"),
         ({"file_path": ""}, "pair.file_path"),
         ({"file_path": "data"}, "pair.file_path"),
-        ({"file_path": f"{UUID}_samples.jsonl"}, "pair.relative_path"),
-        ({"file_path": f"./{UUID}_samples.jsonl"}, "pair.relative_path"),
+        ({"file_path": f"{UUID}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"./{UUID}_samples.jsonl"}, "pair.file_path"),
         ({"format": "json"}, "pair.format"),
         ({"hash_algorithm": "sha1"}, "pair.hash_algorithm"),
         ({"hash_algorithm": ...}, "pair.hash_algorithm"),
         ({"checksum": "0" * 64}, "pair.checksum"),
         ({"checksum": ""}, "pair.checksum"),
         ({"checksum": "x" * 100_000}, "pair.checksum"),
-        ({"hash_algorithm": "md5"}, "pair.checksum"),
+        ({"hash_algorithm": "md5"}, "pair.hash_algorithm"),
+        ({"hash_algorithm": None}, "pair.hash_algorithm"),
         ({"total_rows": 5}, "pair.total_rows"),
         ({"total_rows": 0}, "pair.total_rows"),
         ({"total_rows": -1}, "pair.total_rows"),
@@ -258,19 +261,10 @@ def test_statements_about_the_samples_file(tree: Tree, stated: dict[str, Any], c
     assert len(group.message) < 300
 
 
-def test_a_compressed_samples_file_may_be_named_with_its_suffix(tree: Tree) -> None:
-    """By the schema it has the plain name, by the proposal for compressed files its own name."""
+def test_a_compressed_samples_file_has_the_plain_name_in_its_aggregate(tree: Tree) -> None:
     stated = {"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.gz"}
     tree.add(format_=Format.GZIP, stated=stated)
-    assert tree.codes() == {}
-
-
-def test_the_checksum_of_the_text_is_told(tree: Tree) -> None:
-    """Somebody compressed the file, and left the aggregate as it was."""
-    tree.add(format_=Format.ZSTD, stated={"checksum": hashlib.sha256(text_of(rows())).hexdigest()})
-    group = only_group(tree)
-    assert group.code == "pair.checksum"
-    assert "it is the checksum of the text" in group.message
+    assert tree.codes() == {"pair.file_path": 1}
 
 
 def test_a_changed_byte_is_noticed(tree: Tree) -> None:
@@ -293,7 +287,7 @@ def test_there_must_be_a_row(tree: Tree, text: bytes, format_: Format) -> None:
     tree.add(text, format_=format_)
     found = tree.check()
     blank = {"pair.blank_line": text.count(b"\n")} if text else {}
-    assert found.codes == {"pair.no_rows": 1, **blank}
+    assert codes_of(found) == {"pair.no_rows": 1, **blank}
     assert found.not_compared == {"no rows": 1}
 
 
@@ -395,10 +389,10 @@ def test_result_ids_in_records_of_earlier_versions(tree: Tree) -> None:
     lines += [sample(**common, evaluation_result_id=f"unknown {number}") for number in range(3)]
     for line in lines:
         line.pop("sample_hash", None)
-    tree.add(lines, *results, evaluation_id="e", model_info={"id": "m"})
+    tree.add(lines, *results, evaluation_id="e", model_info=model_info("m"))
     found = tree.check()
     assert found.invalid == 0
-    assert found.codes == {"pair.unknown_result": 3}
+    assert codes_of(found) == {"pair.unknown_result": 3}
     assert (found.reproduced, found.not_compared) == (3, {})
 
 
@@ -449,10 +443,17 @@ def test_an_aggregate_says_where_it_comes_from(tree: Tree, value: Any) -> None:
         (0.75, {"min_score": "Infinity", "max_score": 0}, {"pair.bounds": 1}),
         (0.75, {"min_score": 0.75, "max_score": 0.75}, {}),
         (0.75, {"min_score": "-Infinity", "max_score": "Infinity"}, {}),
-        (0.75, {"min_score": None, "max_score": None}, {}),
-        (0.75, {"min_score": 0, "max_score": "one"}, {}),
+        (0.75, {"min_score": None, "max_score": None}, {"pair.schema": 2}),
+        (0.75, {"min_score": None, "max_score": None, "score_type": None}, {}),
+        (0.75, {"min_score": 0, "max_score": "one"}, {"pair.schema": 1}),
+        (0.75, {"min_score": "-inf", "max_score": "NaN"}, {"pair.schema": 2}),
+        (0.75, {"min_score": 0, "max_score": True}, {"pair.aggregate": 1}),
         (0.75, {"min_score": 0, "max_score": 0.5}, {"pair.out_of_bounds": 1}),
-        (0.75, {"min_score": None, "max_score": 0.5}, {"pair.out_of_bounds": 1}),
+        (
+            0.75,
+            {"min_score": None, "max_score": 0.5, "score_type": None},
+            {"pair.out_of_bounds": 1},
+        ),
         (0.75, {"min_score": 0.8, "max_score": "Infinity"}, {"pair.out_of_bounds": 1}),
     ],
 )
@@ -466,25 +467,193 @@ def test_scores_are_within_their_bounds(
     assert tree.codes() == {code: 2 * count for code, count in codes.items()}
 
 
+KNOWN = {"deployment_type": "self_deployed", "model_availability": "open_weights"}
+
+
 @pytest.mark.parametrize(
-    ("details", "paths"),
+    ("details", "findings"),
     [
-        ({"deployment_type": "unknown", "model_availability": "open_weights"}, []),
-        ({"deployment_type": "cloud"}, ["deployment_type"]),
+        (KNOWN, []),
+        (KNOWN | {"deployment_type": "unknown"}, [("pair.unknown_deployment", "deployment_type")]),
+        (KNOWN | {"deployment_type": "cloud"}, [("pair.deployment", "deployment_type")]),
         (
             {"deployment_type": None, "model_availability": "Open"},
-            ["deployment_type", "model_availability"],
+            [("pair.deployment", "deployment_type"), ("pair.deployment", "model_availability")],
         ),
-        ({"deployment_type": ["unknown"]}, ["deployment_type"]),
-        ({"other": "cloud"}, []),
-        (None, []),
+        (KNOWN | {"deployment_type": ["unknown"]}, [("pair.deployment", "deployment_type")]),
+        (
+            {"other": "cloud"},
+            [("pair.deployment", "deployment_type"), ("pair.deployment", "model_availability")],
+        ),
+        (None, [("pair.schema", "additional_details")]),
     ],
 )
-def test_deployment_values(tree: Tree, details: Any, paths: list[str]) -> None:
+def test_deployment_values(tree: Tree, details: Any, findings: list[tuple[str, str]]) -> None:
     tree.add(model_info={"name": "model", "id": MODEL_ID, "additional_details": details})
     groups = tree.check().groups
-    assert {group.code for group in groups} <= {"pair.deployment"}
-    assert [group.path.rpartition(".")[2] for group in groups] == paths
+    found = [(group.code, group.path.rpartition(".")[2]) for group in groups]
+    assert sorted(found) == findings
+
+
+def judged_by(judges: Any, **fields: Any) -> dict[str, Any]:
+    return result(llm_scoring={"judges": judges, "input_prompt": "Is it right?"} | fields)
+
+
+JUDGE = {"model_info": model_info("org/judge")}
+
+
+def with_source(**fields: Any) -> dict[str, Any]:
+    return result() | {"source_data": {"dataset_name": "gsm8k", **fields}}
+
+
+def with_spread(**fields: Any) -> dict[str, Any]:
+    made = result()
+    made["score_details"]["uncertainty"] = fields
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "path"),
+    [
+        (judged_by([JUDGE]), None, ""),
+        (judged_by([]), "pair.schema", "metric_config.llm_scoring.judges"),
+        (judged_by([{}]), "pair.schema", "metric_config.llm_scoring.judges[0].model_info"),
+        (
+            judged_by([{"model_info": model_info("j", deployment_type="cloud")}]),
+            "pair.deployment",
+            "metric_config.llm_scoring.judges[0].model_info.additional_details.deployment_type",
+        ),
+        (
+            judged_by([JUDGE], input_prompt=None),
+            "pair.schema",
+            "metric_config.llm_scoring.input_prompt",
+        ),
+        (with_source(source_type="url", url=["https://example.com"]), None, ""),
+        (with_source(source_type="url", url=[]), "pair.source_data", "source_data"),
+        (with_source(source_type="url"), "pair.source_data", "source_data"),
+        (with_source(), "pair.source_data", "source_data"),
+        (result() | {"source_data": None}, "pair.source_data", "source_data"),
+        (with_source(source_type="other", additional_details={"n": "1"}), None, ""),
+        (
+            with_source(source_type="other", additional_details={"n": 1}),
+            "pair.source_data",
+            "source_data",
+        ),
+        (
+            result(additional_details={"n": 1}),
+            "pair.schema",
+            "metric_config.additional_details.n",
+        ),
+        (
+            result(additional_details={"n": None}),
+            "pair.schema",
+            "metric_config.additional_details.n",
+        ),
+        (with_spread(standard_error={"value": 0.25}, standard_deviation=None), None, ""),
+        (
+            with_spread(standard_deviation="0.1"),
+            "pair.schema",
+            "score_details.uncertainty.standard_deviation",
+        ),
+        (
+            with_spread(confidence_interval={"lower": 0}),
+            "pair.schema",
+            "score_details.uncertainty.confidence_interval.upper",
+        ),
+        (result(metric_id="accuracy"), None, ""),
+        (result(metric_id=" Score"), "pair.generic_metric", "metric_config.metric_id"),
+        (result(metric_id="GSM8K "), "pair.generic_metric", "metric_config.metric_id"),
+        (result(score_type="graded"), "pair.schema", "metric_config.score_type"),
+        (
+            result(score_type="levels", level_names=["a"]),
+            "pair.schema",
+            "metric_config.has_unknown_level",
+        ),
+    ],
+)
+def test_what_the_data_store_says_about_results(
+    tree: Tree, made: dict[str, Any], code: str | None, path: str
+) -> None:
+    tree.add(None, made)
+    found = [(group.code, group.path) for group in tree.check().groups]
+    assert found[:1] == ([(code, f"$.evaluation_results[0].{path}")] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"schema_version": None}, "pair.schema"),
+        ({"eval_library": {"name": "mine"}}, "pair.schema"),
+        ({"retrieved_timestamp": 1717200000}, "pair.schema"),
+        ({"notes": "x"}, "pair.schema"),
+        ({"evaluation_timestamp": None}, None),
+        ({"model_info": model_info(MODEL_ID, note=7)}, "pair.schema"),
+        ({"model_info": model_info(MODEL_ID, note="7")}, None),
+    ],
+)
+def test_aggregates_are_valid_by_their_schema(
+    tree: Tree, changes: dict[str, Any], code: str | None
+) -> None:
+    tree.add(**changes)
+    assert list(tree.codes()) == [code] * bool(code)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ('"evaluation_id"', '"retrieved_timestamp": "1", "evaluation_id"', "duplicate_key"),
+        ('"schema_version"', '"x": {"y": 1, "y": 1}, "schema_version"', "duplicate_key"),
+        ('"score": 0.75', '"score": 0.75, "uncertainty": {"standard_deviation": NaN}', "number"),
+        ('"score": 0.75', '"score": 0.75, "uncertainty": {"value": 1e999}', "number"),
+        ('"schema_version"', '"x": 1e999, "schema_version"', "json.number"),
+    ],
+)
+def test_aggregates_are_strict_json(tree: Tree, old: str, new: str, code: str) -> None:
+    """The same key twice, and numbers that are not finite, also in fields that no check needs."""
+    path = tree.add()
+    path.write_text(path.read_text().replace(old, new, 1))
+    group = only_group(tree)
+    assert group.code == "pair.aggregate"
+    assert code in group.message
+
+
+def test_a_large_aggregate_has_one_error_of_its_schema(tree: Tree) -> None:
+    """A list of all would take a thousand times the memory."""
+    tree.write(aggregate(*[result(score_type="graded")] * 1_000))
+    assert tree.codes()["pair.schema"] == 1
+    tree.write(aggregate(*[result(None, score_type="graded")] * 3))
+    assert tree.codes() == {"pair.aggregate": 1}
+
+
+@pytest.mark.parametrize(
+    ("info", "folder", "is_right"),
+    [
+        (model_info("org/model"), "org/model", True),
+        (model_info("org/family/model:7b"), "org/family_model_7b", True),
+        (model_info("solo") | {"developer": "org"}, "org/solo", True),
+        (model_info("org/model") | {"developer": "Org Inc."}, "org/model", True),
+        (model_info("org/Model"), "org/model", False),
+        (model_info("solo"), "org/solo", False),
+        (model_info("solo") | {"developer": 7}, "org/solo", False),
+        (model_info("/etc/x"), "org/model", False),
+    ],
+)
+def test_the_folder_of_a_model(
+    tmp_path: Path, info: dict[str, Any], folder: str, is_right: bool
+) -> None:
+    """It follows from the id; of the flat layout and of copies, nothing is known."""
+    tree = Tree(tmp_path, "data", "gsm8k", *folder.split("/"))
+    tree.write(aggregate(model_info=info))
+    assert ("pair.model_folder" in tree.check().codes) is not is_right
+    copy = Tree(tmp_path, "copy", *folder.split("/"))
+    copy.write(aggregate(model_info=info))
+    assert "pair.model_folder" not in tree.check("copy").codes
+
+
+def test_warnings_and_errors_are_counted(tree: Tree) -> None:
+    tree.add(None, result(metric_id="score"), result(0.9, "b"), result(0.9, "b"))
+    found = tree.check()
+    assert (found.errors, found.warnings) == (1, 1)
 
 
 # Aggregates that cannot be used
@@ -531,7 +700,7 @@ def test_an_aggregate_that_cannot_be_used(tree: Tree, text: bytes) -> None:
 
 def test_a_huge_json_file_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """An aggregate has some kilobytes."""
-    monkeypatch.setattr("fastrec.commands.check_pairs.aggregate._LARGEST", 100)
+    monkeypatch.setattr("fastrec.commands.check_pairs.rows._LARGEST", 100)
     tree.add()
     (tree.folder / "dump.json").write_text(json.dumps(aggregate()))
     found = tree.check()
@@ -557,7 +726,7 @@ def test_a_damaged_samples_file(tree: Tree, format_: Format, cut: float) -> None
     assert not found.ok
     assert len(found.bad_files) == 1
     assert found.bad_files[0].startswith(str(path))
-    assert found.codes == {"pair.checksum": 1}
+    assert codes_of(found) == {"pair.checksum": 1}
     assert (found.pairs, found.rows) == (1, 4)
 
 
@@ -591,7 +760,7 @@ def test_results_do_not_depend_on_jobs_and_slices(
     tree.add(rows(*scores, result="a"), right, uuid=UUIDS[1])
     tree.add(rows(*scores, result="a"), wrong, uuid=UUIDS[2], format_=Format.ZSTD)
     expected = tree.check()
-    assert expected.codes == {"pair.model_id": 3, "pair.invalid_row": 1, "pair.score": 1}
+    assert codes_of(expected) == {"pair.model_id": 3, "pair.invalid_row": 1, "pair.score": 1}
     monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 4_000)
     for jobs in (1, 2):
         found = use_limits(Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))(tree.check)(
@@ -655,7 +824,7 @@ def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:
     ]
     for line in lines:
         del line["error"], line["sample_hash"]
-    tree.add(lines, result(1), evaluation_id="e", model_info={"id": "m"})
+    tree.add(lines, result(1), evaluation_id="e", model_info=model_info("m"))
     assert tree.codes() == {}
 
 
@@ -727,8 +896,9 @@ def test_wrong_sample_hashes_are_found(tree: Tree, version: str) -> None:
     lines[3]["sample_hash"] = "0" * 64
     tree.add(lines, result(1.0, lines[0].get("evaluation_result_id")), evaluation_id="e")
     found = tree.check()
-    assert (found.codes, found.reproduced) == ({"pair.sample_hash": 2}, 1)
-    assert [place.line for place in found.groups[0].locations] == [3, 4]
+    assert (codes_of(found), found.reproduced) == ({"pair.sample_hash": 2}, 1)
+    (group,) = [group for group in found.groups if group.code == "pair.sample_hash"]
+    assert [place.line for place in group.locations] == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -739,7 +909,7 @@ def test_wrong_sample_hashes_are_found(tree: Tree, version: str) -> None:
         (3, {"pair.num_samples": 1}),
         (5, {}),
         (8, {"pair.num_samples": 1}),
-        ("4", {}),
+        ("4", {"pair.schema": 1}),
         (0, {"pair.num_samples": 1}),
     ],
 )
@@ -749,3 +919,20 @@ def test_num_samples_is_the_number_of_rows(tree: Tree, stated: Any, codes: dict[
     of_rows["score_details"]["uncertainty"] = {"num_samples": stated}
     tree.add([*rows(), row(9, 0.0, error="timeout")], of_rows)
     assert tree.codes() == codes
+
+
+def test_credentials_are_found(tree: Tree) -> None:
+    """In aggregates, and in metadata of rows."""
+    key = f"ghp_{'aB3' * 12}"
+    tree.add(
+        text_of([row(0), {"metadata": {}} | row(1, metadata={"token": key}), {}]).replace(
+            b'": ', b'":'
+        ),
+        model_info=model_info("org/model", endpoint=f"https://x.com/?key={key}"),
+        evaluation_results=[],
+    )
+    found = tree.check()
+    assert found.codes["pair.secret"] == 2
+    groups = [group for group in found.groups if group.code == "pair.secret"]
+    places = sorted((group.path, group.locations[0].line) for group in groups)
+    assert places == [("$.metadata.token", 2), ("$.model_info.additional_details.endpoint", 1)]

@@ -211,7 +211,7 @@ def test_not_a_shard(command: str, bad: str, why: str) -> None:
 def test_damaged_part(command: str) -> None:
     """The error names the corrupt file and points to `fastrec verify`."""
     said = "error: damaged/part-00000.columns: is damaged: "
-    if command.startswith(("cat", "rejects")):
+    if command.startswith(("cat", "export", "rejects")):
         file = "rejects" if command.startswith("rejects") else "part-00000"
         said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt"
     assert_refused(

@@ -167,7 +167,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["validate", "in"], ["judge"]),
         (["verify", "corpus"], ["check"]),
         (["check-pairs", "pairs"], ["check"]),
-        (["export", "corpus", "-o", "OUT", "--format", "csv"], ["write"]),
+        (["export", "corpus", "-o", "OUT", "--format", "csv"], ["check", "write"]),
         (["stats", "corpus", "--where", "output.raw~a"], ["read"]),
         (["stats", "in", "--common"], ["sort", "merge"]),
     ],

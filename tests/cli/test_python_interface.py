@@ -25,7 +25,7 @@ from tests.sizes import LONG, covering
 ABOUT_PRINTING = {"verbose", "quiet", "no_progress"}
 """Options of the command line that have no counterpart: functions return what commands print."""
 NOT_IN_PYTHON = {
-    "check-pairs": {"format"},
+    "check-pairs": {"format", "allow_warnings"},  # the latter: the exit code
     "compare": {"format", "full"},
     "import": {"format", "guess", "skip_bad_logs", "strict"},  # the last two: the exit code
     "clean": {"format"},

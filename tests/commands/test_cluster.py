@@ -228,6 +228,7 @@ def without_cluster(plain: Any) -> Any:
     return list(map(without_cluster, plain)) if isinstance(plain, list) else plain
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("graded", [False, True])
 def test_one_question_per_cluster_changes_no_number(

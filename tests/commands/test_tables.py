@@ -103,7 +103,7 @@ CONDITIONS = [
 
 @needs_arrow
 @needs_duckdb
-@settings(max_examples=examples(8, 100), deadline=None)
+@settings(max_examples=examples(4, 100), deadline=None)
 @given(st.lists(hostile_records, min_size=1, max_size=8))
 def test_conditions_choose_the_lines_to_read(records: list[dict[str, Any]]) -> None:
     """A query over columns and texts gives what the same query over a copy of the whole table

@@ -21,7 +21,7 @@ from tests.faults.processes import HAS_PROC
 from tests.normalize.nights import ATTEMPTS, CONTENT, first_attempt, random_night
 from tests.sizes import LONG, examples
 
-EXAMPLES = examples(3, 1_000)
+EXAMPLES = examples(2, 1_000)
 
 
 @pytest.fixture(scope="module")

@@ -129,7 +129,7 @@ def test_a_large_shard_is_one_frame_whatever_the_jobs(tmp_path: Path) -> None:
     compress.
     """
     rows = [
-        choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(5_000)
+        choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(3_000)
     ]
     write_lines(tmp_path / "logs" / f"samples_capitals_{STAMP}.jsonl", rows)
     results = lm_eval_results(MODELS[0], {"capitals": {"acc,none": 1.0}}, {"capitals": len(rows)})

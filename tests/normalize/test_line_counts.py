@@ -164,7 +164,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(6, 320))
+@settings(max_examples=examples(4, 320))
 @given(piles(), choices, st.booleans())
 def test_every_line_is_accounted_for(
     pile: list[list[Line]], options: dict[str, Any], pieces: bool

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import run_here
+from tests.sizes import examples, few_of
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="other systems do not tell the peak of a process"
@@ -36,8 +37,8 @@ def peak_of(shards: Path, output: Path, memory: int) -> int:
 
 
 def test_peak_memory_is_below_the_limit(tmp_path: Path) -> None:
-    """At 64 MiB, 512 MiB and 8 GiB; and the bytes do not depend on it."""
-    for name, count in (("few", 50), ("many", 6_000)):
+    """At 64 MiB and 8 GiB, and with `make test-long` at 512 MiB; the bytes do not depend on it."""
+    for name, count in (("few", 50), ("many", examples(2_000, 6_000))):
         assert (
             run_here(
                 "generate", "-n", str(count), "-o", str(tmp_path / name), "--text", "words"
@@ -46,7 +47,7 @@ def test_peak_memory_is_below_the_limit(tmp_path: Path) -> None:
         )
     python = peak_of(tmp_path / "few", tmp_path / "small", 64 << 20)
     made = set[tuple[bytes, ...]]()
-    for memory in (64 << 20, 512 << 20, 8 << 30):
+    for memory in few_of((64 << 20, 512 << 20, 8 << 30), 2, "memory"):
         output = tmp_path / str(memory)
         peak = peak_of(tmp_path / "many", output, memory)
         assert peak - python < memory

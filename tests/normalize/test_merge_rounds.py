@@ -124,7 +124,7 @@ def check_rounds(tmp_path: Path, **engine: Any) -> None:
     assert corpus.rejects == other.rejects
 
 
-@pytest.mark.parametrize("most", [1, 10, 50, 100])
+@pytest.mark.parametrize("most", few_of([1, 10, 50, 100], 3, "limited borders"))
 def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path) -> None:
     """Even if there are too many borders to hold, shards, tasks and their order do not change the
     cuts.
@@ -348,6 +348,7 @@ def test_a_bad_shard_may_become_readable_after_a_round(
     assert everything(corpus) == everything(normalized(folder, tmp_path / "fresh", **OPTIONS))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 @pytest.mark.parametrize("suffix", ["", ".index"])
 def test_a_damaged_merged_run_is_repeated(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.normalize.nights import CONTENT, Night, Nights, calm_nights, nights
 from tests.sizes import examples
 
-EXAMPLES = examples(3, 200)
+EXAMPLES = examples(2, 200)
 
 
 def play(content: int, several: list[Night]) -> None:

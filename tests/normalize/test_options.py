@@ -112,6 +112,7 @@ class Scene:
             "judge": True,
             "strict_labels": True,
             "max_rejects": 1_000,
+            "check_secrets": True,
             "skip_bad_shards": False,
             "allow_empty": True,
             "overwrite": True,

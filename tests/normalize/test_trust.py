@@ -92,7 +92,7 @@ changed_with = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(6, 400))
+@settings(max_examples=examples(4, 400))
 @given(
     dice, st.sampled_from([VERSIONS, ("0.2.0",), ("0.3.0",)]), made_with, changed_with, asked_for
 )

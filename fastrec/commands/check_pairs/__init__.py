@@ -1,6 +1,6 @@
 """`check-pairs`: check aggregates against the rows of their samples files, and the names of both.
 
-1. Find the pairs (`aggregate`): files of the same name in one folder.
+1. Find the pairs (`files`): files of the same name in one folder.
 2. Cut them into pieces and run tasks (`rows`): each reads aggregates and judges rows, and returns
    counts and findings.
 3. The driver adds up the pieces of a pair in order, and checks what depends on all rows: their
@@ -21,17 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.check_pairs.aggregate import (
-    Aggregate,
-    Metric,
-    Pair,
-    Result,
-    expected,
-    find_pairs,
-    name_findings,
-)
+from fastrec.commands.check_pairs.files import WHERE, Pair, find_pairs, name_findings
 from fastrec.commands.check_pairs.rows import (
-    WHERE,
     CheckedPiece,
     CheckTask,
     Piece,
@@ -43,7 +34,14 @@ from fastrec.commands.check_pairs.rows import (
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
-from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
+from fastrec.judge.aggregate import Aggregate, Metric, Result, expected
+from fastrec.judge.findings import (
+    PAIR_WARNINGS,
+    Finding,
+    FindingGroup,
+    FindingGroups,
+    Location,
+)
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
 from fastrec.parameters import CORES
@@ -85,6 +83,10 @@ class PairCheck(Framed, kw_only=True):
     """How long it took."""
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
+    errors: int = 0
+    """Number of findings that are errors."""
+    warnings: int = 0
+    """Number of findings that are warnings."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
     """Findings by code and path, errors first, then the most frequent; at most 1,000 groups."""
     bad_files: list[str] = msgspec.field(default_factory=list)
@@ -425,6 +427,9 @@ class _Check:
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
         report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
+        total = sum(report.codes.values())
+        report.warnings = sum(report.codes.get(code, 0) for code in PAIR_WARNINGS)
+        report.errors = total - report.warnings
         report.not_compared = dict(sorted(report.not_compared.items()))
         report.seconds = seconds
         return report

@@ -23,34 +23,35 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from xxhash import xxh3_64_intdigest
 
-from fastrec.commands.check_pairs.aggregate import (
+from fastrec.commands.check_pairs.files import WHERE, Pair, model_finding, path_finding
+from fastrec.errors import ShardError, shown, utf8
+from fastrec.judge.aggregate import (
     Aggregate,
     NotAggregate,
-    Pair,
-    aggregate_findings,
     expected,
-    path_finding,
+    judge_aggregate,
     quoted,
-    read_aggregate,
 )
-from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, Location, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
+from fastrec.judge.secrets import secrets_of
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
 from fastrec.schemas.view import view_decoder
-from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.storage import hash_of_file, join, parent_and_name
+from fastrec.storage import hash_of_file, join, storage_of
 from fastrec.summary.rows import Sums
 
+# bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+_LARGEST: Final = 64 << 20
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
 # Without normal forms, which is a third faster; records keep the `sample_hash` of their row.
 _SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
 
+_TAKEN: Final = ("0.2.1", NEWEST_SCHEMA.name)  # the versions of rows that the data store takes
 _BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
 _WRONG_HASH: Final = Finding(
     "pair.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
@@ -103,6 +104,8 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
             found.groups.add(finding, Location(source, invalid.line))
         lines = judged.data.split(b"\n")
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
+        for number, secret in secrets_of([*map(_searched, batch.records)]):
+            found.groups.add(secret, Location(source, batch.numbers[number]))
         if batch.blank:
             for number, text in enumerate(lines[: batch.lines], judged.line):
                 if not text.strip():
@@ -112,15 +115,23 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
     return found
 
 
+def _searched(record: Any) -> bytes:
+    """Return what is searched for credentials: rows have their fields in any order."""
+    names = ("evaluation_name", "model_id", "sample_id", "performance", "error", "metadata")
+    return msgspec.json.encode({name: getattr(record, name) or None for name in names})
+
+
 @lru_cache(maxsize=64)
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
-    """Find a row that is labelled with another version than the one that it is valid by."""
+    """Find a row that is valid by another version than its label, or by an early one."""
     schema = schema_of_class(kind)
-    if label in schema.labels:
-        return None
-    return expected(
-        "pair.version", f"a record of {label}", f"one of {schema.name}", "$.schema_version"
-    )
+    found = f"one of {schema.name}"
+    if label not in schema.labels:
+        return expected("pair.version", f"a record of {label}", found, "$.schema_version")
+    if schema.name not in _TAKEN:
+        what = f"a record of {' or '.join(_TAKEN)}"
+        return expected("pair.old_version", what, found, "$.schema_version")
+    return None
 
 
 def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
@@ -238,7 +249,6 @@ class _Joiner:
 
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
-WHERE = "$.detailed_evaluation_results"
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -287,24 +297,36 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
-    read = lru_cache(maxsize=1)(read_aggregate)  # the pieces of a pair follow each other
+    read = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
     return [_check_piece(piece, read) for piece in task.pieces]
 
 
-def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
+def _read_aggregate(path: str) -> tuple[Aggregate | NotAggregate, list[Finding]]:
+    storage = storage_of(path)
+    size = storage.size_of(path)
+    if size > _LARGEST:
+        problem = f"not an aggregate: expected at most {_LARGEST:,} bytes, found {size:,}"
+        return NotAggregate(is_meant=False), [Finding("pair.aggregate", "$", problem)]
+    return judge_aggregate(storage.read_all(path))
+
+
+def _check_piece(
+    piece: Piece, read: Callable[[str], tuple[Aggregate | NotAggregate, list[Finding]]]
+) -> CheckedPiece:
     checked = CheckedPiece()
     pair = piece.pair
     try:
-        found = read(pair.aggregate) if pair.aggregate else None
-        if isinstance(found, Aggregate):
-            checked.aggregate = found
-            if piece.is_first:
-                checked.findings += aggregate_findings(found)
-                checked.findings += _statement_findings(pair, found)
-        elif found:
-            checked.is_ignored = not (found.is_meant or pair.is_meant)
+        if pair.aggregate:
+            found, findings = read(pair.aggregate)
+            if isinstance(found, Aggregate):
+                checked.aggregate = found
+            else:
+                checked.is_ignored = not (found.is_meant or pair.is_meant)
             if piece.is_first and not checked.is_ignored:
-                checked.findings.append(Finding("pair.aggregate", found.path, found.problem))
+                checked.findings += findings
+        if piece.is_first and checked.aggregate:
+            checked.findings += filter(None, [model_finding(checked.aggregate, pair.place)])
+            checked.findings += _statement_findings(pair, checked.aggregate)
         if piece.slice:
             checked.rows = _read_rows(piece.slice, checked.aggregate)
     except ShardError as exc:
@@ -325,43 +347,19 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
                 "pair.not_stated", f"a statement about {pair.sample_names}", "none", WHERE
             )
         return
-    samples = _chosen_samples(pair) if pair.samples else None
-    name = parent_and_name(samples.path)[1] if samples else None
-    if finding := path_finding(stated.file_path, pair.stem, name, pair.names, pair.place):
+    if finding := path_finding(stated.file_path, pair):
         yield finding
-    if stated.format != "jsonl":
-        yield expected("pair.format", '"jsonl"', quoted(stated.format), f"{WHERE}.format")
-    if samples is None:
+    if not pair.samples:
         what = f"{utf8(pair.stem)}_samples.jsonl in the same folder"
         yield expected("pair.no_samples", what, "no such file", f"{WHERE}.file_path")
         return
     if stated.checksum is None:
         return
-    algorithm = stated.hash_algorithm
-    if algorithm not in ("sha256", "md5"):
-        found = quoted(algorithm) if algorithm else "none"
-        where = f"{WHERE}.hash_algorithm"
-        yield expected("pair.hash_algorithm", '"sha256" or "md5"', found, where)
+    if stated.hash_algorithm != "sha256":
+        found = quoted(stated.hash_algorithm or "")
+        yield expected("pair.hash_algorithm", '"sha256"', found, f"{WHERE}.hash_algorithm")
         return
-    _, found = hash_of_file(samples.path, digest=hashlib.new(algorithm, usedforsecurity=False))
-    right = stated.checksum.strip().lower()
-    if found == right:
-        return
-    if samples.format is not Format.PLAIN and _text_hash(samples, algorithm) == right:
-        found += "; it is the checksum of the text, but must be the one of the compressed file"
-    what = f"{quoted(stated.checksum)}, as the aggregate states"
-    yield expected("pair.checksum", what, found, f"{WHERE}.checksum")
-
-
-def _text_hash(samples: Shard, algorithm: str) -> str:
-    """Return the checksum of the text of a samples file.
-
-    Empty if it is damaged, which is reported later.
-    """
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        for block in samples.read_text():
-            digest.update(block)
-    except ShardError:
-        return ""
-    return digest.hexdigest()
+    _, found = hash_of_file(_chosen_samples(pair).path, digest=hashlib.sha256())
+    if found != stated.checksum.strip().lower():
+        what = f"{quoted(stated.checksum)}, as the aggregate states"
+        yield expected("pair.checksum", what, found, f"{WHERE}.checksum")

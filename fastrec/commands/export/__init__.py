@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.commands.export.pairs import read_details, write_pairs
+from fastrec.commands.export.pairs import Details, read_details, write_pairs
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
 from fastrec.corpus.scan import run_in_order, with_progress
+from fastrec.corpus.secrets import SecretsTask, list_secrets, search_part
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, naming, need, shown
+from fastrec.errors import SecretsError, UsageError, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
@@ -97,6 +99,7 @@ def export(
     overwrite: bool = False,
     raw_cells: bool = False,
     details: str | os.PathLike[str] | None = None,
+    allow_secrets: bool = False,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Exported:
@@ -112,12 +115,14 @@ def export(
         raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see
             `csv_writer`).
         details: A TOML file with what no record says, such as the organisation; only for `pairs`.
+        allow_secrets: Whether to publish metadata that have what looks like a credential.
         progress: Receives the progress.
         **filters: Export only records that match these (`FilterArguments`).
 
     Raises:
         UsageError: The directory is not a corpus, no record matches, another argument is invalid,
             or a package that the format needs is not installed. Nothing was done.
+        SecretsError: Records or details have what looks like a credential. Nothing was published.
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
@@ -153,6 +158,8 @@ def export(
 
             selection = select(reader, wanted, jobs=jobs, progress=progress)
         tasks = list(_make_tasks(format, made, reader, selection, raw_cells=raw_cells))
+        if format != "matrix" and not allow_secrets:
+            _check_secrets(tasks, given, jobs, progress)
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
@@ -191,6 +198,23 @@ def export(
         seconds=time.perf_counter() - started,
         notices=notices,
     )
+
+
+def _check_secrets(
+    tasks: Sequence[ExportTask], details: Details, jobs: int, progress: Progress | None
+) -> None:
+    """SecretsError if records or details have what looks like a credential."""
+    parts = [task.part for task in tasks]
+    searched = [SecretsTask(task.part, task.chosen) for task in tasks]
+    text_bytes = sum(part.entry.text_bytes for part in parts)
+    results = run_in_order(search_part, searched, text_bytes=text_bytes, jobs=jobs)
+    found = [
+        f"{finding.path} {finding.message} (details)"
+        for finding in secrets_in(msgspec.to_builtins(details))
+    ]
+    found += list_secrets(with_progress(results, parts, progress, "check"))
+    if found:
+        raise SecretsError("\n  ".join(found))
 
 
 class _Listing(msgspec.Struct):

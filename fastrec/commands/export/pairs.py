@@ -1,13 +1,12 @@
 """Write a corpus as pairs of the public data store: an aggregate and a samples file per run.
 
-    records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates ──▶
-    JSON Schema
+    records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates
 
 1. Go through the corpus once. A run has an evaluation, a model and an `evaluation_id`; its rows are
    its records.
 2. Build the aggregate of each run of what its records say, and of the details that the user gives.
-3. Validate all aggregates by their schema. What is required and unknown is one error that lists all
-   of it.
+3. Judge all aggregates as `check-pairs` does. What the data store would refuse, such as a missing
+   field that no record has, is one error that lists all of it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ import time
 import uuid
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +28,13 @@ import msgspec
 from fastrec.commands.export.table import ExportTask
 from fastrec.errors import UsageError, counted, shown
 from fastrec.filters import matches_any
+from fastrec.judge.aggregate import (
+    NOT_PORTABLE,
+    RESERVED,
+    judge_aggregate,
+    model_folders,
+)
+from fastrec.judge.findings import PAIR_WARNINGS
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.schema import LABELS
@@ -39,12 +44,9 @@ from fastrec.toml_file import read_toml
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
 _HELD_BYTES: Final = 32 << 20  # rows that wait to be appended
 _MOST_PROBLEMS: Final = 40
-_LONGEST_NAME: Final = 60  # characters of a folder, at most 240 bytes
+_LONGEST_NAME: Final = 240  # bytes of the name of a folder
 _LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
-_NOT_PORTABLE: Final = re.compile(r'^\.|[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$')
-_RESERVED: Final = re.compile(
-    r"^(?:(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|$)", re.IGNORECASE
-)
+_RESULT: Final = re.compile(r"^evaluation_results\[(\d+)\]")
 _WRONG_LABELS: Final = (
     LABELS - SCHEMA.labels
 )  # records of 0.3.0 with these are refused by readers of the data store
@@ -80,16 +82,15 @@ class _Run:
         self.line = line
         ids = f"{line.evaluation_name}\0{line.model_id}\0{line.evaluation_id}"
         self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
-        developer, slash, model = line.model_id.partition("/")
+        developer, slash, _ = line.model_id.partition("/")
         known = _given(name=line.model_id, id=line.model_id, developer=developer if slash else "")
         known["additional_details"] = {
             "deployment_type": "unknown",
             "model_availability": "unknown",
         }
         self.model_info = _deep(known, *_matching(details.models, line.model_id))
-        model = model if slash else line.model_id
-        folders = (line.evaluation_name, str(self.model_info.get("developer", "unknown")), model)
-        self.folder = "/".join(("data", *map(_portable, folders)))
+        folders = model_folders(line.model_id, self.model_info.get("developer"))
+        self.folder = "/".join(("data", *map(_portable, (line.evaluation_name, *folders))))
         self.samples = root / self.folder / f"{self.name}_samples.jsonl"
         self.waiting: list[bytes] = []
         self.rows = 0
@@ -243,16 +244,16 @@ def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> li
         run.flush()
     now = str(int(time.time()))
     aggregates = [(run, run.aggregate(details, now)) for run in runs.values()]
-    _check([document for _, document in aggregates])
+    notices = _check(document for _, document in aggregates)
     for run, document in aggregates:
         path = run.samples.with_name(f"{run.name}.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     if not relabelled:
-        return []
+        return notices
     labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
     changed = counted(relabelled.total(), "row")
     notice = f"{changed} with the schema_version of another version, {labels}"
-    return [f"{notice}: {SCHEMA.label} in the pairs"]
+    return [*notices, f"{notice}: {SCHEMA.label} in the pairs"]
 
 
 def _row(line: Any, text: bytes) -> bytes:
@@ -266,29 +267,25 @@ def _row(line: Any, text: bytes) -> bytes:
     return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n"
 
 
-def _check(documents: Sequence[dict[str, Any]]) -> None:
-    """Validate all aggregates; UsageError with everything that is missing or wrong."""
-    import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load
+def _check(documents: Iterable[dict[str, Any]]) -> list[str]:
+    """Judge all aggregates; UsageError with everything that is missing or wrong.
 
-    schema = (files("fastrec.schemas") / "files" / "aggregate_0.3.0.schema.json").read_text()
-    validator = jsonschema_rs.Draft7Validator(schema)
+    Return a notice for what the data store would warn of.
+    """
     problems: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     for document in documents:
+        _, findings = judge_aggregate(msgspec.json.encode(document))
+        found = {
+            f"{_named(finding.path, document)}: {finding.message}"
+            for finding in findings
+            if finding.severity == "error" and finding.code != "pair.secret"  # searched before
+        }
         model = document["model_info"]
-        found = (
-            set()
-            if "developer" in model
-            else {f'model_info.{model["id"]}: "developer" is needed for a folder'}
-        )
-        for error in validator.iter_errors(document):
-            path = list(error.instance_path)
-            if path[:1] == ["evaluation_results"]:
-                result = document["evaluation_results"][path[1]]
-                path[1] = result.get("evaluation_result_id") or result["evaluation_name"]
-            elif path[:1] == ["model_info"] or not path:
-                path.insert(1, model["id"])
-            found.add(f"{'.'.join(map(str, path))}: {error.message}")
+        if not model.get("developer"):
+            found.add(f"model_info.{model['id']}.developer: needed for a folder")
         problems.update(found)
+        warnings.update({finding.code for finding in findings} & set(PAIR_WARNINGS))
     if problems:
         lines = [
             f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())
@@ -298,6 +295,19 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
         )
         head = "the aggregates lack what no record says; give it in a file, --details details.toml:"
         raise UsageError("\n".join([head, *lines[:_MOST_PROBLEMS], *more]))
+    codes = [f"{code} ({counted(count, 'run')})" for code, count in sorted(warnings.items())]
+    return [f"the data store may warn of {', '.join(codes)}"] if codes else []
+
+
+def _named(path: str, document: dict[str, Any]) -> str:
+    """Write the name of a metric into the JSON path of an aggregate."""
+
+    def name(matched: re.Match[str]) -> str:
+        result = document["evaluation_results"][int(matched[1])]
+        metric = result.get("evaluation_result_id") or result["evaluation_name"]
+        return f"evaluation_results.{metric}"
+
+    return _RESULT.sub(name, path.removeprefix("$."))
 
 
 def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
@@ -332,7 +342,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _portable(name: str) -> str:
-    """A name of a folder that every system allows."""
-    return _RESERVED.sub(
-        lambda found: f"{found[0]}_", _NOT_PORTABLE.sub("_", name[:_LONGEST_NAME]), count=1
-    )
+    """Return a name of a folder that every system allows."""
+    name = NOT_PORTABLE.sub("_", name.encode()[:_LONGEST_NAME].decode(errors="ignore"))
+    name = f"_{name[1:]}" if name.startswith(".") else name
+    return RESERVED.sub(lambda found: f"{found[0]}_", name)

@@ -1,4 +1,4 @@
-"""Find the pairs of a tree, check their names, and read aggregates.
+"""Find the pairs of a tree, and check their names.
 
 A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of
 the datastore:
@@ -8,46 +8,45 @@ the datastore:
 
 Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known
 are checked: those below the folder that is checked, and those up to `data` if that is where it
-should be.
+should be. The last two folders follow from the id of the model.
 
-Of an aggregate, only the fields that the check needs are decoded. Other JSON files, such as
-manifests, are told apart by `evaluation_results`, which every aggregate has, when they are read.
+Other JSON files, such as manifests, are told apart by `evaluation_results`, which every aggregate
+has, when they are read.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from fastrec.errors import ShardError, UsageError, shown, utf8
-from fastrec.harnesses.values import as_object
-from fastrec.judge.findings import Finding, describe
-from fastrec.schemas.view import REFUSALS
+from fastrec.judge.aggregate import (
+    NOT_PORTABLE,
+    RESERVED,
+    Aggregate,
+    expected,
+    model_folders,
+    quoted,
+)
+from fastrec.judge.findings import Finding
 from fastrec.sources.inputs import walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 
 _SAMPLES: Final = re.compile(
-    r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?"
+    r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?P<packed>\.(?:zst|zstd|gz|gzip|bz2|xz))?"
 )
 # `more`: early converters wrote `<uuid>_samples.Format.jsonl`.
 
 _UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_LONGEST: Final = 240
+WHERE: Final = "$.detailed_evaluation_results"
 _LEVELS: Final = ("<collection>", "<developer>", "<model>")
-
-# What Windows, the strictest system, does not allow; surrogates stand for bytes that are not UTF-8.
-_NOT_PORTABLE: Final = re.compile(r'[<>:"\\|?*\x00-\x1f\x7f\ud800-\udfff]|[. ]$')
-_RESERVED: Final = re.compile(r"(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?:\.|$)", re.IGNORECASE)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -91,7 +90,7 @@ def _folder_findings(place: Place) -> Iterator[Finding]:
     for name in place.folders:
         if name == "data":
             yield expected("name.data", "no folder called data below data", "one")
-        elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
+        elif NOT_PORTABLE.search(name) or RESERVED.match(name):
             yield expected("name.portable", "a name that every system allows", quoted(name))
 
 
@@ -107,206 +106,34 @@ def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) ->
     matched = _SAMPLES.fullmatch(name)
     if matched and matched["more"]:
         yield expected("name.samples", f"the name {utf8(stem)}_samples.jsonl", quoted(name))
+    if matched and matched["packed"]:
+        yield expected("name.compressed", "a plain file", quoted(name))
 
 
-def path_finding(
-    file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place
-) -> Finding | None:
-    """Compare the `file_path` of an aggregate with its samples file, if there is one."""
-    plain = f"{stem}_samples.jsonl"
-    names = {plain, samples}
-    where = "$.detailed_evaluation_results.file_path"
-    first, *folders, name = file_path.split("/") if "/" in file_path else ("", file_path)
-    is_flat = tuple(folder[-2:]) == (stem[:2], stem[2:4])
+def model_finding(aggregate: Aggregate, place: Place) -> Finding | None:
+    """Compare the last two folders with those that the id of the model leads to."""
+    model = aggregate.model_info
+    folders = model_folders(model.id, model.developer)
+    if place.layout != "data" or place.depth != 3 or place.folders[1:] == folders:
+        return None
+    what = "/".join(name or _LEVELS[1] for name in folders)
+    found = quoted("/".join(place.folders[1:]))
+    return expected("pair.model_folder", f"the folder {utf8(what)}", found, "$.model_info.id")
+
+
+def path_finding(file_path: str, pair: Pair) -> Finding | None:
+    """Compare the `file_path` of an aggregate with its samples file."""
+    place = pair.place
+    is_flat = pair.names[-2:] == (pair.stem[:2], pair.stem[2:4])
     known = () if is_flat or (place.layout == "data" and place.depth != 3) else place.folders
-    if (
-        first == "data"
-        and len(folders) == 3
-        and name in names
-        and tuple(folders[3 - len(known) :]) == known
+    right = ["data", *_LEVELS[: 3 - len(known)], *known, f"{pair.stem}_samples.jsonl"]
+    names = file_path.split("/")
+    if len(names) == 5 and all(
+        name == wanted or wanted in _LEVELS for name, wanted in zip(names, right, strict=True)
     ):
         return None
-    right = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    is_relative = file_path.removeprefix("./") in names
-    code = "pair.relative_path" if is_relative else "pair.file_path"
-    return expected(code, utf8(right), quoted(file_path), where)
-
-
-def expected(code: str, what: str, found: str, path: str = "$") -> Finding:
-    return Finding(code, path, f"expected {what}, found {found}")
-
-
-def quoted(text: str) -> str:
-    """Quote a text for a message; names and checksums are shown whole."""
-    text = utf8(text)
-    return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
-
-
-_INFINITIES: Final[dict[float | str | None, float]] = {"Infinity": math.inf, "-Infinity": -math.inf}
-_DEPLOYMENT: Final = {
-    "deployment_type": ("self_deployed", "externally_managed", "unknown"),
-    "model_availability": ("open_weights", "closed_weights", "unknown"),
-}
-
-# bytes of an aggregate; they are a few kilobytes, and a larger file is something else
-_LARGEST: Final = 64 << 20
-
-
-class Stated(msgspec.Struct, frozen=True):
-    """What an aggregate states about its samples file: its `detailed_evaluation_results`."""
-
-    file_path: str
-    format: str
-    hash_algorithm: str | None = None
-    checksum: str | None = None
-    total_rows: int | None = None
-
-
-class Metric(msgspec.Struct, frozen=True):
-    """What an aggregate says about a metric: its `metric_config`."""
-
-    evaluation_description: str | None = None
-    metric_id: str | None = None
-    metric_name: str | None = None
-    metric_kind: str | None = None
-    metric_unit: str | None = None
-    score_type: str | None = None
-    min_score: float | str | None = None
-    max_score: float | str | None = None
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The least and the largest score; infinite if they are not given, or are no numbers."""
-        return _bound(self.min_score, -math.inf), _bound(self.max_score, math.inf)
-
-
-def _bound(value: float | str | None, default: float) -> float:
-    bound = _INFINITIES.get(value, value)
-    return bound if isinstance(bound, float) else default
-
-
-class ScoreDetails(msgspec.Struct, frozen=True):
-    score: msgspec.Raw
-    uncertainty: Any = None
-
-
-class Result(msgspec.Struct, frozen=True):
-    name: str = msgspec.field(name="evaluation_name")
-    details: ScoreDetails = msgspec.field(name="score_details")
-    metric: Metric = msgspec.field(name="metric_config")
-    id: str | None = msgspec.field(name="evaluation_result_id", default=None)
-
-    @property
-    def score(self) -> str:
-        """The score as it is written, so that its decimals are known."""
-        return bytes(self.details.score).decode()
-
-    @property
-    def num_samples(self) -> int | None:
-        number = as_object(self.details.uncertainty).get("num_samples")
-        return number if type(number) is int else None
-
-    @property
-    def standard_error(self) -> float | None:
-        """The standard error; None if it depends on more than the scores, as by bootstrap."""
-        stated = as_object(as_object(self.details.uncertainty).get("standard_error"))
-        value = stated.get("value")
-        is_analytic = stated.get("method") in (None, "analytic")
-        return value if is_analytic and type(value) in (float, int) else None
-
-
-class _Model(msgspec.Struct, frozen=True):
-    id: str
-    additional_details: Any = None
-
-
-class Aggregate(msgspec.Struct, frozen=True):
-    evaluation_id: str
-    model_info: _Model
-    results: tuple[Result, ...] = msgspec.field(name="evaluation_results")
-    source_metadata: Any = None
-    stated: Stated | None = msgspec.field(name="detailed_evaluation_results", default=None)
-
-    @property
-    def model_id(self) -> str:
-        return self.model_info.id
-
-
-def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
-    """Find what the data store refuses, whatever the rows are, and results with the same id."""
-    if not isinstance(aggregate.source_metadata, dict):
-        found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
-        yield expected("pair.source_metadata", "an object", found, "$.source_metadata")
-    details = as_object(aggregate.model_info.additional_details)
-    for name, allowed in _DEPLOYMENT.items():
-        if name in details and details[name] not in allowed:
-            path = f"$.model_info.additional_details.{name}"
-            yield expected("pair.deployment", " or ".join(allowed), describe(details[name]), path)
-    seen: set[str | None] = set()
-    for number, result in enumerate(aggregate.results):
-        path = f"$.evaluation_results[{number}]"
-        if result.id is not None and result.id in seen:
-            again = f"{quoted(result.id)} again"
-            where = f"{path}.evaluation_result_id"
-            yield expected("pair.duplicate_result", "another id for each result", again, where)
-        seen.add(result.id)
-        least, largest = result.metric.bounds
-        if least > largest:
-            where = f"{path}.metric_config.min_score"
-            yield expected("pair.bounds", f"at most max_score, {largest}", str(least), where)
-        elif not least <= float(result.score) <= largest:
-            where = f"{path}.score_details.score"
-            bounds = f"a score from {least} to {largest}"
-            yield expected("pair.out_of_bounds", bounds, describe(float(result.score)), where)
-
-
-class NotAggregate(msgspec.Struct, frozen=True):
-    """A file that is no aggregate, or that cannot be used as one."""
-
-    problem: str
-    path: str = "$"  # the JSON path of the problem
-    is_meant: bool = False  # the file is meant to be an aggregate: it has `evaluation_results`
-
-
-class _Outline(msgspec.Struct, frozen=True):
-    evaluation_results: msgspec.Raw | UnsetType = UNSET
-
-
-_outline: Final = msgspec.json.Decoder(_Outline).decode
-_decode: Final = msgspec.json.Decoder(Aggregate).decode
-_number: Final = msgspec.json.Decoder(float).decode
-
-
-def read_aggregate(path: str) -> Aggregate | NotAggregate:
-    storage = storage_of(path)
-    size = storage.size_of(path)
-    if size > _LARGEST:
-        return NotAggregate(
-            f"not an aggregate: expected at most {_LARGEST:,} bytes, found {size:,}"
-        )
-    return decode_aggregate(storage.read_all(path))
-
-
-def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
-    try:
-        outline = _outline(data)
-    except REFUSALS as exc:
-        return NotAggregate(f"not an aggregate: {exc}")
-    if outline.evaluation_results is UNSET:
-        return NotAggregate("not an aggregate: it has no `evaluation_results`")
-    try:
-        found = _decode(data)
-    except REFUSALS as exc:
-        problem, _, path = str(exc).partition(" - at `")
-        return NotAggregate(problem, path.rstrip("`") or "$", is_meant=True)
-    for number, result in enumerate(found.results):
-        try:
-            _number(result.details.score)
-        except REFUSALS as exc:
-            return NotAggregate(
-                str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True
-            )
-    return found
+    what = utf8("/".join(right))
+    return expected("pair.file_path", what, quoted(file_path), f"{WHERE}.file_path")
 
 
 class Pair(msgspec.Struct, frozen=True):
