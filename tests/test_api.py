@@ -31,6 +31,7 @@ from fastrec.errors import (
     NothingValidError,
     PanicError,
     RefusedError,
+    SecretsError,
     ShardError,
     ShardTruncatedError,
     TooManyResultsError,
@@ -602,6 +603,7 @@ def test_errors_are_one_family() -> None:
         UsageError: 2,
         NoMatchError: 2,
         RefusedError: 1,
+        SecretsError: 1,
         InvalidRecordError: 1,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.docs.running import Scene, printed_by
 from tests.docs.snippets import Block, commands_of, is_alike, sections
 
 SHARED = Path(fastrec.__file__).parents[2] / "shared" / "logs"
-SOURCES = ("wildbench", "mathvista", "zeroeval")
+SOURCES = ("wildbench", "mathvista", "zeroeval", "tau_bench")
 
 pytestmark = pytest.mark.skipif(
     not all((SHARED / name).is_dir() for name in SOURCES), reason="needs published results"
@@ -69,3 +70,14 @@ def test_zeroeval(folder: Path) -> None:
         accuracy = accuracies[stated["Model"]]
         assert accuracy is not None
         assert f"{100 * accuracy:.2f}" == stated["Acc"]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_tau_bench(folder: Path, k: int) -> None:
+    """The chance that k of the trials of a task succeed, by the formula of the paper."""
+    trials: dict[int, list[bool]] = {}
+    for row in published("tau_bench/gpt-4o-airline.json"):
+        trials.setdefault(row["task_id"], []).append(row["reward"] == 1)
+    chances = [comb(sum(won), k) / comb(len(won), k) for won in trials.values()]
+    found = fastrec.stats(folder / "tau-corpus", metric="reward", repeats_as=f"pass^{k}")
+    assert found.evaluations[0].by_model[0].accuracy == pytest.approx(sum(chances) / len(chances))

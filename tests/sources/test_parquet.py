@@ -261,9 +261,9 @@ def test_compressed_parquet(tmp_path: Path) -> None:
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table(tmp_path / "a.parquet", records(2))
-    monkeypatch.setattr("fastrec.sources.formats.find_spec", lambda _: None)
+    monkeypatch.setattr("fastrec.errors.find_spec", lambda _: None)
     with pytest.raises(
-        ForeignFormatError, match="needs pyarrow, which is not installed: pip install pyarrow"
+        ForeignFormatError, match="needs pyarrow, not installed: pip install pyarrow"
     ):
         list(shard_at(str(path)).read())
 

@@ -14,6 +14,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, without_long, write
 from tests.services.s3 import S3
+from tests.sources.compressing import FORMATS
 
 MISSING = [name for name in ("moto", "s3fs") if importlib.util.find_spec(name) is None]
 
@@ -55,8 +56,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records=120, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words"
     )
     every = without_long(lines(recipe))
-    for number, format_ in enumerate(Format):
-        write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)
+    formats = [Format.PLAIN, *FORMATS]
+    for number, format_ in enumerate(formats):
+        write(directory / f"shard-{number}.jsonl", every[number :: len(formats)], format_)
     return directory
 
 

@@ -17,6 +17,7 @@ from fastrec.errors import UsageError, need
 from fastrec.filters import Strings, as_tuple
 from fastrec.parameters import CORES
 from fastrec.progress import Progress
+from fastrec.storage import is_url
 
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
@@ -61,6 +62,9 @@ def view(
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
     index = open_index(corpus, jobs=jobs, progress=progress)
+    if not is_url(index.corpus):  # of a store, each would be a request
+        for number in range(len(index.selection.parts)):
+            index.selection.columns(number)  # a damaged file is refused before the first page
     index.direct(as_tuple("lower_is_better", lower_is_better))
     make: type[View] = import_module("fastrec.commands.view.server").View
     return make(
