@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,8 +134,10 @@ class AnswerPrinter:
         self._full = full
         self._width = terminal_width()
         self._has_cut = False
+        self._graded: set[str | None] = set()  # metrics whose answers are not right or wrong
 
     def print_question(self, question: ShownQuestion) -> None:
+        self._graded = {tally.metric for tally in question.tallies if tally.graded}
         self._section("question", question.question, (2_000, 30))
         if question.prompt and question.prompt != question.question:
             if self._full:
@@ -147,7 +149,7 @@ class AnswerPrinter:
         self._choices(question.choices)
 
     def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
-        say("{label}{headline}", label=label, headline=_headline(answer))
+        say("{label}{headline}", label=label, headline=_headline(answer, self._graded))
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
                 self._text(line, "  ", (500, 5))
@@ -280,15 +282,19 @@ class AnswerPrinter:
         return [piece for line in lines for piece in wrap(line, width)]
 
 
-def _headline(answer: ShownAnswer) -> Styled:
+def _headline(answer: ShownAnswer, graded: Collection[str | None]) -> Styled:
     facts = []
     for verdict in answer.verdicts:
         metric = verdict.metric if len(answer.verdicts) > 1 else ""
+        is_judged = verdict.metric not in graded or verdict.outcome == "error"
         outcome = styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True)
         score = score_text(verdict.score)
         facts.append(
             spell(
-                "{outcome}[? {metric}] score {score}", outcome=outcome, metric=metric, score=score
+                "[?{outcome} ][?{metric} ]score {score}",
+                outcome=outcome if is_judged else "",
+                metric=metric,
+                score=score,
             )
         )
     tokens = {"input": answer.input_tokens, "output": answer.output_tokens}

@@ -450,7 +450,7 @@ def report(corpus: str, output: str, **options: Any) -> None:
     "Show a button on each answer that was judged wrongly: it adds a line to this file, for "
     "`fastrec normalize --labels`.",
 )
-@shared("primary", "lower_is_better", "run")
+@shared("primary", "lower_is_better", "prices", "run")
 def view(corpus: str, no_browser: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, answers side by side, and whole transcripts.
 

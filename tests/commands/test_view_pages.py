@@ -315,3 +315,16 @@ def test_agreement_is_that_of_plain_python(tmp_path: Path) -> None:
                 if None not in (a, b)
             ]
             assert text == f"{100 * sum(a == b for a, b in pairs) / len(pairs):.0f}"
+
+
+def test_cost_of_a_model(tmp_path: Path) -> None:
+    """The cost of each evaluation is that of `costs`."""
+    usage = {"input_tokens": 1_000_000, "output_tokens": 250_000, "total_tokens": 1_250_000}
+    corpus = make_corpus(tmp_path, [{**record, "token_usage": usage} for record in plain_records()])
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["*"]\ninput = 2.0\noutput = 8.0\n')
+    [expected] = fastrec.costs(corpus, prices=prices, model="org/a").costs
+    with serving(corpus, prices=prices) as opened:
+        [row] = cells(Client(opened.address).page(of_models("model", "org/a")), "Cost")
+    assert row[:3] == ["sums", str(expected.answers), "0"]
+    assert row[3] == f"{expected.cost:.2f}" == f"{4 * expected.answers:.2f}"

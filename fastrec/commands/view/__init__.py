@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fastrec.answers.choosing import open_index
+from fastrec.answers.costs import read_prices
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, need
 from fastrec.filters import Strings, as_tuple
@@ -29,6 +30,7 @@ def view(
     port: int = 0,
     primary: Strings = (),
     lower_is_better: Strings = (),
+    prices: str | os.PathLike[str] | None = None,
     labels: str | os.PathLike[str] | None = None,
     jobs: int = CORES,
     progress: Progress | None = None,
@@ -46,6 +48,7 @@ def view(
             be patterns.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower
             scores are better.
+        prices: Show on the page of a model what its answers cost, at the prices of this file.
         labels: A file for labels: with it, a button on each answer appends one, as `normalize
             --labels` reads it.
         jobs: Processes to use if the text of records has to be read.
@@ -61,6 +64,7 @@ def view(
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
+    priced = {} if prices is None else read_prices(os.fspath(prices))
     index = open_index(corpus, jobs=jobs, progress=progress)
     if not is_url(index.corpus):  # of a store, each would be a request
         for number in range(len(index.selection.parts)):
@@ -68,5 +72,9 @@ def view(
     index.direct(as_tuple("lower_is_better", lower_is_better))
     make: type[View] = import_module("fastrec.commands.view.server").View
     return make(
-        index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels)
+        index,
+        port,
+        as_tuple("primary", primary),
+        priced,
+        None if labels is None else os.fspath(labels),
     )

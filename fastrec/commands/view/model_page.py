@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from statistics import fmean
 from typing import Final
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.codes import Array
+from fastrec.answers.costs import Price, find_costs
 from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
     are_shares,
@@ -41,7 +42,7 @@ from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
 from fastrec.html import Child, Exact, Html, each, html, joined, num, row, short_cell, table, tag
 from fastrec.summary.present_ranking import Stats
-from fastrec.wording import cut_middle
+from fastrec.wording import cost_text, cut_middle
 
 _NEAR: Final = 2  # neighbours on each side
 _WORST: Final = 10  # questions
@@ -59,6 +60,7 @@ def model_page(
     *,
     model: str,
     confidence: str,
+    prices: Mapping[str, Price],
 ) -> Html:
     """Show a model; with a field of its confidence, also its calibration."""
     primary = {(one.evaluation_name, one.metric) for one in board.evaluations}
@@ -89,6 +91,7 @@ def model_page(
             names,
         ),
         _errors(index, queries),
+        _costs(index, queries, prices),
         _calibration(frame, index, queries, confidence),
         _metadata(index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))),
     )
@@ -214,6 +217,23 @@ def _errors(index: QuestionTable, queries: Iterable[Query]) -> Html:
             kinds[cut_middle(re.sub(r"\d+", "#", first), 100)] += 1
     rows = [row(kind, count) for kind, count in kinds.most_common(_WORST)]
     return table("Errors by kind", ("error", "records"), rows)
+
+
+def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> Html:
+    """Show what the answers of a model cost."""
+    heads = ("evaluation", "records", "no tokens", "cost", "per right answer")
+    costs = find_costs(index, prices, queries) if prices else []
+    rows = [
+        row(
+            cost.evaluation_name,
+            num(cost.answers, ","),
+            num(cost.unknown, ","),
+            short_cell(cost_text(cost.cost), class_="num"),
+            short_cell(cost_text(cost.cost_per_right), class_="num"),
+        )
+        for cost in costs
+    ]
+    return table("Cost", heads, rows)
 
 
 def _calibration(

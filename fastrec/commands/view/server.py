@@ -20,7 +20,7 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -50,6 +50,7 @@ from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.choosing import open_index, primary_queries
+from fastrec.answers.costs import Price
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.pictures import evaluations_html
 from fastrec.answers.question_html import question_file
@@ -197,11 +198,16 @@ _Choice = tuple[tuple[str, ...], str, str | None]  # conditions, a field to grou
 
 class _Pages:
     def __init__(
-        self, index: QuestionTable, primary: Sequence[str], labels: LabelFile | None
+        self,
+        index: QuestionTable,
+        primary: Sequence[str],
+        prices: Mapping[str, Price],
+        labels: LabelFile | None,
     ) -> None:
         self._index = index
         self._labels = labels
         self._primary = primary
+        self._prices = prices
         self.background = Background()
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._whole = _Opened(index)
@@ -328,6 +334,7 @@ class _Pages:
             self._board,
             model=state.query.models[0],
             confidence=request.query_params.get("confidence", "").strip(),
+            prices=self._prices,
         )
         return _html(page)
 
@@ -536,11 +543,16 @@ class View:
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
     def __init__(
-        self, index: QuestionTable, port: int, primary: Sequence[str], labels: str | None
+        self,
+        index: QuestionTable,
+        port: int,
+        primary: Sequence[str],
+        prices: Mapping[str, Price],
+        labels: str | None,
     ) -> None:
         file = None if labels is None else LabelFile(labels)
         primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
-        self._pages = _Pages(index, primary, file)
+        self._pages = _Pages(index, primary, prices, file)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
