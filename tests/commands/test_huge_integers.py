@@ -46,14 +46,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (
             ["show", "{}", HUGE],
-            "a  right score 1.000e+5000, 1.000e+5000 input tokens, 1 output token, 1.000e+4997 s",
+            "a  score 1.000e+5000, 1.000e+5000 input tokens, 1 output token, 1.000e+4997 s",
         ),
         (["show", "{}", HUGE, "--full"], f"unknown: [{HUGE}]"),
         (["show", "{}", HUGE, "--format", "json"], f'"score": {HUGE},'),
         (["questions", "{}"], "arithmetic: 1 question, 2 models"),
         (["questions", "{}", "--format", "json"], f'"sample_id": {HUGE},'),
         (["questions", "{}", "--format", "csv"], HUGE),
-        (["compare", "{}", "a", "b"], "A  a  right score 1.000e+5000"),
+        (["compare", "{}", "a", "b"], "A  a  score 1.000e+5000"),
         (["compare", "{}", "a", "b", "--format", "json"], f'"score": {HUGE},'),
         (["report", "{}", "-o", "-"], "1.000e+5000"),
     ],

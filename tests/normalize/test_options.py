@@ -34,7 +34,7 @@ from tests.normalize.normalizing import StopAfter, write
 from tests.normalize.piles import answers, record
 from tests.normalize.test_trust import forge
 
-LIMITS = Limits(task_bytes=5_000, least_part=1 << 10, small_input=0)
+LIMITS = Limits(task_bytes=12_000, least_part=1 << 12, small_input=0)
 USUAL: dict[str, Any] = {"part_size": 4 << 10, "jobs": 1, "skip_bad_shards": True}
 DECIDING = [name for name, about in OPTIONS.items() if about.decides is not Decides.NEITHER]
 NEED_A_CLUSTER = {"engine", "scheduler"}

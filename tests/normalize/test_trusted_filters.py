@@ -194,11 +194,13 @@ def check_same(corpus: Path, folder: Path, **options: Any) -> None:
     assert contents(folder / "trusted") == contents(folder / "judged")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 def test_filters(corpus: Path, tmp_path: Path, filters: Any) -> None:
     check_same(corpus, tmp_path, **filters)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions(corpus: Path, tmp_path: Path, condition: str) -> None:
     check_same(corpus, tmp_path, where=condition)
