@@ -51,15 +51,16 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
     for (link, _), p in zip(p_values, adjusted, strict=True):
         rows[link]["p, adjusted"] = short_cell(f"{p:.3g}")
     models = [(letter, addresses.models("model", one), one) for letter, one in (("A", a), ("B", b))]
-    ahead = [
+    tables = [
         behind_table(
-            f"Questions on which {letter} is ahead most",
+            f"Questions on which {ahead} is most ahead",
             addresses,
             index,
-            [replace(query, models=(behind,)) for query in queries],
+            [replace(query, models=(model,)) for query in queries],
             (other,),
+            heads=(f"result of {behind}", f"behind {ahead} by"),
         )
-        for letter, behind, other in (("A", b, a), ("B", a, b))
+        for ahead, behind, model, other in (("A", "B", b, a), ("B", "A", a, b))
     ]
     return frame.page(
         "Two models",
@@ -67,7 +68,7 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
         html("<h1>Two models</h1>{}", each('<p><b>{}</b>: <a href="{}">{}</a></p>', models)),
         cells_table("Results on common questions", "evaluation", rows),
         soft(_ABOUT),
-        *ahead,
+        *tables,
     )
 
 
@@ -103,5 +104,5 @@ def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> d
     for head, (count, right, wrong) in better.items():
         chosen = replace(query, right=(right,), wrong=(wrong,))
         address = addresses.table(PageState(query=chosen))
-        cells[head] = short_cell(tag("a", f"{count:,}", href=address))
+        cells[head] = short_cell(tag("a", f"{count:,}", href=address) if count else "0")
     return cells | number_cells(tests)

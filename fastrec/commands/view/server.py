@@ -366,7 +366,9 @@ class _Pages:
         """Check that an address names so many models, and that all of them are known."""
         if len(models) != number:
             about = counted(number, "model")
-            raise _MissingError(f"This page is about {about}; the address names {len(models)}.")
+            raise _MissingError(
+                f"This page is about {about}, not {len(models)}. Go back and choose {about}."
+            )
         for model in models:
             if model not in index.models:
                 near = get_close_matches(model, index.models, _NEAREST, 0.0)
