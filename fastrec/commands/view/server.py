@@ -359,7 +359,8 @@ class _Pages:
         if not group.bins:
             clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
             clusters.cluster = by
-            body.append(html("<h2>All records, with clusters</h2>{}", clusters.to_html()))
+            heading = "<h2>Leaderboard, with questions clustered by {}</h2>{}"
+            body.append(html(heading, by, clusters.to_html()))
         return _html(group_page(frame, self._index, by, where, *body))
 
     def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
