@@ -170,11 +170,15 @@ def short_row(name: str, cells: Iterable[Html]) -> Html:
 def table(caption: str, heads: Iterable[str], rows: Sequence[Html], *, class_: str = "") -> Html:
     """Make a table that scrolls, and that the script of `report` can sort and search.
 
-    Empty if there are no rows.
+    The head of a column is aligned as the cell of its first row. Empty if there are no rows.
     """
     if not rows:
         return Html("")
-    cells = each('<th scope="col">{}</th>', heads)
+    starts = re.findall("<t[dh][^>]*>", rows[0])
+    kinds = ("num" if re.search('class="?num', start) else None for start in starts)
+    cells = [
+        tag("th", head, scope="col", class_=kind) for head, kind in zip(heads, kinds, strict=True)
+    ]
     return html(
         '<figure class="frame"><figcaption>{caption}</figcaption>'
         '<div class="wide" role="region" aria-label="{caption}" tabindex="0">{table}</div>'

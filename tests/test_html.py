@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fastrec
-from fastrec.html import Child, Exact, Html, html, short_cell, table, tag
+from fastrec.html import Child, Exact, Html, html, num, row, short_cell, table, tag
 from fastrec.svg import Scale, histogram, share_bar
 
 ROOT = Path(fastrec.__file__).parent
@@ -75,6 +75,13 @@ def test_short_cells_have_plain_classes() -> None:
     assert short_cell("a", class_="h1") == "<td class=h1>a"
     with pytest.raises(ValueError, match="not a plain name"):
         short_cell(class_="a b")
+
+
+def test_heads_are_aligned_as_their_cells() -> None:
+    """A head above numbers has their class, whether the cells are quoted or short."""
+    cells = row("a", num(None), "text <td class=num>", short_cell(1, class_="num"))
+    heads = re.findall("<th scope=.col.[^>]*>", table("caption", "abcd", [cells]))
+    assert ["num" in head for head in heads] == [False, True, False, True]
 
 
 def test_a_table_without_rows_is_empty() -> None:

@@ -117,7 +117,11 @@ def choose_primary(scopes: Iterable[Scope], primary: Sequence[str]) -> list[Scop
                 if matching:
                     found[name] = matching[0]
         if not found:
-            raise UsageError(f"--primary {choice!r} is no EVALUATION=METRIC of this corpus")
+            known = [f"{name}={one.metric or ''}" for name, some in by_name.items() for one in some]
+            raise UsageError(
+                f"--primary {choice!r} is no EVALUATION=METRIC of this corpus, which has "
+                f"{listed(known)}"
+            )
         chosen |= found
     return list(chosen.values())
 

@@ -263,7 +263,7 @@ class Leaderboard(Tabular, kw_only=True):
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""
         lines = [
-            f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
+            f"mean: over evaluations; [95% interval] from {DRAWS:,} bootstrap draws of questions.",
             (
                 "rank: the ranks by mean, or by the only evaluation, that paired tests allow "
                 "(Holm). Models are compared within their table only."

@@ -120,8 +120,8 @@ def model_cells(
     numbers = {
         "accuracy": (value if accuracy else None, spec),
         "score": (None if accuracy and score == value else score, ".4g"),
-        "low": (low, spec),
-        "high": (high, spec),
+        "95% low": (low, spec),
+        "95% high": (high, spec),
         "errors": (model.errors or None, ","),
         "questions": (model.questions, ","),
         "answers": (model.answers if model.answers > model.questions else None, ","),

@@ -121,7 +121,7 @@ def corrected(
     """
     wanted = make_filters(**filters)
     if labels is None and propose is None:
-        raise UsageError("give labels, or propose a number of answers to label")
+        raise UsageError("give --labels, or --propose N to choose answers to label")
     if (propose is None) != (output is None):
         raise UsageError("--propose needs a file for the lines, -o FILE")
     file = None if labels is None else GivenFile.at(os.fspath(labels))

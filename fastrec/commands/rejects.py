@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import FastrecError, UsageError, did_you_mean, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
@@ -186,7 +186,8 @@ def _rejected_lines(
 ) -> Iterator[RejectedLine]:
     for code in codes:
         if code not in CODES:
-            raise UsageError(f"there is no code {code!r}; the codes are {', '.join(CODES)}")
+            hint = did_you_mean(code, CODES) or f"; the codes are {', '.join(CODES)}"
+            raise UsageError(f"there is no code {code!r}{hint}")
     reader = open_corpus(corpus)
     listed = reader.manifest.rejects
     if listed is None:

@@ -199,7 +199,10 @@ def test_weights(corpus, tmp_path):
         ),
         ({"weights": {}, "weight_by": "questions"}, "--weights and --weight-by cannot be combined"),
         ({"weight_by": "models"}, "weight_by must be questions, not 'models'"),
-        ({"primary": "A=f1"}, "--primary 'A=f1' is no EVALUATION=METRIC of this corpus"),
+        (
+            {"primary": "A=f1", "evaluation": "A"},
+            "--primary 'A=f1' is no EVALUATION=METRIC of this corpus, which has A=accuracy",
+        ),
         ({"min_coverage": -1}, "min_coverage must be between 0 and 100, not -1"),
     ],
 )

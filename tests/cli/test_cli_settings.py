@@ -181,6 +181,7 @@ def test_missing_settings_file() -> None:
     ("arguments", "said"),
     [
         (["normalise", "in"], "there is no command 'normalise'; did you mean 'normalize'?"),
+        (["help"], "there is no command 'help'; did you mean '--help'?"),
         (["xyz"], "there is no command 'xyz'; the commands are normalize, "),
         (["normalize", "in", "--ouput", "out"], "--output"),
     ],

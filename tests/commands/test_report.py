@@ -148,7 +148,7 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
         in text
     )
     assert "not judgedarithmetic: 1 model, failedAll their records have an error" in text
-    assert "modelrankaccuracylowhigherrorsquestionsanswerscoverage" in text
+    assert "modelrankaccuracy95% low95% higherrorsquestionsanswerscoverage" in text
     assert "good1100.0%20.7%100.0%13100.0%" in text
     assert "failed300.0%15" in text  # errors, questions, coverage; tokens
     assert "They do not count for accuracy and score" in text
@@ -191,7 +191,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     )
     assert (
         "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all models"
-        "modelrankscorelowhigh" in text
+        "modelrankscore95% low95% high" in text
     )
     assert "org/model10.50.0100.9902100.0%" in text
     assert "Wrong hashes: the first 6 of 6" in text

@@ -475,10 +475,10 @@ def test_find_searches_everything(client: Client) -> None:
     """Models, evaluations, questions, and texts of questions and answers."""
     assert found_in(client, "ORG/A")[0] == ("model", "org/a", "")
     assert found_in(client, "leaderboard") == []
-    sums = ("evaluation", "sums · no metric", "5 questions")
+    sums = ("evaluation", "sums", "5 questions")
     assert [row for row in found_in(client, "sums") if row[0] == "evaluation"] == [sums]
     phrase = "Org/B says that the answer to question 4"
-    assert found_in(client, phrase) == [("text", "sums · no metric", "in 1 record")]
+    assert found_in(client, phrase) == [("text", "sums", "in 1 record")]
     page = client.page(f"/find?text={quote(phrase)}")
     (link,) = (link for link in links_in(page) if "/questions" in link)
     assert "in 1 answer" in client.page(link)

@@ -116,11 +116,14 @@ def test_pair_has_the_numbers_of_compare(client: Client, corpus: Path) -> None:
         assert one.p is not None
         assert one.p_adjusted is not None
         assert shown[7] == f"{one.p:.3g}"
-        assert shown[-1] == f"{one.p_adjusted:.3g}"
+        assert shown[8] == f"{one.p_adjusted:.3g}"
     links = re.findall(r'<td><a href="([^"]+)">', page)
-    assert len(links) == 6
-    for link in links:
-        assert "org/a" in client.page(unescape(link))
+    judged = [one for one in expected.evaluations if not one.graded]
+    counts = [count for one in judged for count in (one.wins, one.losses) if count]
+    for link, count in zip(links, counts, strict=True):
+        shown = re.search('id="matches">([0-9]+) question', client.page(unescape(link)))
+        assert shown
+        assert 1 <= int(shown[1]) <= count  # a question with right and wrong answers is left out
 
 
 def test_pair_without_common_questions(tmp_path: Path) -> None:
@@ -139,7 +142,8 @@ def test_pair_without_common_questions(tmp_path: Path) -> None:
     assert apart_row.p is None
     assert rows["apart"][3:7] == ["0", "0", "0", "0"]
     assert rows["sums"][4:6] == [str(sums.wins), str(sums.losses)]
-    assert rows["sums"][-1] == f"{sums.p_adjusted:.3g}"
+    assert rows["sums"][8] == f"{sums.p_adjusted:.3g}"
+    assert "<td><a" not in page  # right answers are not the better ones
 
 
 def test_pair_with_filters(client: Client, corpus: Path) -> None:
@@ -158,8 +162,12 @@ def test_pair_with_filters(client: Client, corpus: Path) -> None:
         (of_models("model", "org/aa"), "There is no model 'org/aa'. The nearest: org/a, "),
         (of_models("model", MARKUP + "9"), f"There is no model {MARKUP + '9'!r}. The nearest: "),
         (of_models("pair", "org/a", "nothing"), "There is no model 'nothing'. The nearest: "),
-        (of_models("pair", "org/a"), "This page is about 2 models; the address names 1."),
-        ("/model", "This page is about 1 model; the address names 0."),
+        (
+            of_models("pair", "org/a"),
+            "This page is about 2 models, not 1. Go back and choose 2 models.",
+        ),
+        (of_models("pair", *"abc"), "This page is about 2 models, not 3. Go back and choose"),
+        ("/model", "This page is about 1 model, not 0. Go back and choose 1 model."),
     ],
 )
 def test_missing_models(client: Client, path: str, text: str) -> None:

@@ -307,8 +307,8 @@ def _about(summary: Summary, manifest: Manifest) -> str:
     return (
         f"{records:,} records of {counted(len(names.models), 'model')} on "
         f"{counted(len(names.evaluations), 'evaluation')}{with_metrics}; "
-        f"{counted(len(manifest.parts), 'part')} of "
-        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, "
+        f"{counted(len(manifest.parts), 'part')}, "
+        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB; "
         f"{manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )

@@ -13,7 +13,7 @@ function numberOf(cell) {
 }
 
 function sort(table, column, head) {
-  const numeric = head.classList.contains("right");
+  const numeric = head.matches(".num, .models th + th");
   const direction = head.ariaSort ? (head.ariaSort === "ascending" ? -1 : 1) : numeric ? -1 : 1;
   const rows = Array.from(table.tBodies[0].rows, (row) => {
     const cell = row.cells[column];
@@ -30,10 +30,7 @@ function sort(table, column, head) {
 
 const tables = [];
 function addTable(table) {
-  const first = table.tBodies[0].rows[0].cells; // all cells of a column have one kind
-  const numbers = table.matches(".models");
   all("thead th", table).forEach((head, column) => {
-    head.classList.toggle("right", numbers ? column > 0 : first[column].classList.contains("num"));
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);

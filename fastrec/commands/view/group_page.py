@@ -77,6 +77,8 @@ def group_table(frame: Frame, index: QuestionTable, group: GroupBy, where: tuple
         raise NoMatchError(f"no record has the field {group.field}")
     links = each('<a href="{}">{}</a>', ((groups[value], value) for value in sorted(groups)))
     return joined(
-        html('<nav class="tabs">{}</nav>', links) if not group.bins else None,
+        html('<nav class="tabs">Pictures of one group: {}</nav>', links)
+        if not group.bins
+        else None,
         cells_table(f"Results by {group.field}", "model", dict(sorted(rows.items()))),
     )

@@ -89,6 +89,7 @@ def model_page(
             index,
             queries,
             names,
+            heads=("result of this model", "behind their mean by"),
         ),
         _errors(index, queries),
         _costs(index, queries, prices),
@@ -183,8 +184,13 @@ def behind_table(
     index: QuestionTable,
     queries: Iterable[Query],
     others: Sequence[str],
+    *,
+    heads: tuple[str, str],
 ) -> Html:
-    """Show the questions on which the only model of queries is most behind others."""
+    """Show the questions on which the only model of queries is most behind others.
+
+    The heads are those of its results and of the distances.
+    """
     gaps: list[tuple[float, float, Query, str]] = []
     for query in queries:
         scope = index.scope(query)
@@ -203,7 +209,7 @@ def behind_table(
             address = addresses.question(state, name)
             link = tag("a", f"{question.evaluation_name} · {question.sample_id}", href=address)
             rows.append(row(link, num(own, ".3f"), num(gap, ".3f"), question.excerpt))
-    return table(caption, ("question", "result", "behind by", "input"), rows)
+    return table(caption, ("question", *heads, "input"), rows)
 
 
 def _errors(index: QuestionTable, queries: Iterable[Query]) -> Html:
@@ -263,4 +269,4 @@ def _metadata(index: QuestionTable, numbers: Array) -> Html:
         texts = [one.decode() if isinstance(one, bytes) else str(one) for one in values]
         if len(texts) <= _MOST_VALUES or name in _FIELDS:
             rows.append(row(name, len(texts), listed(sorted(texts), _MOST_VALUES)))
-    return table("Metadata of its records", ("field", "values", "which"), rows)
+    return table("Metadata of its records", ("field", "distinct values", "values"), rows)

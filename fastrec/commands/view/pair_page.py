@@ -24,7 +24,8 @@ _ABOUT: Final = (
     "p: how likely so large a difference is if both models are equally good, by McNemar's test or "
     "a paired t-test over questions; adjusted for the number of evaluations (Benjamini and "
     "Hochberg). Detectable: the smallest difference that is found with p < 0.05 in 80% of all "
-    "cases. Links lead to the questions that one model has right and the other one wrong."
+    "cases. Links lead to the questions that one model has right and the other one wrong, with all "
+    "of their answers."
 )
 
 
@@ -51,15 +52,16 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
     for (link, _), p in zip(p_values, adjusted, strict=True):
         rows[link]["p, adjusted"] = short_cell(f"{p:.3g}")
     models = [(letter, addresses.models("model", one), one) for letter, one in (("A", a), ("B", b))]
-    ahead = [
+    tables = [
         behind_table(
-            f"Questions on which {letter} is ahead most",
+            f"Questions on which {ahead} is most ahead",
             addresses,
             index,
-            [replace(query, models=(behind,)) for query in queries],
+            [replace(query, models=(model,)) for query in queries],
             (other,),
+            heads=(f"result of {behind}", f"behind {ahead} by"),
         )
-        for letter, behind, other in (("A", b, a), ("B", a, b))
+        for ahead, behind, model, other in (("A", "B", b, a), ("B", "A", a, b))
     ]
     return frame.page(
         "Two models",
@@ -67,7 +69,7 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
         html("<h1>Two models</h1>{}", each('<p><b>{}</b>: <a href="{}">{}</a></p>', models)),
         cells_table("Results on common questions", "evaluation", rows),
         soft(_ABOUT),
-        *ahead,
+        *tables,
     )
 
 
@@ -81,12 +83,13 @@ def _test(index: QuestionTable, scope: Scope, query: Query) -> Paired:
 
 
 def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> dict[str, Html]:
-    """The numbers of a comparison; those of questions that differ are links."""
+    """The numbers of a comparison; those of right and wrong answers are links."""
     spec = ".3f" if scope.graded else ".1%"
     a, b = query.models
     wins, losses = found.rose, found.fell
     if scope.lower_is_better:
         wins, losses = losses, wins
+    is_linked = not scope.graded and not scope.lower_is_better
     better = {"A better": (wins, a, b), "B better": (losses, b, a)}
     numbers = {
         "A": (found.second, spec),
@@ -97,11 +100,13 @@ def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> d
     tests = {
         "equal": (found.questions - found.rose - found.fell, ","),
         "p": (found.p, ".3g"),
+        "p, adjusted": (None, ""),
         "detectable": (found.detectable, spec),
     }
     cells = number_cells(numbers)
     for head, (count, right, wrong) in better.items():
         chosen = replace(query, right=(right,), wrong=(wrong,))
         address = addresses.table(PageState(query=chosen))
-        cells[head] = short_cell(tag("a", f"{count:,}", href=address))
+        shown = f"{count:,}"
+        cells[head] = short_cell(tag("a", shown, href=address) if is_linked and count else shown)
     return cells | number_cells(tests)

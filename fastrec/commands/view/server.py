@@ -359,14 +359,17 @@ class _Pages:
         if not group.bins:
             clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
             clusters.cluster = by
-            body.append(html("<h2>All records, with clusters</h2>{}", clusters.to_html()))
+            heading = "<h2>Leaderboard, with questions clustered by {}</h2>{}"
+            body.append(html(heading, by, clusters.to_html()))
         return _html(group_page(frame, self._index, by, where, *body))
 
     def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
         """Check that an address names so many models, and that all of them are known."""
         if len(models) != number:
             about = counted(number, "model")
-            raise _MissingError(f"This page is about {about}; the address names {len(models)}.")
+            raise _MissingError(
+                f"This page is about {about}, not {len(models)}. Go back and choose {about}."
+            )
         for model in models:
             if model not in index.models:
                 near = get_close_matches(model, index.models, _NEAREST, 0.0)

@@ -39,7 +39,7 @@ from fastrec.html import (
 )
 from fastrec.svg import share_bar
 from fastrec.where import spell_path
-from fastrec.wording import NONE, cut_middle, even_scores, found_in, percent
+from fastrec.wording import NONE, cut_middle, even_scores, found_in, metrics_of, percent, title_of
 
 
 def metric_name(metric: str | None) -> str:
@@ -124,19 +124,27 @@ def found_page(
     `note` says how far the search for the text is; None if it is done.
     """
     addresses = frame.addresses
+    metrics = metrics_of(index.scopes)
+
+    def title_of_scope(scope: Scope | QuestionRow) -> str:
+        name = scope.evaluation_name
+        return title_of(name, scope.metric, metrics[name])
+
     rows = [("model", addresses.models("model", model), model, "") for model in index.models]
     for scope in index.scopes:
         about = counted(scope.questions, "question")
-        rows.append(("evaluation", addresses.table(all_questions(scope)), _title(scope), about))
+        rows.append(
+            ("evaluation", addresses.table(all_questions(scope)), title_of_scope(scope), about)
+        )
     rows = [row for row in rows if text.casefold() in row[2].casefold()]
     for row in found:
         address = addresses.question(all_questions(row), row.name)
-        about = f"{_title(row)} · {row.excerpt}"
+        about = f"{title_of_scope(row)} · {row.excerpt}"
         rows.append(("question", address, str(row.sample_id), about))
     for scope, records in () if note else index.found_scopes(text):
         query = replace(all_questions(scope).query, text=text)
         address = addresses.table(PageState(query=query))
-        rows.append(("text", address, _title(scope), f"in {counted(records, 'record')}"))
+        rows.append(("text", address, title_of_scope(scope), f"in {counted(records, 'record')}"))
     cells = (
         '<tr><td class="soft">{}</td><th scope="row"><a href="{}" class="row-link">{}</a></th>'
         "<td>{}</td></tr>"
@@ -150,10 +158,6 @@ def found_page(
         note,
         _table(dict.fromkeys(("Kind", "Name", "About")), each(cells, rows[:MOST]), "list found"),
     )
-
-
-def _title(scope: Scope | QuestionRow) -> str:
-    return f"{scope.evaluation_name} · {metric_name(scope.metric)}"
 
 
 _COLUMNS: Final[dict[str, tuple[tuple[Sort, ...], str]]] = {
