@@ -270,6 +270,20 @@ def test_terminal_bench_without_metadata(tmp_path: Path) -> None:
     assert "give run_metadata.json, too" in bad.reason
 
 
+def test_runs_of_terminal_bench_without_ids_and_times(tmp_path: Path) -> None:
+    """Those of the first versions: no answer of one run may pass for one of another."""
+    row = {"trial_name": "a.1-of-1.run", "task_id": "a", "task_description": "Do a."}
+    for number, resolved in enumerate([True, False, True]):
+        rows = [{**row, "is_resolved": resolved, "recording_path": f"{number}.cast"}]
+        folder = tmp_path / "logs" / "20250430_Codex_o3" / str(number)
+        write(folder / "results.json", {"results": rows, "accuracy": float(resolved)})
+    result, records = imported(tmp_path, tmp_path / "logs")
+    assert all(each.agrees for log in result.logs for each in log.comparisons)
+    assert {record["model_id"] for record in records} == {"Codex/o3"}
+    assert {record["input"]["raw"] for record in records} == {"Do a."}
+    assert len({record["evaluation_id"] for record in records}) == 3
+
+
 def attempt(base: str | None, plus: str | None) -> dict[str, Any]:
     tests = {"base_fail_tests": [], "plus_fail_tests": [[1]]}
     return {"solution": "pass", "base_status": base, "plus_status": plus, **tests}
