@@ -417,6 +417,69 @@ def test_a_guess_is_one_command_that_runs(tmp_path: Path, name: str) -> None:
     )
 
 
+def guessed(folder: Path) -> tuple[str, str]:
+    """The proposed command, and the comments about it."""
+    result = run_command("import", folder, "-o", folder.parent / "out", "--guess")
+    command, _, comments = result.stdout.decode().partition("\n")
+    return command, comments
+
+
+def test_questions_without_answers_are_no_such_tables(tmp_path: Path) -> None:
+    """Neither are objects of texts. The pattern of names is that of the others."""
+    asked = {"1": {"question": "q", "answer": "4"}, "2": {"question": "r", "answer": "5"}}
+    for name in "ab":
+        rows = {
+            key: row | {"response": "5", "true_false": key == "2"} for key, row in asked.items()
+        }
+        write(tmp_path / f"in/output_{name}.json", rows, 1)
+    write(tmp_path / "in/questions.json", asked, 1)
+    texts = write(tmp_path / "in/texts.json", {"1": "q", "2": "r"}, 1)
+    command, comments = guessed(tmp_path / "in")
+    assert "--from-path 'output_{model}.json'" in command
+    assert "questions.json" in comments
+    options = {"evaluation": "e", "id_column": "@key", "correct_column": "true_false"}
+    options |= {"question_by": "id", "from_path": "{model}.json"}
+    result = fastrec.import_logs(tmp_path / "in", tmp_path / "out", **options)
+    assert (len(result.logs), result.bad_logs) == (2, [])
+    [bad] = fastrec.import_logs(texts, tmp_path / "out", **options).bad_logs
+    assert "has no rows that can be read" in bad.reason
+
+
+@pytest.mark.parametrize(("verdicts", "is_error"), [("yn", False), ("nn", True), ("y", True)])
+def test_errors_of_right_answers_are_no_errors(
+    tmp_path: Path, verdicts: str, *, is_error: bool
+) -> None:
+    """Otherwise the right answers would not count."""
+    lines = [f"m,q{number},{verdict},slow" for number, verdict in enumerate(verdicts)]
+    rows = [*lines, "m,r,y,None", "m,s,y,"] if len(lines) > 1 else ["m,r,y,None"]
+    write(tmp_path / "in/t.csv", "\n".join(["model,question,ok,error", *rows]))
+    command, comments = guessed(tmp_path / "in")
+    assert ("--error-column" in command) == is_error
+    assert ("right answers have one" in comments) != is_error
+
+
+def test_a_guess_takes_columns_that_have_values(tmp_path: Path) -> None:
+    """Not a few corrections of references, and no scores that are not there."""
+    row = {"model": "m", "question": "q", "answer": "4", "output": "5", "reference": None}
+    rows = [row | {"score": score, "gold": None} for score in ("7", 3, None)]
+    rows[0]["gold"] = "five"
+    write(tmp_path / "in/t.json", rows)
+    command, comments = guessed(tmp_path / "in")
+    assert "--reference-column answer" in command
+    assert "from 3 to 7" in comments
+    assert "they are repeats" not in comments
+    write(tmp_path / "in/other_judge/t.json", rows)
+    assert "they are repeats" in guessed(tmp_path / "in")[1]
+
+
+def test_logs_of_a_harness_need_no_guess(tmp_path: Path) -> None:
+    trial = {"trial_name": "t", "task_id": "t", "is_resolved": True}
+    write(tmp_path / "in/20250101_a_b/results.json", {"results": [trial]})
+    command, comments = guessed(tmp_path / "in")
+    assert command.endswith(str(tmp_path / "out"))
+    assert "terminal-bench" in comments
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

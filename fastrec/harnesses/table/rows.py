@@ -223,7 +223,7 @@ def _as_bytes(text: str) -> bytes:
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_lines: Final = msgspec.json.Decoder(dict[str, Any]).decode_lines
-_NO_OBJECT: Final = "it is no JSON object"
+NO_OBJECT: Final = "it is no JSON object"
 _COLON: Final = b"\\u003"  # an escaped colon begins like this
 
 
@@ -260,7 +260,7 @@ def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
     """Decode a row, or say why it does not fit. ValueError if it is not JSON."""
     row, twice = _json_value(text, _decode_cells)
     if not isinstance(row, dict):
-        return _NO_OBJECT
+        return NO_OBJECT
     if twice:
         return f"it has the key {twice[0]!r} twice"
     for name, value in row.items() if twice is not None else ():
@@ -342,7 +342,7 @@ def _document(path: str, columns: TableColumns) -> Table:
         for key, cells in rows.items():
             as_object(cells)[KEY] = key
         rows = rows.values()
-    found = (cells if isinstance(cells, dict) else _NO_OBJECT for cells in rows)
+    found = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
     return Table("row", enumerate(found, 1), beside)
 
 
