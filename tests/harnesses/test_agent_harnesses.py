@@ -173,6 +173,22 @@ def test_tau2_bench(tmp_path: Path) -> None:
     assert "api_key" not in json.dumps(records)
 
 
+@pytest.mark.parametrize(
+    ("agent", "model"),
+    [
+        ({"implementation": "llm_agent_solo", "llm": "gpt-x"}, "llm_agent_solo/gpt-x"),
+        ({"implementation": "mine", "llm": None}, "mine"),
+        ({"llm": "acme/gpt-x"}, "acme/gpt-x"),
+    ],
+)
+def test_other_agents_of_tau2_bench_are_other_models(
+    tmp_path: Path, agent: dict[str, Any], model: str
+) -> None:
+    run = TAU2 | {"info": TAU2["info"] | {"agent_info": agent, "num_trials": 2}}
+    _, records = imported(tmp_path, write(tmp_path / "results.json", run))
+    assert {record["model_id"] for record in records} == {model}
+
+
 def test_simulations_of_tau2_bench_in_files(tmp_path: Path) -> None:
     rewards = [{"id": "s0", "reward": 1.0}, {"id": "s1", "reward": 0.0}]
     run = tmp_path / "run"
