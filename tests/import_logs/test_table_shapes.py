@@ -478,6 +478,22 @@ def test_logs_of_a_harness_need_no_guess(tmp_path: Path) -> None:
     command, comments = guessed(tmp_path / "in")
     assert command.endswith(str(tmp_path / "out"))
     assert "terminal-bench" in comments
+    # Samples of lm-eval without the results of their run are no log, but a table.
+    sample = {"doc_id": 1, "doc": {"q": "2"}, "target": "4", "resps": [["4"]], "acc": 1.0}
+    write(tmp_path / "other/m.jsonl", json.dumps(sample))
+    assert "--correct-column acc" in guessed(tmp_path / "other")[0]
+
+
+def test_documents_without_the_rows_are_skipped(tmp_path: Path) -> None:
+    """Settings beside results, unless they are named."""
+    write(tmp_path / "in/m.json", {"data": {"rows": [{"q": "2", "ok": True}]}})
+    settings_file = write(tmp_path / "in/settings.json", {"seed": 1})
+    options = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok"}
+    options["rows"] = "data.rows"
+    result = fastrec.import_logs(tmp_path / "in", tmp_path / "out", **options)
+    assert (len(result.logs), result.bad_logs) == (1, [])
+    [bad] = fastrec.import_logs(settings_file, tmp_path / "out", **options).bad_logs
+    assert "has no list of rows at 'data.rows'" in bad.reason
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,12 @@ def plan(log: Log) -> LogPlan:
     is_named = log.files[0].role == NAMED
     if not is_named and not is_table(path, head_of(path)):
         raise NotATableError(path, "no tables")
-    table = open_table(path, columns)
+    try:
+        table = open_table(path, columns)
+    except NotATableError as exc:
+        if is_named:
+            raise LogError(path, f"has {exc.reason}") from exc
+        raise
     seen = [cells for _, cells in islice(table.rows, _FIRST_ROWS)]
     first = [cells for cells in seen if isinstance(cells, dict)]
     if not first and not is_named and {*seen} <= {NO_OBJECT}:

@@ -19,7 +19,7 @@ from os.path import commonprefix
 from typing import Any, Final, NamedTuple
 
 from fastrec.errors import LogError, ShardError, UsageError, listed, shown
-from fastrec.harnesses.recognise import harness_of, head_of
+from fastrec.harnesses.recognise import head_of
 from fastrec.harnesses.table.columns import (
     BESIDE,
     EMPTY,
@@ -85,11 +85,6 @@ _by_weight: Final = itemgetter(0)
 
 def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[str]:
     """Propose a command, and comments about it."""
-    words = ["fastrec", "import", *paths, "-o", output]
-    for file in files:
-        if harness := harness_of(file.path):
-            note = f"# there are logs of {harness}, which need no columns; name files of tables"
-            return [shlex.join(words), note]
     seen: list[_Seen] = []
     foreign = []
     for file in files:
@@ -112,6 +107,7 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
     if main.rows:
         options["rows"] = main.rows
     notes = list(_complete(options, tables, paths))
+    words = ["fastrec", "import", *paths, "-o", output]
     for name, value in options.items():
         words += [option_of(name), value]
     for kind, left_out in {"tables of another kind": others, "no tables": foreign}.items():

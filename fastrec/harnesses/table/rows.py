@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from stringzilla import count
 
-from fastrec.errors import LogError, listed
+from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
@@ -337,7 +337,7 @@ def _document(path: str, columns: TableColumns) -> Table:
         rows = [rows]
     if not isinstance(rows, dict if columns.has_keys else list):
         kind = f"object of rows, which {KEY} needs," if columns.has_keys else "list of rows"
-        raise LogError(path, f"has no {kind} at {columns.rows or 'its top'!r}")
+        raise NotATableError(path, f"no {kind} at {columns.rows or 'its top'!r}")
     if isinstance(rows, dict):
         for key, cells in rows.items():
             as_object(cells)[KEY] = key
