@@ -388,6 +388,14 @@ GUESSED: dict[str, tuple[dict[str, Any], set[str]]] = {
         {f"{name}/t.jsonl": '{"id": 1, "score": "7"}\n{"id": 2, "score": 3}\n' for name in "ab"},
         {"--from-path", "--score-column", "--id-column", "--question-by"},
     ),
+    "evaluations": (
+        {
+            f"{task}/gpt-{size}.jsonl": f'{{"id": 1, "ok": 1, "question": "{task}"}}\n'
+            for task in ("arc", "gsm")
+            for size in "45"
+        },
+        {"--from-path", "{evaluation}/{model}.jsonl"},
+    ),
     "answers": (
         {"x.json": [{"prompt": "p", "output": ["o"], "generator": "g", "dataset": "d"}]},
         {"--output-column", "--model-column", "--evaluation-column"},

@@ -205,7 +205,11 @@ def _complete(
     if "model_column" not in options:
         options["from_path"] = _pattern([table.path for table in tables])
         yield "--from-path: no column has the model; this takes it from the name of the file"
-    if "evaluation_column" not in options:
+    if "evaluation_column" in options:
+        pass
+    elif "{evaluation}" in options.get("from_path", ""):
+        yield "{evaluation}: models are in several folders, so these are taken for evaluations"
+    else:
         name = paths[0].rstrip("/").rpartition("/")[2]
         options["evaluation"] = _EXTENSION.sub("", name).strip(".*") or "table"
         yield "--evaluation: no column has it; this is the name of the input"
@@ -243,6 +247,8 @@ def _pattern(paths: Sequence[str]) -> str:
     ('output_{model}.json', '{model}/t.csv')
     >>> _pattern(["r/bard/output_bard.json"]), _pattern(["gpt-4.jsonl.gz"])
     ('output_{model}.json', '{model}.jsonl.gz')
+    >>> _pattern(["arc/gpt-4.csv", "arc/gpt-5.csv", "gsm/gpt-4.csv", "gsm/gpt-5.csv"])
+    '{evaluation}/{model}.csv'
     >>> _pattern(["r/a/1/t.csv", "r/b/1/t.csv"]), _pattern(["r/a/1/t.csv", "r/b/2/t.csv"])
     ('{model}/*/t.csv', '{model}/{trial}/t.csv')
     """
@@ -253,7 +259,9 @@ def _pattern(paths: Sequence[str]) -> str:
         start = _common(stems)
         end = _common(stem[::-1] for stem in stems)[::-1]
         is_between = all(len(stem) > len(start + end) for stem in stems)
-        return f"{start}{{model}}{end}{extension}" if is_between else f"{{model}}{extension}"
+        name = f"{start}{{model}}{end}" if is_between else "{model}"
+        folder = "{evaluation}/" if 2 * len({*stems}) <= len(stems) else ""
+        return folder + name + extension
     depth = min(map(len, parts))
     levels = list(zip(*(names[-depth:] for names in parts), strict=True))
     differing = [number for number, names in enumerate(levels) if len({*names}) > 1]
@@ -267,6 +275,6 @@ def _pattern(paths: Sequence[str]) -> str:
 
 
 def _common(names: Iterable[str]) -> str:
-    """The beginning that all names share, up to a separator."""
-    start = re.match(r".*[_.-]", commonprefix(list(names)))  # noqa: RUF071 - no paths
+    """The beginning that all names share, up to an underscore: models have other separators."""
+    start = re.match(r".*_", commonprefix(list(names)))  # noqa: RUF071 - no paths
     return start[0] if start else ""
