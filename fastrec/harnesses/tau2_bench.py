@@ -32,6 +32,8 @@ from fastrec.harnesses.values import as_list, as_object, number_of, objects_in, 
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_and_name
 
+_DEFAULT_AGENT: Final = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
+
 METADATA: Final = ("trial", "stop_reason", "agent", "user_model")
 
 _START: Final = re.compile(rb'\s*\{\s*"(?:timestamp|info|id)"\s*:')
@@ -77,11 +79,12 @@ def plan(log: Log) -> LogPlan:
     document = _document(log.files[0])
     info = as_object(document.get("info"))
     agent = as_object(info.get("agent_info"))
-    model = agent.get("llm") or agent.get("implementation")
-    if not model:
+    kind = agent.get("implementation")
+    parts = [spell(name) for name in (kind, agent.get("llm")) if name]
+    if not parts:
         raise LogError(log.path, "does not name the model (info.agent_info.llm)")
     names = {
-        "agent": agent.get("implementation"),
+        "agent": kind,
         "user_model": as_object(info.get("user_info")).get("llm"),
     }
     domain = as_object(info.get("environment_info")).get("domain_name")
@@ -90,7 +93,7 @@ def plan(log: Log) -> LogPlan:
     return LogPlan(
         run=RunInfo(
             task=f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
-            model=spell(model),
+            model="/".join(parts).removeprefix(_DEFAULT_AGENT),
             started=spell(document.get("timestamp") or ""),
             version=spell(info.get("git_commit") or ""),
             metadata=spelled(names),

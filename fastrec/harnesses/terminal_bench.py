@@ -6,7 +6,8 @@
 
 Files of the leaderboard often do not name the model: then the name of a folder does, such as
 `20250923_droid_claude-4-sonnet`. A trial without a verdict is an error, which the harness counts as
-0. One with a verdict has a score, whatever stopped it: `stop_reason` tells.
+0. One with a verdict has a score, whatever stopped it: `stop_reason` tells. Files of the first
+versions have neither ids nor times: then a hash tells the runs of an agent apart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
 from fastrec.harnesses.values import number_of, objects_in, spell, spelled
-from fastrec.storage import parent_and_name
+from fastrec.storage import hash_of_file, parent_and_name
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
@@ -40,7 +41,7 @@ _KEYS: Final = {
     "results": (b'"results"', b'"trial_name"', b'"is_resolved"'),
     "trial": (b'"trial_name"', b'"task_id"', b'"is_resolved"'),
 }
-_START: Final = re.compile(rb'\s*\{\s*"(?:id|run_id)"\s*:')
+_START: Final = re.compile(rb'\s*\{\s*"(?:id|run_id|results|trial_name)"\s*:')
 _FOLDER: Final = re.compile(r"/\d{8}_([^/_]+)_([^/]+)/")
 _ATTEMPT: Final = re.compile(r"\.(\d+)-of-\d+\.")
 _NO_FAILURE: Final = (None, "unset", "none")
@@ -101,12 +102,13 @@ def plan(log: Log) -> LogPlan:
         raise LogError(log.path, "does not name the agent or model: give run_metadata.json, too")
     rows = _rows(log)
     times = [spell(row["trial_started_at"]) for row in rows if row.get("trial_started_at")]
+    started = about.get("start_time") or min(times, default="")
     version = about.get("dataset_version")
     return LogPlan(
         run=RunInfo(
             task=spell(about.get("dataset_name") or "terminal-bench"),
             model="/".join(spell(name) for name in (agent, model) if name),
-            started=spell(about.get("start_time") or min(times, default="")),
+            started=spell(started) or hash_of_file(log.files[0].path)[1][:16],
             metadata=spelled({"agent": agent, "model": model, "dataset_version": version}),
         ),
         aggregates=_figures(log, len(rows)),
@@ -131,7 +133,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
             row.get("task_id"),
             attempt[1] if attempt else 1,
             {"resolved": bool(verdict)},
-            row.get("instruction"),
+            row.get("instruction") or row.get("task_description"),
         )
         if stopped not in _NO_FAILURE:
             sample.metadata["stop_reason"] = spell(stopped)

@@ -173,6 +173,22 @@ def test_tau2_bench(tmp_path: Path) -> None:
     assert "api_key" not in json.dumps(records)
 
 
+@pytest.mark.parametrize(
+    ("agent", "model"),
+    [
+        ({"implementation": "llm_agent_solo", "llm": "gpt-x"}, "llm_agent_solo/gpt-x"),
+        ({"implementation": "mine", "llm": None}, "mine"),
+        ({"llm": "acme/gpt-x"}, "acme/gpt-x"),
+    ],
+)
+def test_other_agents_of_tau2_bench_are_other_models(
+    tmp_path: Path, agent: dict[str, Any], model: str
+) -> None:
+    run = TAU2 | {"info": TAU2["info"] | {"agent_info": agent, "num_trials": 2}}
+    _, records = imported(tmp_path, write(tmp_path / "results.json", run))
+    assert {record["model_id"] for record in records} == {model}
+
+
 def test_simulations_of_tau2_bench_in_files(tmp_path: Path) -> None:
     rewards = [{"id": "s0", "reward": 1.0}, {"id": "s1", "reward": 0.0}]
     run = tmp_path / "run"
@@ -268,6 +284,20 @@ def test_terminal_bench_without_metadata(tmp_path: Path) -> None:
     path = write(tmp_path / "other" / "results.json", TERMINAL_RUN)
     (bad,) = imported(tmp_path, path)[0].bad_logs
     assert "give run_metadata.json, too" in bad.reason
+
+
+def test_runs_of_terminal_bench_without_ids_and_times(tmp_path: Path) -> None:
+    """Those of the first versions: no answer of one run may pass for one of another."""
+    row = {"trial_name": "a.1-of-1.run", "task_id": "a", "task_description": "Do a."}
+    for number, resolved in enumerate([True, False, True]):
+        rows = [{**row, "is_resolved": resolved, "recording_path": f"{number}.cast"}]
+        folder = tmp_path / "logs" / "20250430_Codex_o3" / str(number)
+        write(folder / "results.json", {"results": rows, "accuracy": float(resolved)})
+    result, records = imported(tmp_path, tmp_path / "logs")
+    assert all(each.agrees for log in result.logs for each in log.comparisons)
+    assert {record["model_id"] for record in records} == {"Codex/o3"}
+    assert {record["input"]["raw"] for record in records} == {"Do a."}
+    assert len({record["evaluation_id"] for record in records}) == 3
 
 
 def attempt(base: str | None, plus: str | None) -> dict[str, Any]:

@@ -388,6 +388,14 @@ GUESSED: dict[str, tuple[dict[str, Any], set[str]]] = {
         {f"{name}/t.jsonl": '{"id": 1, "score": "7"}\n{"id": 2, "score": 3}\n' for name in "ab"},
         {"--from-path", "--score-column", "--id-column", "--question-by"},
     ),
+    "evaluations": (
+        {
+            f"{task}/gpt-{size}.jsonl": f'{{"id": 1, "ok": 1, "question": "{task}"}}\n'
+            for task in ("arc", "gsm")
+            for size in "45"
+        },
+        {"--from-path", "{evaluation}/{model}.jsonl"},
+    ),
     "answers": (
         {"x.json": [{"prompt": "p", "output": ["o"], "generator": "g", "dataset": "d"}]},
         {"--output-column", "--model-column", "--evaluation-column"},
@@ -415,6 +423,85 @@ def test_a_guess_is_one_command_that_runs(tmp_path: Path, name: str) -> None:
     assert models == {"keys": {"a", "b"}, "folders": {"a", "b"}, "table": {"a", "b"}}.get(
         name, models
     )
+
+
+def guessed(folder: Path) -> tuple[str, str]:
+    """The proposed command, and the comments about it."""
+    result = run_command("import", folder, "-o", folder.parent / "out", "--guess")
+    command, _, comments = result.stdout.decode().partition("\n")
+    return command, comments
+
+
+def test_questions_without_answers_are_no_such_tables(tmp_path: Path) -> None:
+    """Neither are objects of texts. The pattern of names is that of the others."""
+    asked = {"1": {"question": "q", "answer": "4"}, "2": {"question": "r", "answer": "5"}}
+    for name in "ab":
+        rows = {
+            key: row | {"response": "5", "true_false": key == "2"} for key, row in asked.items()
+        }
+        write(tmp_path / f"in/output_{name}.json", rows, 1)
+    write(tmp_path / "in/questions.json", asked, 1)
+    texts = write(tmp_path / "in/texts.json", {"1": "q", "2": "r"}, 1)
+    command, comments = guessed(tmp_path / "in")
+    assert "--from-path 'output_{model}.json'" in command
+    assert "questions.json" in comments
+    options = {"evaluation": "e", "id_column": "@key", "correct_column": "true_false"}
+    options |= {"question_by": "id", "from_path": "{model}.json"}
+    result = fastrec.import_logs(tmp_path / "in", tmp_path / "out", **options)
+    assert (len(result.logs), result.bad_logs) == (2, [])
+    [bad] = fastrec.import_logs(texts, tmp_path / "out", **options).bad_logs
+    assert "has no rows that can be read" in bad.reason
+
+
+@pytest.mark.parametrize(("verdicts", "is_error"), [("yn", False), ("nn", True), ("y", True)])
+def test_errors_of_right_answers_are_no_errors(
+    tmp_path: Path, verdicts: str, *, is_error: bool
+) -> None:
+    """Otherwise the right answers would not count."""
+    lines = [f"m,q{number},{verdict},slow" for number, verdict in enumerate(verdicts)]
+    rows = [*lines, "m,r,y,None", "m,s,y,"] if len(lines) > 1 else ["m,r,y,None"]
+    write(tmp_path / "in/t.csv", "\n".join(["model,question,ok,error", *rows]))
+    command, comments = guessed(tmp_path / "in")
+    assert ("--error-column" in command) == is_error
+    assert ("right answers have one" in comments) != is_error
+
+
+def test_a_guess_takes_columns_that_have_values(tmp_path: Path) -> None:
+    """Not a few corrections of references, and no scores that are not there."""
+    row = {"model": "m", "question": "q", "answer": "4", "output": "5", "reference": None}
+    rows = [row | {"score": score, "gold": None} for score in ("7", 3, None)]
+    rows[0]["gold"] = "five"
+    write(tmp_path / "in/t.json", rows)
+    command, comments = guessed(tmp_path / "in")
+    assert "--reference-column answer" in command
+    assert "from 3 to 7" in comments
+    assert "they are repeats" not in comments
+    write(tmp_path / "in/other_judge/t.json", rows)
+    assert "they are repeats" in guessed(tmp_path / "in")[1]
+
+
+def test_logs_of_a_harness_need_no_guess(tmp_path: Path) -> None:
+    trial = {"trial_name": "t", "task_id": "t", "is_resolved": True}
+    write(tmp_path / "in/20250101_a_b/results.json", {"results": [trial]})
+    command, comments = guessed(tmp_path / "in")
+    assert command.endswith(str(tmp_path / "out"))
+    assert "terminal-bench" in comments
+    # Samples of lm-eval without the results of their run are no log, but a table.
+    sample = {"doc_id": 1, "doc": {"q": "2"}, "target": "4", "resps": [["4"]], "acc": 1.0}
+    write(tmp_path / "other/m.jsonl", json.dumps(sample))
+    assert "--correct-column acc" in guessed(tmp_path / "other")[0]
+
+
+def test_documents_without_the_rows_are_skipped(tmp_path: Path) -> None:
+    """Settings beside results, unless they are named."""
+    write(tmp_path / "in/m.json", {"data": {"rows": [{"q": "2", "ok": True}]}})
+    settings_file = write(tmp_path / "in/settings.json", {"seed": 1})
+    options = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok"}
+    options["rows"] = "data.rows"
+    result = fastrec.import_logs(tmp_path / "in", tmp_path / "out", **options)
+    assert (len(result.logs), result.bad_logs) == (1, [])
+    [bad] = fastrec.import_logs(settings_file, tmp_path / "out", **options).bad_logs
+    assert "has no list of rows at 'data.rows'" in bad.reason
 
 
 @pytest.mark.parametrize(

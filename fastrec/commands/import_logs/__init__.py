@@ -15,9 +15,10 @@ shard of a large log is compressed by the threads of zstd.
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from math import isclose
 from operator import itemgetter
@@ -519,7 +520,13 @@ def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
 
 def guess_columns(paths: Sequence[str], output: str) -> list[str]:
     """Propose the command that imports the tables of some paths; further lines are comments."""
-    return guess(paths, find_files(paths), output)
+    files = find_files(paths)
+    with suppress(UsageError), make_engine(1) as engine:
+        logs = find_logs(engine, paths, files, "auto").logs
+        if logs:
+            note = f"# there are logs of {logs[0].harness}, which need no columns"
+            return [shlex.join(["fastrec", "import", *paths, "-o", output]), note]
+    return guess(paths, files, output)
 
 
 def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:

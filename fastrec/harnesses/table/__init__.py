@@ -37,7 +37,7 @@ from fastrec.harnesses.table.columns import (
     getter,
     leaves,
 )
-from fastrec.harnesses.table.rows import is_table, open_table, pieces_of
+from fastrec.harnesses.table.rows import NO_OBJECT, is_table, open_table, pieces_of
 from fastrec.harnesses.values import as_list, number_of, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import hash_of_file
@@ -61,8 +61,16 @@ def plan(log: Log) -> LogPlan:
     is_named = log.files[0].role == NAMED
     if not is_named and not is_table(path, head_of(path)):
         raise NotATableError(path, "no tables")
-    table = open_table(path, columns)
-    first = [cells for _, cells in islice(table.rows, _FIRST_ROWS) if isinstance(cells, dict)]
+    try:
+        table = open_table(path, columns)
+    except NotATableError as exc:
+        if is_named:
+            raise LogError(path, f"has {exc.reason}") from exc
+        raise
+    seen = [cells for _, cells in islice(table.rows, _FIRST_ROWS)]
+    first = [cells for cells in seen if isinstance(cells, dict)]
+    if not first and not is_named and {*seen} <= {NO_OBJECT}:
+        raise NotATableError(path, "no tables")
     if not first:
         raise LogError(path, "has no rows that can be read")
     items = [item for cells in first for item in cells.items()]

@@ -24,6 +24,7 @@ from fastrec.harnesses.table.columns import (
     BESIDE,
     EMPTY,
     KEY,
+    NOTHING,
     TRUTH,
     TableColumns,
     getter,
@@ -75,7 +76,8 @@ class _Seen(NamedTuple):
     def kind(self) -> list[str | None]:
         """What tables that one command imports have in common."""
         question = "input_column" if "input_column" in self.options else "id_column"
-        return [self.rows, *map(self.options.get, (question, *_SHARED))]
+        answers = "output_column" if {*_ANSWERS[1:]}.isdisjoint(self.options) else ""
+        return [self.rows, *map(self.options.get, (question, *_SHARED)), answers]
 
 
 _by_weight: Final = itemgetter(0)
@@ -99,9 +101,9 @@ def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[s
     if not seen:
         raise UsageError(f"there is no table in {listed([*map(shown, paths)])}")
     main = max(seen, key=_by_weight)
+    options = dict(main.options)
     tables = [table for table in seen if table.kind == main.kind]
     others = [table.path for table in seen if table.kind != main.kind]
-    options = dict(main.options)
     if main.rows:
         options["rows"] = main.rows
     notes = list(_complete(options, tables, paths))
@@ -173,12 +175,16 @@ def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
     values = [getter(column, {})(cells) for cells in rows]
     given = [value for value in values if value not in EMPTY]
+    if not given:
+        return option == "error_column"
     kinds = {value.__class__ for value in given}
     if option == "correct_column":
         verdicts = [value for value in given if str(value).strip().lower() in TRUTH]
-        return 2 * len(verdicts) >= len(given) > 0
+        return 2 * len(verdicts) >= len(given)
     if option == "score_column":
-        return bool(given) and all(number_of(value) is not None for value in given)
+        return all(number_of(value) is not None for value in given)
+    if option == "reference_column" and 2 * len(given) < len(values):
+        return False  # corrections of a few
     if option in ("choices_column", "output_column", "reference_column"):
         return dict not in kinds
     most = max(_FEW_ROWS, len(given) // 2) if option in _SHARED else len(given)
@@ -199,18 +205,37 @@ def _complete(
     if "model_column" not in options:
         options["from_path"] = _pattern([table.path for table in tables])
         yield "--from-path: no column has the model; this takes it from the name of the file"
-    if "evaluation_column" not in options:
+    if "evaluation_column" in options:
+        pass
+    elif "{evaluation}" in options.get("from_path", ""):
+        yield "{evaluation}: models are in several folders, so these are taken for evaluations"
+    else:
         name = paths[0].rstrip("/").rpartition("/")[2]
         options["evaluation"] = _EXTENSION.sub("", name).strip(".*") or "table"
         yield "--evaluation: no column has it; this is the name of the input"
     if "input_column" not in options:
         options["question_by"] = "id"
         yield "--question-by id: no column has the question"
-    get = getter(options.get("score_column", ""), {})
-    numbers = [number_of(get(cells)) or 0.0 for table in tables for cells in table.cells]
-    if not 0 <= min(numbers) <= max(numbers) <= 1:
+    rows = [cells for table in tables for cells in table.cells]
+    columns = [options.get(f"{name}_column", "") for name in ("score", "correct", "error")]
+    score_of, verdict_of, error_of = (getter(column, {}) for column in columns)
+    numbers = [number_of(score_of(cells)) or 0.0 for cells in rows if score_of(cells) not in EMPTY]
+    if numbers and not 0 <= min(numbers) <= max(numbers) <= 1:
         found = f"{min(numbers):g} to {max(numbers):g}"
-        yield f"scores are from {found}: --scale LOWEST:HIGHEST declares the range"
+        yield f"the first scores are from {found}: --scale LOWEST:HIGHEST declares the range"
+    for cells in rows:
+        is_right = TRUTH.get(str(verdict_of(cells)).lower()) or number_of(score_of(cells))
+        if is_right and str(error_of(cells)).lower() not in NOTHING:
+            del options["error_column"]
+            yield f"{columns[-1]!r} is no --error-column: right answers have one, too"
+            break
+    read = [getter(column or "", {}) for column in first.kind[1:4]]
+    begins = {str([get(table.cells[0]) for get in read]) for table in tables}
+    if "model_column" in options and len(begins) < len(tables):
+        yield (
+            "several files have answers of a model to the same questions: they are repeats, unless "
+            "{evaluation} in --from-path, without --evaluation, tells the files apart"
+        )
     if options.keys().isdisjoint(_ANSWERS[1:]):
         yield "no column has verdicts: `fastrec score` judges answers by rules"
 
@@ -222,6 +247,8 @@ def _pattern(paths: Sequence[str]) -> str:
     ('output_{model}.json', '{model}/t.csv')
     >>> _pattern(["r/bard/output_bard.json"]), _pattern(["gpt-4.jsonl.gz"])
     ('output_{model}.json', '{model}.jsonl.gz')
+    >>> _pattern(["arc/gpt-4.csv", "arc/gpt-5.csv", "gsm/gpt-4.csv", "gsm/gpt-5.csv"])
+    '{evaluation}/{model}.csv'
     >>> _pattern(["r/a/1/t.csv", "r/b/1/t.csv"]), _pattern(["r/a/1/t.csv", "r/b/2/t.csv"])
     ('{model}/*/t.csv', '{model}/{trial}/t.csv')
     """
@@ -232,7 +259,9 @@ def _pattern(paths: Sequence[str]) -> str:
         start = _common(stems)
         end = _common(stem[::-1] for stem in stems)[::-1]
         is_between = all(len(stem) > len(start + end) for stem in stems)
-        return f"{start}{{model}}{end}{extension}" if is_between else f"{{model}}{extension}"
+        name = f"{start}{{model}}{end}" if is_between else "{model}"
+        folder = "{evaluation}/" if 2 * len({*stems}) <= len(stems) else ""
+        return folder + name + extension
     depth = min(map(len, parts))
     levels = list(zip(*(names[-depth:] for names in parts), strict=True))
     differing = [number for number, names in enumerate(levels) if len({*names}) > 1]
@@ -246,6 +275,6 @@ def _pattern(paths: Sequence[str]) -> str:
 
 
 def _common(names: Iterable[str]) -> str:
-    """The beginning that all names share, up to a separator."""
-    start = re.match(r".*[_.-]", commonprefix(list(names)))  # noqa: RUF071 - no paths
+    """The beginning that all names share, up to an underscore: models have other separators."""
+    start = re.match(r".*_", commonprefix(list(names)))  # noqa: RUF071 - no paths
     return start[0] if start else ""

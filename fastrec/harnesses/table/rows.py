@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from stringzilla import count
 
-from fastrec.errors import LogError, listed
+from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
@@ -223,7 +223,7 @@ def _as_bytes(text: str) -> bytes:
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_lines: Final = msgspec.json.Decoder(dict[str, Any]).decode_lines
-_NO_OBJECT: Final = "it is no JSON object"
+NO_OBJECT: Final = "it is no JSON object"
 _COLON: Final = b"\\u003"  # an escaped colon begins like this
 
 
@@ -260,7 +260,7 @@ def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
     """Decode a row, or say why it does not fit. ValueError if it is not JSON."""
     row, twice = _json_value(text, _decode_cells)
     if not isinstance(row, dict):
-        return _NO_OBJECT
+        return NO_OBJECT
     if twice:
         return f"it has the key {twice[0]!r} twice"
     for name, value in row.items() if twice is not None else ():
@@ -337,12 +337,12 @@ def _document(path: str, columns: TableColumns) -> Table:
         rows = [rows]
     if not isinstance(rows, dict if columns.has_keys else list):
         kind = f"object of rows, which {KEY} needs," if columns.has_keys else "list of rows"
-        raise LogError(path, f"has no {kind} at {columns.rows or 'its top'!r}")
+        raise NotATableError(path, f"no {kind} at {columns.rows or 'its top'!r}")
     if isinstance(rows, dict):
         for key, cells in rows.items():
             as_object(cells)[KEY] = key
         rows = rows.values()
-    found = (cells if isinstance(cells, dict) else _NO_OBJECT for cells in rows)
+    found = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
     return Table("row", enumerate(found, 1), beside)
 
 
