@@ -13,7 +13,6 @@ A record is identified by its number: its position in the corpus, over all parts
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -32,6 +31,7 @@ from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
+from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
@@ -65,7 +65,7 @@ Groups = tuple[GroupBy, ...]
 class Selection:
     """The records of a corpus that count. May be used by several threads."""
 
-    def __init__(self, corpus: str | os.PathLike[str]) -> None:
+    def __init__(self, corpus: AnyPath) -> None:
         """Select all records."""
         self.reader = open_corpus(corpus)
         self.corpus = self.reader.path
@@ -420,7 +420,7 @@ def parse_groups(fields: Strings) -> Groups:
 
 
 def select(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
@@ -436,7 +436,7 @@ def select(
 
 
 def select_same_bins(
-    corpora: Sequence[str | os.PathLike[str]],
+    corpora: Sequence[AnyPath],
     filters: Filters,
     groups: Groups,
     *,

@@ -26,6 +26,7 @@ from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import AnyPath
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
@@ -61,9 +62,9 @@ class Cleaned(Tabular, kw_only=True):
 
 
 def clean(
-    output: str | os.PathLike[str],
+    output: AnyPath,
     *,
-    work_dir: str | os.PathLike[str] | None = None,
+    work_dir: AnyPath | None = None,
     dry_run: bool = False,
 ) -> Cleaned:
     """Remove kept and interrupted work of an output; the output itself and a refused corpus stay.

@@ -15,6 +15,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
+from fastrec.parameters import AnyPath
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
@@ -241,7 +242,7 @@ SUMMARY: Final = "summary.json"
 _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
 
 
-def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
+def read_manifest(corpus: AnyPath) -> Manifest:
     """Read the manifest of a corpus.
 
     UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an

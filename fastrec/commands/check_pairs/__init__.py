@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +42,7 @@ from fastrec.judge.findings import (
 )
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private
@@ -286,7 +285,7 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
 
 
 def check_pairs(
-    directories: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    directories: Paths,
     *,
     jobs: int = CORES,
     progress: Progress | None = None,
@@ -304,8 +303,7 @@ def check_pairs(
     """
     started = time.perf_counter()
     check_jobs(jobs)
-    given = [directories] if isinstance(directories, (str, os.PathLike)) else directories
-    names = [os.fspath(directory) for directory in given]
+    names = path_names(directories)
     if not names:
         raise UsageError("no input: name one or more directories")
     if any(map(is_private, names)):

@@ -38,7 +38,7 @@ from fastrec.errors import SecretsError, UsageError, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -91,14 +91,14 @@ class Exported(Framed, kw_only=True):
 
 
 def export(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    corpus: AnyPath,
+    output: AnyPath,
     *,
     format: str = "parquet",  # noqa: A002 - the name of the option
     jobs: int = CORES,
     overwrite: bool = False,
     raw_cells: bool = False,
-    details: str | os.PathLike[str] | None = None,
+    details: AnyPath | None = None,
     allow_secrets: bool = False,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],

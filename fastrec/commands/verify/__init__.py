@@ -52,7 +52,7 @@ from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.options import RECORDED, Options, options_from
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import numbered_lines
@@ -308,9 +308,7 @@ class Verification(Tabular, kw_only=True):
         return not self.problems
 
 
-def verify(
-    corpus: str | os.PathLike[str], *, jobs: int = CORES, progress: Progress | None = None
-) -> Verification:
+def verify(corpus: AnyPath, *, jobs: int = CORES, progress: Progress | None = None) -> Verification:
     """Check a published corpus.
 
     Args:
