@@ -34,6 +34,7 @@ from fastrec.limits import current_limits
 from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
@@ -541,7 +542,7 @@ def _read_fields(task: _ReadTask) -> _Read:
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = spell(list(values_of(record, path)))
                 codes.append(values.setdefault(spelled, len(values)))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason) from exc
     fields = [(np.array(codes, dtype=np.int64).tobytes(), list(values)) for codes, values in coded]

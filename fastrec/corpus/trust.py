@@ -31,6 +31,7 @@ from fastrec.errors import shown, utf8
 from fastrec.judge.findings import OTHER_TURNS
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, storage_of
 from fastrec.storage.local import user_directory
@@ -109,7 +110,7 @@ def trusted_shards(
             )
             if not reason and target is DEFAULT_SCHEMA and _has_other_turns(corpus, manifest):
                 reason = "some have turns of two versions"
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             reason = "another build of fastrec made it"
         if reason:
             notice(f"the records of {shown(corpus)} are judged again: {reason}")

@@ -266,7 +266,7 @@ class CheckedPiece(msgspec.Struct):
     aggregate: Aggregate | None = None
     is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
     # Of the first piece: findings about the aggregate.
-    findings: list[Finding] = msgspec.field(default_factory=list)
+    findings: list[Finding] = []
     rows: Rows = msgspec.field(default_factory=Rows)
     error: str | None = None  # why a file could not be read
 

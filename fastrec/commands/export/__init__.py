@@ -42,6 +42,7 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import REFUSALS
 from fastrec.storage import is_url
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _listed_files(document: bytes) -> set[str]:
     """The files of an export by its `export.json`; none if that is of something else."""
     try:
         return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         return set()
 
 

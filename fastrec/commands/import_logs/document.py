@@ -25,6 +25,7 @@ from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.notebook import Tabular, flat
+from fastrec.schemas.view import REFUSALS
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 _IMPORT_FILE: Final = "import.json"
@@ -171,7 +172,7 @@ def _check(directory: str) -> None:
     if storage.exists(account):
         try:
             msgspec.json.decode(storage.read_all(account), type=Import)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        except REFUSALS as exc:
             raise UsageError(
                 f"{shown(account)} is not the account of an import: name a new directory"
             ) from exc

@@ -55,6 +55,7 @@ from fastrec.notebook import Tabular, flat
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import is_plain, is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
@@ -137,7 +138,7 @@ def _check_summary(
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         return None, list(problems)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         problems.add("summary.unreadable", f"is not a summary: {exc}")
         return None, list(problems)
     _check_counts(summary, manifest, problems)
