@@ -26,7 +26,7 @@ from fastrec.harnesses.log import (
     pass_at_k,
 )
 from fastrec.harnesses.transcripts import trial_of
-from fastrec.harnesses.values import as_list, as_object, spell, texts_of
+from fastrec.harnesses.values import JsonObject, as_list, as_object, spell, texts_of
 from fastrec.schemas.newest import Output
 from fastrec.storage import parent_and_name
 
@@ -61,11 +61,11 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(path: str) -> dict[str, Any]:
+def _document(path: str) -> JsonObject:
     return read_object(path, "result of EvalPlus or BigCodeBench")
 
 
-def _attempts(log: Log) -> dict[str, list[dict[str, Any]]]:
+def _attempts(log: Log) -> dict[str, list[JsonObject]]:
     """The attempts at each task, in the form of today."""
     attempts = {}
     for task_id, results in as_object(_document(log.path).get("eval")).items():

@@ -33,7 +33,7 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import chat_of, time_between, trial_of, with_chat
-from fastrec.harnesses.values import as_object, number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import JsonObject, as_object, number_of, objects_in, spell, spelled
 from fastrec.storage import parent_and_name
 
 METADATA: Final = ("agent", "agent_version", "model", "trial", "stop_reason")
@@ -76,7 +76,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of Harbor")
 
 

@@ -28,7 +28,15 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of, with_chat
-from fastrec.harnesses.values import as_list, as_object, number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import (
+    JsonObject,
+    as_list,
+    as_object,
+    number_of,
+    objects_in,
+    spell,
+    spelled,
+)
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_and_name
 
@@ -69,7 +77,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of tau2-bench")
 
 
@@ -119,7 +127,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     )
 
 
-def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
+def _sample_of(row: JsonObject, task: JsonObject) -> Sample:
     criteria = as_object(task.get("evaluation_criteria"))
     judged = as_object(row.get("reward_info"))
     rewards = {"reward": judged.get("reward")}
@@ -149,7 +157,7 @@ def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
     return with_chat(sample, chat)
 
 
-def _tokens_in(chat: Sequence[dict[str, Any]]) -> TokenUsage | None:
+def _tokens_in(chat: Sequence[JsonObject]) -> TokenUsage | None:
     """The tokens of the agent; None if no message states them."""
     read = written = 0.0
     for message in chat:

@@ -30,7 +30,7 @@ from fastrec.harnesses.log import (
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
-from fastrec.harnesses.values import number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import JsonObject, number_of, objects_in, spell, spelled
 from fastrec.storage import parent_and_name
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
@@ -68,11 +68,11 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of Terminal-Bench")
 
 
-def _rows(log: Log) -> list[dict[str, Any]]:
+def _rows(log: Log) -> list[JsonObject]:
     rows = []
     for file in log.files:
         if file.role == "results":
@@ -82,7 +82,7 @@ def _rows(log: Log) -> list[dict[str, Any]]:
     return rows
 
 
-def _about(log: Log) -> dict[str, Any]:
+def _about(log: Log) -> JsonObject:
     """The metadata of the run; agent and model perhaps by the name of a folder."""
     last = log.files[-1]
     about = _document(last) if last.role == "metadata" else {}
