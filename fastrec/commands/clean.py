@@ -27,7 +27,7 @@ from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.notebook import Tabular, flat
 from fastrec.parameters import AnyPath
-from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
+from fastrec.storage import is_url, parent_of, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
 
@@ -135,7 +135,7 @@ def _clean_store(
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
 
     lease = lease_of(output, CORPUS)
-    directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
+    directories = filter(None, (parent_of(output), scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))
 
     opened = StoreOutput(output, CORPUS, works[0], lease)

@@ -33,7 +33,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import Shard
-from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage import join, parent_and_name, parent_of, storage_of
 from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
@@ -94,7 +94,7 @@ def trusted_shards(
     marked: dict[str, Shard] = {}
     ranges: list[_Range] = []
     position_of = position_maker(sort_fields)
-    corpora = dict.fromkeys(parent_and_name(shard.path)[0] for shard in shards if shard.listed)
+    corpora = dict.fromkeys(parent_of(shard.path) for shard in shards if shard.listed)
     published = set(_read_list()) if corpora else set()
     for corpus in corpora:
         document = storage_of(corpus).read_all(join(corpus, MANIFEST))
@@ -137,11 +137,7 @@ def trusted_shards(
 def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     """The corpora that are trusted although this user has not published them."""
     return sorted(
-        {
-            utf8(parent_and_name(shard.path)[0])
-            for shard in shards
-            if shard.trusted and not shard.compression
-        }
+        {utf8(parent_of(shard.path)) for shard in shards if shard.trusted and not shard.compression}
     )
 
 

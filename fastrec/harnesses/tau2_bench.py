@@ -38,7 +38,7 @@ from fastrec.harnesses.values import (
     spelled,
 )
 from fastrec.schemas.newest import TokenUsage
-from fastrec.storage import join, parent_and_name
+from fastrec.storage import join, parent_of
 
 METADATA: Final = ("trial", "stop_reason", "agent", "user_model")
 
@@ -68,10 +68,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     simulations: defaultdict[str, list[FoundFile]] = defaultdict(list)
     for file in files:
         if file.role == "simulation":
-            simulations[parent_and_name(file.path)[0]].append(file)
+            simulations[parent_of(file.path)].append(file)
     for file in files:
         if file.role == "results":
-            parts = simulations.pop(join(parent_and_name(file.path)[0], "simulations"), ())
+            parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
             grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
     grouped.bad = [BadLog(directory, _ALONE) for directory in simulations]
     return grouped

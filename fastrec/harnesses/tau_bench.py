@@ -22,7 +22,7 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.transcripts import trial_of, with_chat
 from fastrec.harnesses.values import JsonObject, as_list, as_object, spell
-from fastrec.storage import hash_of_file, parent_and_name
+from fastrec.storage import base_name, hash_of_file
 
 METADATA: Final = ("trial",)
 
@@ -52,7 +52,7 @@ def plan(log: Log) -> LogPlan:
     chats = [as_list(row.get("traj")) for row in _rows(log)]
     first = next((as_object(chat[0]) for chat in chats if chat), {})
     domain = _POLICY.match(spell(first.get("content")))
-    name = parent_and_name(log.path)[1]
+    name = base_name(log.path)
     named = _NAME.fullmatch(name)
     return LogPlan(
         run=RunInfo(

@@ -31,7 +31,7 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
 from fastrec.harnesses.values import JsonObject, number_of, objects_in, spell, spelled
-from fastrec.storage import parent_and_name
+from fastrec.storage import parent_of
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
@@ -54,9 +54,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """A log is a run: its file of results, or else its trials, which are two folders below it."""
     runs: dict[str, dict[str, list[FoundFile]]] = {}
     for file in files:
-        directory = parent_and_name(file.path)[0]
+        directory = parent_of(file.path)
         if file.role == "trial":
-            directory = parent_and_name(parent_and_name(directory)[0])[0]
+            directory = parent_of(parent_of(directory))
         runs.setdefault(directory, {}).setdefault(file.role, []).append(file)
     grouped = Grouped()
     for directory, roles in runs.items():

@@ -26,7 +26,7 @@ from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.view import REFUSALS
-from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.storage import base_name, is_url, join, storage_of
 
 _IMPORT_FILE: Final = "import.json"
 
@@ -176,7 +176,7 @@ def _check(directory: str) -> None:
             raise UsageError(
                 f"{shown(account)} is not the account of an import: name a new directory"
             ) from exc
-    elif any(not _OWN.fullmatch(parent_and_name(path)[1]) for path in storage.files_in(directory)):
+    elif any(not _OWN.fullmatch(base_name(path)) for path in storage.files_in(directory)):
         raise UsageError(
             f"{shown(directory)} has files that no import has written: name a new directory"
         )
@@ -199,6 +199,6 @@ class ImportOutput:
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
         storage.write_all(join(self._directory, _IMPORT_FILE), data + b"\n")
         for path in storage.files_in(self._directory):
-            name = parent_and_name(path)[1]
+            name = base_name(path)
             if _SHARD.fullmatch(name) and name not in names:
                 storage.remove(join(self._directory, name))

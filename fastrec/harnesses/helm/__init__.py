@@ -69,7 +69,7 @@ from fastrec.harnesses.log import (
     RunInfo,
 )
 from fastrec.harnesses.values import JsonObject, decoder, number_of, spell
-from fastrec.storage import parent_and_name
+from fastrec.storage import parent_of
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
@@ -139,7 +139,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         if file.role == _OTHER:
             found.others.append(file.path)
         else:
-            by_directory[parent_and_name(file.path)[0]][file.role].append(file)
+            by_directory[parent_of(file.path)][file.role].append(file)
     for directory, roles in by_directory.items():
         name = directory or "."
         if reason := _problem(roles):

@@ -20,7 +20,7 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import JsonObject, decoder, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
-from fastrec.storage import parent_and_name
+from fastrec.storage import base_name
 from fastrec.storage.base import read_at
 
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
@@ -258,7 +258,7 @@ def _media_text(media: MediaList | None) -> str:
         return ""
     parts = []
     for item in media.media_objects:
-        name = parent_and_name(item.location)[1] if item.location else "unnamed"
+        name = base_name(item.location) if item.location else "unnamed"
         parts.append(item.text if item.text is not None else f"[{item.content_type}: {name}]")
     return "\n".join(parts)
 
