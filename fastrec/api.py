@@ -5,7 +5,6 @@ It uses the same judge as the commands.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -22,6 +21,7 @@ from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.inputs import check_fields
+from fastrec.parameters import Paths, path_names
 from fastrec.schemas.registry import (
     DEFAULT_SCHEMA,
     NEWEST_SCHEMA,
@@ -151,7 +151,7 @@ def encode(record: AnyRecord) -> bytes:
 
 
 def read(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Paths,
     *,
     schema: str = "auto",
     upgrade: bool = False,
@@ -174,11 +174,8 @@ def read(
         FastrecError: A record has a key that cannot become an attribute, see `decode`.
         ShardError: A shard cannot be read completely; do not use the records that came before.
     """
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     chosen = make_filters(**filters)  # now, so that a misspelled filter is refused at the call
-    return _read(
-        [os.fspath(name) for name in names], _judge(schema, upgrade), chosen, upgraded=upgrade
-    )
+    return _read(path_names(paths), _judge(schema, upgrade), chosen, upgraded=upgrade)
 
 
 def _read(

@@ -25,15 +25,14 @@ import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, listed, nearest, shown
 from fastrec.parameters import FILTERS, NAME_FILTERS, OUTCOMES
-from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414 - public here
+from fastrec.parameters import AnyPath as AnyPath  # noqa: PLC0414 - public here
+from fastrec.parameters import FilterArguments as FilterArguments  # noqa: PLC0414
+from fastrec.parameters import Paths as Paths  # noqa: PLC0414
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
 from fastrec.where import parse_condition
 
 _MOST_VALUES: Final = 5  # of an option, in a message
 LISTED_NAMES: Final = 10  # of each kind, in the error if no record matches
-
-AnyPath = str | os.PathLike[str]
-Paths = AnyPath | Iterable[AnyPath]
 
 
 def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
@@ -54,13 +53,17 @@ def _listed(values: Any) -> list[Any]:
     return [values] if is_single else list(values)
 
 
+def _spelled(paths: Iterable[Any]) -> list[Any]:
+    return [os.fspath(path) if isinstance(path, os.PathLike) else path for path in paths]
+
+
 def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
     """The paths of an argument, as they are given, each once.
 
     UsageError if one is neither a string nor a path.
     """
     paths = [path for value in values for path in _listed(value)]
-    as_tuple(name, [os.fspath(path) if isinstance(path, os.PathLike) else path for path in paths])
+    as_tuple(name, _spelled(paths))
     return tuple({os.fspath(path): path for path in paths}.values())
 
 
@@ -211,9 +214,7 @@ def _read_hashes(files: Iterable[str]) -> list[str]:
 
 def _patterns(name: str, value: Any) -> tuple[str, ...]:
     if name == "questions":
-        value = [
-            os.fspath(path) if isinstance(path, os.PathLike) else path for path in _listed(value)
-        ]
+        value = _spelled(_listed(value))
     if name == "sample_id":
         value = [str(number) if type(number) is int else number for number in _listed(value)]
     patterns = as_tuple(name, value)

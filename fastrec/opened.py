@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import MethodType
@@ -12,7 +11,7 @@ from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.html import tag
 from fastrec.notebook import html_table
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import facts_of, rank
@@ -195,7 +194,7 @@ for _name in METHODS:
     setattr(Corpus, _name, _Method(_name))
 
 
-def open(corpus: str | os.PathLike[str]) -> Corpus:  # noqa: A001 - the name in the package
+def open(corpus: AnyPath) -> Corpus:  # noqa: A001 - the name in the package
     """Open a corpus that `normalize` published.
 
     Raises:

@@ -12,11 +12,19 @@ from collections.abc import Iterable
 from typing import Annotated, Final, NamedTuple, TypedDict, get_type_hints
 
 Strings = str | Iterable[str]
+AnyPath = str | os.PathLike[str]
+Paths = AnyPath | Iterable[AnyPath]
 
 CORES: Final = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 )
 """The processors that this process may use: the default of `jobs`."""
+
+
+def path_names(paths: Paths) -> list[str]:
+    """The paths of an argument, which are one or several, as strings."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return [os.fspath(path) for path in given]
 
 
 class Filter(NamedTuple):

@@ -26,6 +26,7 @@ from fastrec.corpus.writer import SUFFIXES, ShardWriter
 from fastrec.errors import UsageError, naming, shown
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
+from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.view import view_decoder
 from fastrec.storage import is_url
@@ -55,7 +56,7 @@ class Writer:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         evaluation: str,
         model: str,

@@ -37,7 +37,7 @@ from fastrec.notebook import Tabular, flat
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
-from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.storage import base_name, is_url, join, parent_of, storage_of
 from fastrec.summary.document import LineCounts, ModelSummary, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.wording import metrics_of, title_of, value_text
@@ -243,7 +243,7 @@ def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], l
     twice = [path for path, number in Counter(found).items() if number > 1]
     if twice:
         raise UsageError(f"{shown(twice[0])} is given twice")
-    names = [utf8(parent_and_name(path)[1]) for path in found]
+    names = [utf8(base_name(path)) for path in found]
     ambiguous = {name for name, number in Counter(names).items() if number > 1}
     spelled = (
         utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True)
@@ -262,7 +262,7 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
             for entry in entries
             if entry.endswith(f"/{MANIFEST}")
         ]
-        corpora = [end for end in ends if parent_and_name(end)[0] == directory.rstrip("/")]
+        corpora = [end for end in ends if parent_of(end) == directory.rstrip("/")]
     else:
         corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
     refused = [corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))]
@@ -274,7 +274,7 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
 
 def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
     """Return a sort key that puts `night-9` before `night-10`."""
-    pieces = re.findall(r"[0-9]+|[^0-9]+", parent_and_name(path)[1])
+    pieces = re.findall(r"[0-9]+|[^0-9]+", base_name(path))
     return [
         (not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece)
         for piece in pieces

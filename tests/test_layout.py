@@ -79,9 +79,9 @@ EDGES = {
         "progress",
         "summary",
     },
-    "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
+    "record_writer": {"api", "corpus", "errors", "judge", "parameters", "schemas", "storage"},
     "notebook": {"errors", "html"},
-    "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
+    "api": {"errors", "filters", "judge", "normalize", "parameters", "schemas", "sources"},
     "commands": {
         "parameters",
         "toml_file",
@@ -144,6 +144,7 @@ EDGES = {
     },
     "answers": {
         "_version",
+        "parameters",
         "svg",
         "corpus",
         "engine",
@@ -166,6 +167,7 @@ EDGES = {
     },
     "corpus": {
         "_version",
+        "parameters",
         "build",
         "engine",
         "errors",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
 from fastrec.engine import check_jobs
 from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, Strings, as_tuple, matches_any
+from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns, matching_scopes
 
@@ -25,7 +25,7 @@ Chosen = Sequence[tuple[Scope, Query]]
 
 
 def open_index(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     filters: Filters = Filters(),  # noqa: B008 - frozen
     groups: Groups = (),
     *,
@@ -44,7 +44,7 @@ def open_index(
 
 
 def open_scopes(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     filters: Filters,
     groups: Groups = (),
     *,

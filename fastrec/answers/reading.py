@@ -37,7 +37,7 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.view import REFUSALS, view, view_decoder
 from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import filled
 from fastrec.where import said, text_of
@@ -89,7 +89,7 @@ def read_answers(
                 reason = f"has other records than its columns say; {VERIFY_HINT}"
                 raise CorpusError(selection.part_of(int(numbers[len(answers)])).path, reason)
             answers.append(_answer(line, record))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         path = selection.part_of(int(numbers[len(answers)])).path
         raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
     if has_sources:
@@ -222,7 +222,7 @@ def _search_part(task: _Task) -> tuple[bytes, bytes]:
         for position, place in _hits(task):
             positions.append(position)
             places.append(place)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(task.part.path, reason) from exc
     return positions.tobytes(), bytes(places)

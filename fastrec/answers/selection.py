@@ -13,7 +13,6 @@ A record is identified by its number: its position in the corpus, over all parts
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -32,8 +31,10 @@ from fastrec.errors import CorpusError, NoMatchError, UsageError, counted, shown
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
+from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 from fastrec.summary.present_choice import no_match
@@ -65,7 +66,7 @@ Groups = tuple[GroupBy, ...]
 class Selection:
     """The records of a corpus that count. May be used by several threads."""
 
-    def __init__(self, corpus: str | os.PathLike[str]) -> None:
+    def __init__(self, corpus: AnyPath) -> None:
         """Select all records."""
         self.reader = open_corpus(corpus)
         self.corpus = self.reader.path
@@ -420,7 +421,7 @@ def parse_groups(fields: Strings) -> Groups:
 
 
 def select(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
@@ -436,7 +437,7 @@ def select(
 
 
 def select_same_bins(
-    corpora: Sequence[str | os.PathLike[str]],
+    corpora: Sequence[AnyPath],
     filters: Filters,
     groups: Groups,
     *,
@@ -541,7 +542,7 @@ def _read_fields(task: _ReadTask) -> _Read:
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = spell(list(values_of(record, path)))
                 codes.append(values.setdefault(spelled, len(values)))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason) from exc
     fields = [(np.array(codes, dtype=np.int64).tobytes(), list(values)) for codes, values in coded]

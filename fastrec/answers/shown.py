@@ -120,7 +120,7 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     """Which of the answers of this model to the question it is, from 1."""
     total: int = 1
     """How many answers this model has, whatever the filters on outcomes."""
-    trial: dict[str, str] = msgspec.field(default_factory=dict)
+    trial: dict[str, str] = {}
     """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty
     if nothing does."""
     verdicts: list[Verdict]

@@ -79,7 +79,7 @@ class Call(msgspec.Struct, kw_only=True):
     """The position of that turn in `turns`."""
     failed: bool = False
     """Whether the result is an error, as far as it says so: see `is_failure`."""
-    other: dict[str, str] = msgspec.field(default_factory=dict)
+    other: dict[str, str] = {}
     """Unknown keys."""
 
 
@@ -94,7 +94,7 @@ class Turn(msgspec.Struct, kw_only=True):
     """What was said; empty if there is nothing."""
     reasoning: str = ""
     """The `reasoning_trace`; empty if there is none."""
-    calls: list[Call] = msgspec.field(default_factory=list)
+    calls: list[Call] = []
     """The tools that it called."""
     answers_call: str | None = None
     """The id of the call whose result this turn is; of several calls, their ids with commas in
@@ -104,7 +104,7 @@ class Turn(msgspec.Struct, kw_only=True):
     twice."""
     failed: bool = False
     """Whether it is the result of a tool and an error, as far as it says so."""
-    other: dict[str, str] = msgspec.field(default_factory=dict)
+    other: dict[str, str] = {}
     """Unknown keys."""
 
 
@@ -118,9 +118,9 @@ class Transcript(msgspec.Struct, kw_only=True):
     turns: list[Turn]
     """What the model said and did; without the question, if the answer is a single turn."""
     extracted: list[str]
-    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    metadata: dict[str, str] = {}
     """Values that are no text are JSON."""
-    other: dict[str, str] = msgspec.field(default_factory=dict)
+    other: dict[str, str] = {}
     """Unknown keys of the record, and of its objects as `input.hint`."""
 
     @property

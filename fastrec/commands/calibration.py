@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Unpack
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.calibration import Calibration
 
@@ -26,7 +25,7 @@ class Calibrations(Tabular):
 
 
 def calibration(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     confidence: str,
     metrics: str = "judgements",

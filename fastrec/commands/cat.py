@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import glob
-import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -32,7 +31,7 @@ from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 
@@ -41,7 +40,7 @@ _SPEED: Final = 4
 
 
 def cat(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     limit: int | None = None,
     source: bool = False,
@@ -73,7 +72,7 @@ def cat(
 
 
 def cat_blocks(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     filters: Filters,
     *,
     limit: int | None = None,

@@ -26,7 +26,8 @@ from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.notebook import Tabular, flat
-from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
+from fastrec.parameters import AnyPath
+from fastrec.storage import is_url, parent_of, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
 
@@ -61,9 +62,9 @@ class Cleaned(Tabular, kw_only=True):
 
 
 def clean(
-    output: str | os.PathLike[str],
+    output: AnyPath,
     *,
-    work_dir: str | os.PathLike[str] | None = None,
+    work_dir: AnyPath | None = None,
     dry_run: bool = False,
 ) -> Cleaned:
     """Remove kept and interrupted work of an output; the output itself and a refused corpus stay.
@@ -134,7 +135,7 @@ def _clean_store(
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
 
     lease = lease_of(output, CORPUS)
-    directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
+    directories = filter(None, (parent_of(output), scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))
 
     opened = StoreOutput(output, CORPUS, works[0], lease)

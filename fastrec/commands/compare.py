@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.agreement import kappa_interval
@@ -194,7 +193,7 @@ class Comparison(Tabular):
 
 
 def compare(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     a: str | None = None,
     b: str | None = None,
     *,

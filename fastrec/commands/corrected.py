@@ -27,7 +27,7 @@ from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.sorting.keys import METRIC
 from fastrec.statistics.corrected import correct_mean
@@ -86,10 +86,10 @@ class Corrections(Tabular, kw_only=True):
 
 
 def corrected(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None = None,
+    corpus: AnyPath,
+    output: AnyPath | None = None,
     *,
-    labels: str | os.PathLike[str] | None = None,
+    labels: AnyPath | None = None,
     pooled: bool = False,
     propose: int | None = None,
     seed: int = 0,

@@ -9,7 +9,7 @@ from fastrec.answers.choosing import open_index, primary_queries
 from fastrec.answers.costs import ModelCost, find_costs, read_prices
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 
 
@@ -25,9 +25,9 @@ class Costs(Tabular):
 
 
 def costs(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
-    prices: str | os.PathLike[str],
+    prices: AnyPath,
     metrics: str = "judgements",
     jobs: int = CORES,
     progress: Progress | None = None,

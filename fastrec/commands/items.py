@@ -15,7 +15,7 @@ from fastrec.answers.items import EvaluationItems
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
 
@@ -36,8 +36,8 @@ class Items(Tabular, kw_only=True):
 
 
 def items(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None = None,
+    corpus: AnyPath,
+    output: AnyPath | None = None,
     *,
     subset: int | None = None,
     seed: int = 0,

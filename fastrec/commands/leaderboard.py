@@ -14,16 +14,16 @@ from fastrec.answers.selection import parse_groups
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
 
 
 def leaderboard(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
-    weights: Mapping[str, float] | str | os.PathLike[str] | None = None,
+    weights: Mapping[str, float] | AnyPath | None = None,
     weight_by: str | None = None,
     primary: Strings = (),
     min_coverage: float = 50.0,
@@ -104,7 +104,7 @@ def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
     return f"{name} [{', '.join(f'{field}: {value}' for field, value in values.items())}]"
 
 
-def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> dict[str, float]:
+def _weights(weights: Mapping[str, float] | AnyPath | None) -> dict[str, float]:
     """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
     found = {} if weights is None else weights
     where = "weights"

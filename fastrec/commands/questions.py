@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -26,7 +25,7 @@ from fastrec.answers.table import (
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_choice import check_patterns
@@ -68,7 +67,7 @@ class Questions(Tabular):
 
 
 def questions(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     sort: Sort = "hardest",
     wrong_by: Strings = (),

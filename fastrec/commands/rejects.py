@@ -26,6 +26,7 @@ from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
 from fastrec.notebook import Tabular, flat
+from fastrec.parameters import AnyPath
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 
@@ -66,10 +67,10 @@ class Rejects(Tabular, kw_only=True):
 
 
 def rejects(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     code: Strings = (),
-    extract: str | os.PathLike[str] | BinaryIO | None = None,
+    extract: AnyPath | BinaryIO | None = None,
 ) -> Rejects:
     """List the rejected lines of a corpus.
 
@@ -149,7 +150,7 @@ class _Others:
 
 @contextlib.contextmanager
 def _opened(
-    target: str | os.PathLike[str] | BinaryIO | None,
+    target: AnyPath | BinaryIO | None,
 ) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
     """Open the target and the file beside it, which must be new, so that no fixed lines are lost.
 
@@ -181,9 +182,7 @@ def _new(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _rejected_lines(
-    corpus: str | os.PathLike[str], codes: Collection[str]
-) -> Iterator[RejectedLine]:
+def _rejected_lines(corpus: AnyPath, codes: Collection[str]) -> Iterator[RejectedLine]:
     for code in codes:
         if code not in CODES:
             hint = did_you_mean(code, CODES) or f"; the codes are {', '.join(CODES)}"

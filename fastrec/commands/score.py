@@ -37,7 +37,7 @@ from fastrec.judge.parse import spell
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.notebook import Tabular
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
@@ -141,12 +141,12 @@ References = dict[tuple[str | None, str], list[str]]
 
 
 def score(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None = None,
+    corpus: AnyPath,
+    output: AnyPath | None = None,
     *,
-    rules: str | os.PathLike[str] | None = None,
+    rules: AnyPath | None = None,
     rule: Strings = (),
-    references: str | os.PathLike[str] | None = None,
+    references: AnyPath | None = None,
     replace: bool = False,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -219,7 +219,7 @@ def score(
 
 
 @contextmanager
-def _scored_shards(output: str | os.PathLike[str] | None, work_dir: str | None) -> Iterator[Path]:
+def _scored_shards(output: AnyPath | None, work_dir: str | None) -> Iterator[Path]:
     """A directory for scored records, which is removed afterwards.
 
     It is beside a local output, or in the work directory. The manifest names it, so it has the same
@@ -240,7 +240,7 @@ def _scored_shards(output: str | os.PathLike[str] | None, work_dir: str | None) 
             shutil.rmtree(shards, ignore_errors=True)
 
 
-def _read_references(path: str | os.PathLike[str]) -> References:
+def _read_references(path: AnyPath) -> References:
     """Read a file of references; UsageError if it cannot be read or understood."""
     name = os.fspath(path)
     decode = msgspec.json.Decoder(Reference).decode

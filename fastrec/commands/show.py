@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Unpack
 
@@ -15,7 +14,7 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.storage import last_name
 
@@ -53,7 +52,7 @@ class Shown(Tabular):
 
 
 def show(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     question: int | str,
     *,
     jobs: int = CORES,

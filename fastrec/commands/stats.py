@@ -33,10 +33,10 @@ from fastrec.answers.table import Query
 from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
-from fastrec.filters import AnyPath, FilterArguments, Strings, as_tuple, make_filters
+from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
-from fastrec.parameters import CORES, OUTCOMES
+from fastrec.parameters import CORES, OUTCOMES, AnyPath, Paths
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
@@ -58,7 +58,7 @@ from fastrec.summary.summarize import model_summary
 
 
 def stats(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Paths,
     *,
     by: str | None = None,
     accuracy: bool = False,
@@ -72,7 +72,7 @@ def stats(
     lower_is_better: Strings = (),
     min_coverage: float = MIN_COVERAGE,
     no_ranks: bool = False,
-    work_dir: str | os.PathLike[str] | None = None,
+    work_dir: AnyPath | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     **filters: Unpack[FilterArguments],
@@ -122,7 +122,7 @@ def stats(
         raise UsageError("--repeats-as cannot be combined with --common")
     wanted = make_filters(**filters)
     note = notice or (lambda _message: None)
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     with contextlib.ExitStack() as stack:
         corpus = _corpus_of(
             names, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note
@@ -215,7 +215,7 @@ def _corpus_of(
     stack: contextlib.ExitStack,
     *,
     jobs: int,
-    work_dir: str | os.PathLike[str] | None,
+    work_dir: AnyPath | None,
     progress: Progress | None,
     notice: Callable[[str], None],
 ) -> AnyPath:

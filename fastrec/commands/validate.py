@@ -51,7 +51,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
@@ -303,12 +303,12 @@ class _SliceTask(msgspec.Struct, frozen=True):
 
 
 def validate(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Paths,
     *,
     jobs: int = CORES,
     files_from: str | None = None,
     max_errors: int | None = None,
-    json_log: str | os.PathLike[str] | None = None,
+    json_log: AnyPath | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
     hash_algorithm: str = "sha256",
@@ -353,8 +353,7 @@ def validate(
         repairs=frozenset(repair_codes(field_names("repair", repair))),
         known_input_bytes=0,
     )
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
+    shards, notices = find_records(path_names(paths), files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
     total = _JudgedSlice()
     progress = progress or Progress()

@@ -39,7 +39,7 @@ from fastrec.judge.parse import LongInteger
 from fastrec.sorting.keys import KeyColumns, sample_id_of, split_scope, text_of
 from fastrec.sources.formats import COLUMNS_MAGIC
 from fastrec.sources.shard import ListedFile, Shard
-from fastrec.storage import file_in, join, parent_and_name, storage_of
+from fastrec.storage import file_in, join, parent_of, storage_of
 from fastrec.storage.base import EndsEarlyError
 from fastrec.summary.rows import USUAL_TYPE, from_portable
 from fastrec.summary.rows import Column as RowColumn
@@ -123,7 +123,7 @@ def listed_columns(part: Shard) -> tuple[str, ListedFile]:
     """
     assert part.listed
     assert part.listed.columns
-    folder, _ = parent_and_name(part.path)
+    folder = parent_of(part.path)
     return file_in(folder, part.listed.columns.file, join(folder, MANIFEST)), part.listed.columns
 
 

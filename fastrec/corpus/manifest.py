@@ -15,6 +15,8 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
+from fastrec.parameters import AnyPath
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
@@ -109,7 +111,7 @@ class InputEntry(msgspec.Struct, kw_only=True):
     """Lines in the rejects file."""
     blank: int
     """Lines with nothing but white space."""
-    repaired: dict[str, int] = msgspec.field(default_factory=dict)
+    repaired: dict[str, int] = {}
     """By code, valid lines that were repaired; a line may have several repairs."""
     filtered: int = 0
     """Records that filters left out; they are not among the lines."""
@@ -191,7 +193,7 @@ def files_of(manifest: Manifest | _Listing) -> set[str]:
 def _listing(document: bytes) -> _Listing | None:
     try:
         return msgspec.json.decode(document, type=_Listing)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         return None
 
 
@@ -241,7 +243,7 @@ SUMMARY: Final = "summary.json"
 _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
 
 
-def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
+def read_manifest(corpus: AnyPath) -> Manifest:
     """Read the manifest of a corpus.
 
     UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an
@@ -261,7 +263,7 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     try:
         check_format(path, msgspec.json.decode(data, type=dict[str, Any]))
         return msgspec.json.decode(data, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         raise CorpusError(path, f"is not a manifest: {exc}") from exc
 
 
@@ -273,7 +275,7 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
         summary = Summary.from_json(data)
     except FileNotFoundError as exc:
         raise CorpusError(path, "is missing: normalize again") from exc
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         raise CorpusError(path, f"is not a summary: {exc}. Normalize again") from exc
     if sha256(data).hexdigest() != manifest.summary_sha256:
         raise CorpusError(

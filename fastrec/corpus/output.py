@@ -11,10 +11,11 @@ from typing import Final, NamedTuple, Protocol
 from fastrec.corpus.manifest import MANIFEST, listed_files
 from fastrec.errors import UsageError, shown
 from fastrec.storage import (
+    base_name,
     fingerprint,
     is_url,
     join,
-    parent_and_name,
+    parent_of,
     storage_of,
     without_file_protocol,
 )
@@ -160,7 +161,7 @@ class Output(Protocol):
         return [
             path
             for path in files
-            if path not in lists and not parent_and_name(path)[1].startswith("journal")
+            if path not in lists and not base_name(path).startswith("journal")
         ]
 
 
@@ -177,7 +178,7 @@ def work_root_of(output: str, work_dir: str | None) -> str:
     work_dir = work_dir and without_file_protocol(work_dir)
     if is_url(output):
         output = output.rstrip("/")
-        work_dir = work_dir or parent_and_name(output)[0]
+        work_dir = work_dir or parent_of(output)
     else:
         target = Path(output).resolve()
         if not work_dir:
@@ -195,5 +196,5 @@ def work_root_of(output: str, work_dir: str | None) -> str:
             output = f"{socket.gethostname()}:{output}"
     return join(
         directory,
-        f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work",
+        f".{base_name(output)}.{fingerprint(os.fsencode(output)):016x}.fastrec-work",
     )

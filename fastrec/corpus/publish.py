@@ -37,7 +37,7 @@ from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_root_
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
 from fastrec.sources.shard import Shard, total_text
-from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.storage import is_url, join, parent_and_name, parent_of, storage_of
 from fastrec.storage.local import LOCAL
 
 _HERE: Final = -100  # AT_FDCWD
@@ -400,7 +400,7 @@ def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Sha
     directories: dict[int, str] = {}
     stored = sum(shard.size for shard in shards)
     text = total_text(runs)
-    for directory, size in ((parent_and_name(output.staged("x"))[0], stored), (output.work, text)):
+    for directory, size in ((parent_of(output.staged("x")), stored), (output.work, text)):
         if not is_url(directory):
             device = os.stat(directory).st_dev  # noqa: PTH116
             needed[device] += size

@@ -15,6 +15,7 @@ from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of
 from fastrec.errors import CorpusError
+from fastrec.parameters import AnyPath
 from fastrec.storage import file_in, is_url, join, storage_of
 from fastrec.summary.document import Summary
 
@@ -29,7 +30,7 @@ class CorpusReader(os.PathLike[str]):
     It stays what it was when it was opened: a corpus that takes its place has to be opened again.
     """
 
-    def __init__(self, corpus: str | os.PathLike[str]) -> None:
+    def __init__(self, corpus: AnyPath) -> None:
         """Open a corpus.
 
         Raises:
@@ -114,6 +115,6 @@ def lines_of(part: PartFile, columns: PartColumns, positions: Iterable[int]) -> 
             yield line[:-1]
 
 
-def open_corpus(corpus: str | os.PathLike[str]) -> CorpusReader:
+def open_corpus(corpus: AnyPath) -> CorpusReader:
     """Open a corpus, unless it is open already."""
     return corpus if isinstance(corpus, CorpusReader) else CorpusReader(corpus)

@@ -10,7 +10,7 @@ from fastrec.corpus.scan import PartTask, skim_lines
 from fastrec.errors import counted
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.secrets import secrets_of
-from fastrec.storage import parent_and_name
+from fastrec.storage import base_name
 
 _MOST_LISTED: Final = 20
 
@@ -21,7 +21,7 @@ class SecretsTask(PartTask, frozen=True):
 
 def search_part(task: SecretsTask) -> FindingGroups:
     groups = FindingGroups()
-    _, name = parent_and_name(task.part.path)
+    name = base_name(task.part.path)
     before = 0
     with closing(skim_lines(task.part)) as buffers:
         for buffer, size in buffers:

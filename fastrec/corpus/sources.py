@@ -16,6 +16,7 @@ import msgspec
 
 from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join, storage_of
 
@@ -85,7 +86,7 @@ def source_lines(path: str) -> Iterator[tuple[int, bytes]]:
 def decode_source(path: str, number: int, line: bytes) -> Source:
     try:
         return _decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         raise CorpusError(path, f"is not the source of a record: {exc}", number) from exc
 
 

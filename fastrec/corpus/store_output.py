@@ -30,7 +30,7 @@ from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused
 from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
-from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.storage import base_name, is_url, join, parent_and_name, parent_of, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -249,7 +249,7 @@ class StoreOutput(Output):
             kept = {*self.kept, self.kept_path}
             storage.remove(*(path for path in self._work_files(journals=True) if path not in kept))
             if not is_url(self.work_root):
-                used = {parent_and_name(path)[0] for path in kept}
+                used = {parent_of(path) for path in kept}
                 files = storage.files_in(self.work_root)
                 storage.remove(
                     *(path for path in files if storage.is_directory(path) and path not in used)
@@ -263,10 +263,7 @@ class StoreOutput(Output):
 
     def reuse(self, path: str, name: str) -> str:
         """Keep a file under its name, if only the token differs; else copy it within the store."""
-        if (
-            _stem_of(parent_and_name(path)[1]) == _stem_of(name)
-            and parent_and_name(path)[0] == self._url
-        ):
+        if _stem_of(base_name(path)) == _stem_of(name) and parent_of(path) == self._url:
             return path
         OBJECT_STORE.copy(path, self.staged(name))
         return self.staged(name)
@@ -321,7 +318,7 @@ def lease_of(output: str, kind: Kind) -> Lease:
 
     UsageError if the output cannot be ours.
     """
-    if not parent_and_name(output)[1] or output.count("/") < 3:
+    if not base_name(output) or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
     lease = Lease(OBJECT_STORE, join(output, _LEASE), output)
     if not lease.exists():

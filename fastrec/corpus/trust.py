@@ -31,8 +31,9 @@ from fastrec.errors import shown, utf8
 from fastrec.judge.findings import OTHER_TURNS
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import Shard
-from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage import join, parent_and_name, parent_of, storage_of
 from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
@@ -93,7 +94,7 @@ def trusted_shards(
     marked: dict[str, Shard] = {}
     ranges: list[_Range] = []
     position_of = position_maker(sort_fields)
-    corpora = dict.fromkeys(parent_and_name(shard.path)[0] for shard in shards if shard.listed)
+    corpora = dict.fromkeys(parent_of(shard.path) for shard in shards if shard.listed)
     published = set(_read_list()) if corpora else set()
     for corpus in corpora:
         document = storage_of(corpus).read_all(join(corpus, MANIFEST))
@@ -109,7 +110,7 @@ def trusted_shards(
             )
             if not reason and target is DEFAULT_SCHEMA and _has_other_turns(corpus, manifest):
                 reason = "some have turns of two versions"
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             reason = "another build of fastrec made it"
         if reason:
             notice(f"the records of {shown(corpus)} are judged again: {reason}")
@@ -136,11 +137,7 @@ def trusted_shards(
 def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     """The corpora that are trusted although this user has not published them."""
     return sorted(
-        {
-            utf8(parent_and_name(shard.path)[0])
-            for shard in shards
-            if shard.trusted and not shard.compression
-        }
+        {utf8(parent_of(shard.path)) for shard in shards if shard.trusted and not shard.compression}
     )
 
 

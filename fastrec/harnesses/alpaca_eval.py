@@ -32,7 +32,7 @@ from fastrec.harnesses.log import (
     Score,
     logs_by_name,
 )
-from fastrec.harnesses.values import number_of, spell, texts_of
+from fastrec.harnesses.values import JsonObject, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Output
 
 _MEANS: Final = ("win_rate", "discrete_win_rate")
@@ -124,7 +124,7 @@ def _scores(preference: Any) -> list[Score]:
     return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
 
 
-def _rows(path: str) -> list[dict[str, Any]]:
+def _rows(path: str) -> list[JsonObject]:
     rows = read_rows(path, "a judgement of AlpacaEval")
     for number, row in enumerate(rows, 1):
         if not all(isinstance(row.get(name), str) for name in ("instruction", "generator_2")):

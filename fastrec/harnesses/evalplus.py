@@ -26,9 +26,9 @@ from fastrec.harnesses.log import (
     pass_at_k,
 )
 from fastrec.harnesses.transcripts import trial_of
-from fastrec.harnesses.values import as_list, as_object, spell, texts_of
+from fastrec.harnesses.values import JsonObject, as_list, as_object, spell, texts_of
 from fastrec.schemas.newest import Output
-from fastrec.storage import parent_and_name
+from fastrec.storage import base_name, parent_and_name
 
 METADATA: Final = ("trial", "samples_file", "base_status", "plus_status", "status")
 
@@ -61,11 +61,11 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(path: str) -> dict[str, Any]:
+def _document(path: str) -> JsonObject:
     return read_object(path, "result of EvalPlus or BigCodeBench")
 
 
-def _attempts(log: Log) -> dict[str, list[dict[str, Any]]]:
+def _attempts(log: Log) -> dict[str, list[JsonObject]]:
     """The attempts at each task, in the form of today."""
     attempts = {}
     for task_id, results in as_object(_document(log.path).get("eval")).items():
@@ -90,7 +90,7 @@ def plan(log: Log) -> LogPlan:
     if not task_id:
         raise LogError(log.path, "has no results of tasks (eval)")
     directory, name = parent_and_name(log.path)
-    stem = _RESULTS.sub("", name) or parent_and_name(directory)[1]
+    stem = _RESULTS.sub("", name) or base_name(directory)
     model = spell(beside.get("model") or _SETTINGS.sub("", stem))
     variant = _VARIANT.search(stem)
     benchmark = task_id.partition("/")[0] if "/" in task_id else "bigcodebench"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import BOM, as_list, decoder
+from fastrec.harnesses.values import BOM, JsonObject, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -33,15 +33,15 @@ def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
 
 
 _decode_any: Final = decoder(Any)
-_decode_object: Final = decoder(dict[str, Any])
+_decode_object: Final = decoder(JsonObject)
 
 
-def read_object(path: str, what: str) -> dict[str, Any]:
+def read_object(path: str, what: str) -> JsonObject:
     """Read a JSON object; LogError if there is something else. `what` names it."""
     return read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
 
 
-def read_rows(path: str, what: str) -> list[dict[str, Any]]:
+def read_rows(path: str, what: str) -> list[JsonObject]:
     """Read the objects of a JSON array, or of JSON lines; LogError if there is something else.
 
     `what` names a row.
@@ -49,7 +49,7 @@ def read_rows(path: str, what: str) -> list[dict[str, Any]]:
     text = read_text(path)
     is_array = text.lstrip()[:1] == b"["
     parts = [text] if is_array else text.split(b"\n")
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     for number, part in enumerate(parts, 1):
         place = "" if is_array else f"line {number:,} "
         if not part or part.isspace():

@@ -33,8 +33,8 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import chat_of, time_between, trial_of, with_chat
-from fastrec.harnesses.values import as_object, number_of, objects_in, spell, spelled
-from fastrec.storage import parent_and_name
+from fastrec.harnesses.values import JsonObject, as_object, number_of, objects_in, spell, spelled
+from fastrec.storage import parent_of
 
 METADATA: Final = ("agent", "agent_version", "model", "trial", "stop_reason")
 
@@ -53,22 +53,22 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     grouped = Grouped()
-    jobs = {parent_and_name(file.path)[0]: file for file in files if file.role == "job"}
+    jobs = {parent_of(file.path): file for file in files if file.role == "job"}
     trajectories: defaultdict[str, list[FoundFile]] = defaultdict(list)
     evals: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
     for file in files:
         if file.role == "trajectory":  # trial/agent/trajectory.json
-            trial = parent_and_name(parent_and_name(file.path)[0])[0]
+            trial = parent_of(parent_of(file.path))
             trajectories[trial].append(file)
     for file in files:
         if file.role == "trial":
-            directory = parent_and_name(file.path)[0]
+            directory = parent_of(file.path)
             try:
                 key = "__".join(_names(_document(file)))
             except LogError as exc:
                 grouped.bad.append(BadLog(exc.path, exc.reason))
             else:
-                job = parent_and_name(directory)[0]
+                job = parent_of(directory)
                 evals[job, key] += [file, *trajectories[directory][:1]]
     for (directory, key), needed in evals.items():
         about = [jobs[directory]] if directory in jobs else []
@@ -76,7 +76,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of Harbor")
 
 

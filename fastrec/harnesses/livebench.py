@@ -25,7 +25,7 @@ from fastrec.harnesses.mt_bench import (
 )
 from fastrec.harnesses.values import as_list, as_object, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Output
-from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage import join, parent_of, storage_of
 
 _ANSWER: Final = (b'"answer_id"', b'"choices"', b'"model_id"')
 _JUDGMENT: Final = (b'"task"', b'"model"', b'"score"', b'"category"')
@@ -49,8 +49,8 @@ def role_of(head: bytes, path: str) -> str | None:
 
 
 def _task_directory(path: str, role: str) -> str:
-    directory = parent_and_name(path)[0]
-    return directory if role == "questions" else parent_and_name(directory)[0]
+    directory = parent_of(path)
+    return directory if role == "questions" else parent_of(directory)
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -36,7 +36,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import as_object, number_of
+from fastrec.harnesses.values import JsonObject, as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -198,7 +198,7 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
     # What the model said, where that depends on the metric; None: as the sample says.
     output: Output | None = None
     metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
-    fields: dict[str, Any] = {}  # metadata of the score in the log, as `Sample.fields`
+    fields: JsonObject = {}  # metadata of the score in the log, as `Sample.fields`
 
 
 class Sample(msgspec.Struct, kw_only=True, gc=False):
@@ -219,7 +219,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     # What the harness says about the sample, under names of fastrec: see `metadata.py`.
     metadata: dict[str, str] = {}
     # Metadata of the sample in the log, under its own names: the user chooses which are kept.
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
     # the run of this sample, if a table has several; None: that of the log
     run: RunInfo | None = None

@@ -28,7 +28,7 @@ from fastrec.harnesses.log import (
     Score,
     role_by_keys,
 )
-from fastrec.harnesses.values import as_list, number_of, spell, texts_of
+from fastrec.harnesses.values import JsonObject, as_list, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
 METADATA: Final = ("judge",)
@@ -81,7 +81,7 @@ def judged_logs(harness: str, files: Iterable[FoundFile]) -> Grouped:
     return grouped
 
 
-def _rows(file: FoundFile) -> list[dict[str, Any]]:
+def _rows(file: FoundFile) -> list[JsonObject]:
     return read_rows(file.path, "a line of judgements, questions or answers")
 
 
@@ -89,11 +89,11 @@ def _names(file: FoundFile, key: str) -> list[str]:
     return list(dict.fromkeys(spell(row.get(key)) for row in _rows(file)))
 
 
-def judgements_of(log: Log) -> list[dict[str, Any]]:
+def judgements_of(log: Log) -> list[JsonObject]:
     return [row for row in _rows(log.files[0]) if spell(row.get("model")) == log.task]
 
 
-def asked_and_said(log: Log) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+def asked_and_said(log: Log) -> tuple[dict[str, JsonObject], dict[str, JsonObject]]:
     """The questions, and the answers of the model of a log, by the id of the question."""
     _, asked, said = map(_rows, log.files)
     questions = {spell(row.get("question_id")): row for row in asked}
@@ -131,9 +131,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
         yield _sample_of(log.path, row, questions.get(number, {}), answers.get(number, {}))
 
 
-def _sample_of(
-    path: str, row: dict[str, Any], question: dict[str, Any], answer: dict[str, Any]
-) -> Sample:
+def _sample_of(path: str, row: JsonObject, question: JsonObject, answer: JsonObject) -> Sample:
     number = row.get("question_id")
     turn = row.get("turn")
     try:

@@ -29,7 +29,15 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
-from fastrec.harnesses.values import as_list, as_object, number_of, spell, spelled, texts_of
+from fastrec.harnesses.values import (
+    JsonObject,
+    as_list,
+    as_object,
+    number_of,
+    spell,
+    spelled,
+    texts_of,
+)
 from fastrec.schemas.newest import Input, Output
 
 METADATA: Final = ("run_id", "split")
@@ -48,7 +56,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return Grouped(logs=[Log("openai-evals", file.path, (file,)) for file in files])
 
 
-def _rows(log: Log) -> list[dict[str, Any]]:
+def _rows(log: Log) -> list[JsonObject]:
     return read_rows(log.path, "an event of OpenAI evals")
 
 
@@ -76,7 +84,7 @@ def plan(log: Log) -> LogPlan:
 
 
 def _figures(
-    report: Mapping[str, Any], rows: list[dict[str, Any]]
+    report: Mapping[str, Any], rows: list[JsonObject]
 ) -> tuple[list[Aggregate], dict[str, str]]:
     metrics = {score.metric for sample in _samples(rows) for score in sample.scores}
     means = []
@@ -95,8 +103,8 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     yield from with_every_metric(_samples(_rows(log)))
 
 
-def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
-    events: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+def _samples(rows: list[JsonObject]) -> Iterator[Sample]:
+    events: dict[str, list[tuple[str, JsonObject]]] = {}
     for row in rows:
         if row.get("sample_id") is not None and isinstance(row.get("data"), dict):
             event = (spell(row.get("type")), row["data"])
@@ -105,8 +113,8 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
         yield _sample_of(sample_id, its_events)
 
 
-def _sample_of(sample_id: str, events: list[tuple[str, dict[str, Any]]]) -> Sample:
-    first: dict[str, dict[str, Any]] = {}
+def _sample_of(sample_id: str, events: list[tuple[str, JsonObject]]) -> Sample:
+    first: dict[str, JsonObject] = {}
     for kind, data in events:
         first.setdefault(kind, data)
     match = first.get("match", {})

@@ -32,7 +32,15 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
-from fastrec.harnesses.values import as_list, as_object, number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import (
+    JsonObject,
+    as_list,
+    as_object,
+    number_of,
+    objects_in,
+    spell,
+    spelled,
+)
 from fastrec.schemas.newest import Input, Output, Performance
 
 METADATA: Final = ("provider_label", "prompt_label", "eval_id")
@@ -51,22 +59,22 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return logs_by_name("promptfoo", files, lambda file: map(_name, _rows(_document(file.path))))
 
 
-def _document(path: str) -> dict[str, Any]:
+def _document(path: str) -> JsonObject:
     document = read_object(path, "result of promptfoo")
     # `evaluate()` returns the summary alone.
     return document if isinstance(document.get("results"), dict) else {"results": document}
 
 
-def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(document: JsonObject) -> list[JsonObject]:
     return objects_in(document["results"], "results")
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: JsonObject) -> str:
     """The name of a log in its file: prompt and provider."""
     return f"{row.get('promptIdx')} {_model(row)}"
 
 
-def _model(row: dict[str, Any]) -> str:
+def _model(row: JsonObject) -> str:
     provider = row.get("provider")
     return spell(as_object(provider).get("id") or provider or "")
 
@@ -110,7 +118,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     yield from with_every_metric(map(_sample_of, rows))
 
 
-def _sample_of(row: dict[str, Any]) -> Sample:
+def _sample_of(row: JsonObject) -> Sample:
     response = as_object(row.get("response"))
     test = as_object(row.get("testCase"))
     grading = as_object(row.get("gradingResult"))

@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.values import REFUSALS, encode
+from fastrec.harnesses.values import REFUSALS, JsonObject, encode
 
-_decode_chat: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode_chat: Final = msgspec.json.Decoder(list[JsonObject]).decode
 
 
 def prompt_of(context: Any) -> tuple[str, str | UnsetType]:

@@ -28,9 +28,17 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of, with_chat
-from fastrec.harnesses.values import as_list, as_object, number_of, objects_in, spell, spelled
+from fastrec.harnesses.values import (
+    JsonObject,
+    as_list,
+    as_object,
+    number_of,
+    objects_in,
+    spell,
+    spelled,
+)
 from fastrec.schemas.newest import TokenUsage
-from fastrec.storage import join, parent_and_name
+from fastrec.storage import join, parent_of
 
 _DEFAULT_AGENT: Final = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
 
@@ -62,16 +70,16 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     simulations: defaultdict[str, list[FoundFile]] = defaultdict(list)
     for file in files:
         if file.role == "simulation":
-            simulations[parent_and_name(file.path)[0]].append(file)
+            simulations[parent_of(file.path)].append(file)
     for file in files:
         if file.role == "results":
-            parts = simulations.pop(join(parent_and_name(file.path)[0], "simulations"), ())
+            parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
             grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
     grouped.bad = [BadLog(directory, _ALONE) for directory in simulations]
     return grouped
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of tau2-bench")
 
 
@@ -122,7 +130,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     )
 
 
-def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
+def _sample_of(row: JsonObject, task: JsonObject) -> Sample:
     criteria = as_object(task.get("evaluation_criteria"))
     judged = as_object(row.get("reward_info"))
     rewards = {"reward": judged.get("reward")}
@@ -152,7 +160,7 @@ def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
     return with_chat(sample, chat)
 
 
-def _tokens_in(chat: Sequence[dict[str, Any]]) -> TokenUsage | None:
+def _tokens_in(chat: Sequence[JsonObject]) -> TokenUsage | None:
     """The tokens of the agent; None if no message states them."""
     read = written = 0.0
     for message in chat:

@@ -21,8 +21,8 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import trial_of, with_chat
-from fastrec.harnesses.values import as_list, as_object, spell
-from fastrec.storage import hash_of_file, parent_and_name
+from fastrec.harnesses.values import JsonObject, as_list, as_object, spell
+from fastrec.storage import base_name, hash_of_file
 
 METADATA: Final = ("trial",)
 
@@ -44,7 +44,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return Grouped(logs=[Log("tau-bench", file.path, (file,)) for file in files])
 
 
-def _rows(log: Log) -> list[dict[str, Any]]:
+def _rows(log: Log) -> list[JsonObject]:
     return read_rows(log.path, "a trial of tau-bench")
 
 
@@ -52,7 +52,7 @@ def plan(log: Log) -> LogPlan:
     chats = [as_list(row.get("traj")) for row in _rows(log)]
     first = next((as_object(chat[0]) for chat in chats if chat), {})
     domain = _POLICY.match(spell(first.get("content")))
-    name = parent_and_name(log.path)[1]
+    name = base_name(log.path)
     named = _NAME.fullmatch(name)
     return LogPlan(
         run=RunInfo(
@@ -74,7 +74,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
     yield from with_every_metric(trials)
 
 
-def _sample_of(row: dict[str, Any], task: dict[str, Any]) -> Sample:
+def _sample_of(row: JsonObject, task: JsonObject) -> Sample:
     info = as_object(row.get("info"))
     judged = as_object(as_object(info.get("reward_info")).get("info"))
     rewards = {

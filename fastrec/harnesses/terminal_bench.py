@@ -31,8 +31,8 @@ from fastrec.harnesses.log import (
     tokens_of,
 )
 from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
-from fastrec.harnesses.values import number_of, objects_in, spell, spelled
-from fastrec.storage import hash_of_file, parent_and_name
+from fastrec.harnesses.values import JsonObject, number_of, objects_in, spell, spelled
+from fastrec.storage import hash_of_file, parent_of
 
 METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
@@ -55,9 +55,9 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """A log is a run: its file of results, or else its trials, which are two folders below it."""
     runs: dict[str, dict[str, list[FoundFile]]] = {}
     for file in files:
-        directory = parent_and_name(file.path)[0]
+        directory = parent_of(file.path)
         if file.role == "trial":
-            directory = parent_and_name(parent_and_name(directory)[0])[0]
+            directory = parent_of(parent_of(directory))
         runs.setdefault(directory, {}).setdefault(file.role, []).append(file)
     grouped = Grouped()
     for directory, roles in runs.items():
@@ -69,11 +69,11 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return grouped.with_others(files)
 
 
-def _document(file: FoundFile) -> dict[str, Any]:
+def _document(file: FoundFile) -> JsonObject:
     return read_object(file.path, "result of Terminal-Bench")
 
 
-def _rows(log: Log) -> list[dict[str, Any]]:
+def _rows(log: Log) -> list[JsonObject]:
     rows = []
     for file in log.files:
         if file.role == "results":
@@ -83,7 +83,7 @@ def _rows(log: Log) -> list[dict[str, Any]]:
     return rows
 
 
-def _about(log: Log) -> dict[str, Any]:
+def _about(log: Log) -> JsonObject:
     """The metadata of the run; agent and model perhaps by the name of a folder."""
     last = log.files[-1]
     about = _document(last) if last.role == "metadata" else {}

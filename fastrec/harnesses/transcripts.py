@@ -23,6 +23,7 @@ from fastrec.harnesses.log import Sample, Score
 from fastrec.harnesses.prompts import text_of
 from fastrec.harnesses.values import (
     REFUSALS,
+    JsonObject,
     as_list,
     as_object,
     number_of,
@@ -36,7 +37,7 @@ _ROLES: Final = {"agent": "assistant"}  # the sources of steps that are no roles
 
 
 def trial_of(
-    task_id: Any, trial: Any, rewards: dict[str, Any], asked: Any = None, expected: Any = None
+    task_id: Any, trial: Any, rewards: JsonObject, asked: Any = None, expected: Any = None
 ) -> Sample:
     """One trial of a task, with a score for each reward.
 
@@ -87,7 +88,7 @@ def with_chat(sample: Sample, chat: Any) -> Sample:
     return sample
 
 
-def _call_of(call: dict[str, Any]) -> ToolCall:
+def _call_of(call: JsonObject) -> ToolCall:
     function = as_object(call.get("function")) or call
     return ToolCall(
         id=spell(call.get("id") or call.get("tool_call_id") or ""),
@@ -113,7 +114,7 @@ def arguments_of(value: Any) -> dict[str, str]:
     return {} if value is None else {"arguments": spell(value)}
 
 
-def chat_of(trajectory: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def chat_of(trajectory: JsonObject) -> Iterator[JsonObject]:
     """The messages of a trajectory in ATIF: a step, and what its tools answered."""
     for step in objects_in(trajectory, "steps"):
         source = spell(step.get("source"))

@@ -16,6 +16,8 @@ REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 BOM: Final = b"\xef\xbb\xbf"
 
+JsonObject = dict[str, Any]
+
 _T = TypeVar("_T")
 
 _LARGEST: Final = 1 << 63
@@ -123,12 +125,12 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def as_object(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> JsonObject:
     """An object as it is, and an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
-def objects_in(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def objects_in(document: Mapping[str, Any], name: str) -> list[JsonObject]:
     """The objects of a list in a document; what is none is skipped."""
     return [item for item in as_list(document.get(name)) if isinstance(item, dict)]
 

@@ -64,7 +64,7 @@ from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, is_url, parent_and_name
+from fastrec.storage import FileDigest, base_name, is_url
 from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
@@ -294,7 +294,7 @@ def _write_rejects(
     name = context.output.named("rejects", ".jsonl.zst")
     if base.rejects and base.rejects.fingerprint == fingerprint:
         path = context.output.reuse(base.rejects.path, name)
-        entry = replace(base.rejects.entry, file=parent_and_name(path)[1])
+        entry = replace(base.rejects.entry, file=base_name(path))
         return KeptRejects(fingerprint, path, entry)
     path = context.output.staged(name)
     written = write_rejects(path, ranges, left_out, names)
@@ -339,7 +339,7 @@ def _secrets(
 def _part_entries(context: RunContext, parts: Sequence[Part]) -> list[PartEntry]:
     return [
         PartEntry(
-            file=parent_and_name(part.path)[1],
+            file=base_name(part.path),
             records=part.records,
             first=key_entry(part.first, context.sort_fields),
             last=key_entry(part.last, context.sort_fields),
@@ -387,7 +387,7 @@ def _write_documents(
 
 def _side_file_entry(file: SideFile | None) -> SideFileEntry:
     assert file
-    return SideFileEntry(file=parent_and_name(file.path)[1], bytes=file.bytes, sha256=file.sha256)
+    return SideFileEntry(file=base_name(file.path), bytes=file.bytes, sha256=file.sha256)
 
 
 # What stays for the next run

@@ -25,6 +25,7 @@ from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.run import run_attempts
 from fastrec.normalize.scratch import scratch_output
+from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.shard import Shard, gather_tasks, total_text
@@ -74,8 +75,8 @@ class PlannedReuse(msgspec.Struct, kw_only=True):
 
 
 def plan(
-    names: Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    names: Sequence[AnyPath],
+    output: AnyPath,
     options: Options,
     *,
     files_from: str | None = None,

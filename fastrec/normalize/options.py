@@ -45,7 +45,7 @@ from fastrec.normalize.corrections import (
     read_labels,
     read_names,
 )
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -622,8 +622,8 @@ class NormalizeArguments(FilterArguments, total=False):
     track_sources: bool
     map: Paths
     keep_names: bool
-    labels: str | os.PathLike[str] | None
-    fixes: str | os.PathLike[str] | None
+    labels: AnyPath | None
+    fixes: AnyPath | None
     trust: bool
     judge: bool
     strict_labels: bool

@@ -40,7 +40,7 @@ from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.keys import field_end
 from fastrec.sources.shard import Shard
-from fastrec.storage import parent_and_name, storage_of
+from fastrec.storage import base_name, storage_of
 from fastrec.summary.part_statistics import (
     Census,
     RepeatsRule,
@@ -161,11 +161,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     """
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
-    staged = {
-        path
-        for path in context.output.staged_files()
-        if parent_and_name(path)[1].startswith("part-")
-    }
+    staged = {path for path in context.output.staged_files() if base_name(path).startswith("part-")}
     wanted = {part.path for part in parts} | {
         file.path for part in parts for file in part.side_files
     }
@@ -177,7 +173,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
         if path not in staged:
             return context.output.reuse(path, name)
         if path != context.output.staged(name):
-            context.output.rename(parent_and_name(path)[1], name)
+            context.output.rename(base_name(path), name)
         return context.output.staged(name)
 
     numbered: list[Part] = []

@@ -206,12 +206,12 @@ Range = tuple[str, int, int | None]  # the path of a shard, and a range of its b
 
 
 class Reusable(msgspec.Struct):
-    tasks: list[SortResult] = msgspec.field(default_factory=list)
+    tasks: list[SortResult] = []
     # The ranges of shards that these tasks have read.
-    covered: set[Range] = msgspec.field(default_factory=set)
+    covered: set[Range] = set()
     # Runs merged from the runs of these tasks.
-    merged: list[MergedRun] = msgspec.field(default_factory=list)
-    chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
+    merged: list[MergedRun] = []
+    chunks: dict[tuple[str, int, int, str], SortResult] = {}
     """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash."""
     next_task: int = 0  # the first task number that no file in the work directory uses
     next_piece: int = 0  # the first number that no piece has

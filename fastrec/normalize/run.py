@@ -48,6 +48,7 @@ from fastrec.normalize.kept import Base, Kept, find_base, recover_kept
 from fastrec.normalize.options import AUTO, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, choose_target
 from fastrec.normalize.resume import Journal, reusable_settings
+from fastrec.parameters import AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -104,8 +105,8 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
 
 
 def normalize(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    paths: Paths,
+    output: AnyPath,
     *,
     files_from: str | None = None,
     progress: Progress | None = None,
@@ -132,7 +133,7 @@ def normalize(
         RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace
             one with records. The old corpus stays; the new one is at `output` + `.refused`.
     """
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = path_names(paths)
     result = run(names, output, make_options(**options), files_from=files_from, progress=progress)
     if result.refused:
         raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)
@@ -140,8 +141,8 @@ def normalize(
 
 
 def run(
-    names: Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    names: Sequence[AnyPath],
+    output: AnyPath,
     options: Options,
     *,
     files_from: str | None = None,

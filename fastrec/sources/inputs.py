@@ -34,10 +34,12 @@ from fastrec.errors import CorpusError, ShardMissingError, UsageError, counted, 
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
 from fastrec.sources.shard import STDIN, Listed, Shard, shard_at
 from fastrec.storage import (
+    base_name,
     file_in,
     is_url,
     join,
     parent_and_name,
+    parent_of,
     storage_of,
     without_file_protocol,
 )
@@ -293,7 +295,7 @@ class _Search:
 
 
 def _folders_above(folder: str) -> Iterator[str]:
-    while folder and folder != (folder := parent_and_name(folder)[0]):
+    while folder and folder != (folder := parent_of(folder)):
         yield folder
 
 
@@ -302,7 +304,7 @@ def shards_below(
 ) -> tuple[list[str], dict[str, Shard]]:
     """List all objects below a directory, and by path the shards among them."""
     objects = _store().find(directory)
-    shards = _shards([found for found in objects if is_shard(parent_and_name(found.path)[1])])
+    shards = _shards([found for found in objects if is_shard(base_name(found.path))])
     return [found.path for found in objects], {shard.path: shard for shard in shards}
 
 

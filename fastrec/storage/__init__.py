@@ -50,7 +50,7 @@ def join(directory: str, name: str) -> str:
 
 def last_name(path: str) -> str:
     """The name of a file or directory without the folders it is in."""
-    return parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
+    return base_name(path) if is_url(path) else Path(path).resolve().name
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
@@ -61,6 +61,14 @@ def parent_and_name(path: str) -> tuple[str, str]:
     """
     parent, slash, name = path.rstrip("/").rpartition("/")
     return parent or slash, name
+
+
+def parent_of(path: str) -> str:
+    return parent_and_name(path)[0]
+
+
+def base_name(path: str) -> str:
+    return parent_and_name(path)[1]
 
 
 def file_in(corpus: str, name: str, listing: str) -> str:

@@ -10,10 +10,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
@@ -44,7 +42,7 @@ from fastrec.judge.findings import (
 )
 from fastrec.limits import current_limits
 from fastrec.notebook import Framed, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private
@@ -268,11 +266,7 @@ def _may_be_no_mean(result: Result) -> bool:
     metric = result.metric
     names = [metric.metric_id, metric.metric_name, metric.metric_kind]
     if not any(names):
-        names = (
-            [result.id, metric.evaluation_description]
-            if metric.evaluation_description
-            else [result.id, result.name]
-        )
+        names = [result.id, metric.evaluation_description or result.name]
     return bool(_words_of(names) & _NOT_MEANS) or any(
         _OF_SEVERAL.search(name.lower()) for name in names if name
     )
@@ -291,7 +285,7 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
 
 
 def check_pairs(
-    directories: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    directories: Paths,
     *,
     jobs: int = CORES,
     progress: Progress | None = None,
@@ -309,8 +303,7 @@ def check_pairs(
     """
     started = time.perf_counter()
     check_jobs(jobs)
-    given = [directories] if isinstance(directories, (str, os.PathLike)) else directories
-    names = [os.fspath(directory) for directory in given]
+    names = path_names(directories)
     if not names:
         raise UsageError("no input: name one or more directories")
     if any(map(is_private, names)):
@@ -329,7 +322,7 @@ def check_pairs(
     for _, group in groupby(checked, key=lambda both: id(both[0].pair)):
         parts = []
         for piece, result in group:
-            counts = result.rows.counts if result.rows else Counter[str]()
+            counts = result.rows.counts
             progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
             parts.append((piece, result))
         check.add(parts)
@@ -368,8 +361,7 @@ class _Check:
             return  # a file counts as a whole or not at all
         rows = Rows()
         for _, checked in parts:
-            if checked.rows:
-                rows += checked.rows
+            rows += checked.rows
         self._add_rows(pair, first.aggregate, rows)
 
     def _find(self, path: str, *findings: Finding) -> None:
@@ -409,11 +401,9 @@ class _Check:
             tallies = rows.tallies[number, False], rows.tallies[number, True]
             if finding := _size_finding(result, number, *tallies):
                 self._find(pair.aggregate, finding)
-            verdict = (
-                "invalid rows"
-                if rows.counts["invalid"]
-                else compare_score(result, number, *tallies)
-            )
+            verdict = compare_score(result, number, *tallies)
+            if rows.counts["invalid"]:
+                verdict = "invalid rows"
             if verdict is None:
                 report.reproduced += 1
                 if finding := _standard_error_finding(result, number, *tallies):
@@ -426,7 +416,8 @@ class _Check:
 
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
-        report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
+        report.codes = dict(self._groups.codes)
+        report.groups = self._groups.in_order()
         total = sum(report.codes.values())
         report.warnings = sum(report.codes.get(code, 0) for code in PAIR_WARNINGS)
         report.errors = total - report.warnings

@@ -36,7 +36,14 @@ from fastrec.judge.aggregate import (
 from fastrec.judge.findings import Finding
 from fastrec.sources.inputs import walk
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
+from fastrec.storage import (
+    base_name,
+    is_url,
+    join,
+    parent_and_name,
+    storage_of,
+    without_file_protocol,
+)
 
 _SAMPLES: Final = re.compile(
     r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?P<packed>\.(?:zst|zstd|gz|gzip|bz2|xz))?"
@@ -153,7 +160,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def sample_names(self) -> str:
-        return ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in self.samples)
+        return ", ".join(utf8(base_name(shard.path)) for shard in self.samples)
 
 
 def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
@@ -165,7 +172,7 @@ def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
     for finding in _folder_findings(pair.place) if folder else ():
         yield paths[0], finding
     for path in paths:
-        for finding in _file_findings(parent_and_name(path)[1], pair.stem, pair.names, pair.place):
+        for finding in _file_findings(base_name(path), pair.stem, pair.names, pair.place):
             yield path, finding
 
 

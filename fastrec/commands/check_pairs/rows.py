@@ -92,7 +92,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
     found = Rows()
     stats = ReadStats()
     source = utf8(piece.shard.path)
-    joiner = _Joiner(aggregate) if aggregate else None
+    joiner = _joiner(aggregate) if aggregate else None
     for judged in judge_slice(judge_of(_SETTINGS), piece, stats=stats):
         batch = judged.batch
         found.counts.update(
@@ -134,7 +134,12 @@ def _label_finding(kind: type[Any], label: str) -> Finding | None:
     return None
 
 
-def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
+_Joined = tuple[int | None, list[Finding]]
+
+
+def _check_rows(
+    judged: JudgedChunk, joiner: Callable[..., _Joined] | None, found: Rows, source: str
+) -> None:
     tallies = found.tallies
     batch = judged.batch
     # The hash alone does not tell which rows are wrong: it may be the right one of another row.
@@ -144,7 +149,8 @@ def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source
     ):
         label = record.schema_version
         mismatch = _label_finding(type(record), label) if label in LABELS else None
-        result, findings = joiner.join(record, result_id) if joiner else (None, [])
+        ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
+        result, findings = joiner(*ids) if joiner else (None, [])
         for finding in [mismatch, *findings] if mismatch else findings:
             found.groups.add(finding, Location(source, line))
         if wrong_hashes and (record.sample_id, record.sample_hash) in wrong_hashes:
@@ -185,67 +191,50 @@ def _float(score: float) -> float:
         return float("inf")
 
 
-class _Joiner:
-    """Joins rows with the results of an aggregate."""
+def _joiner(aggregate: Aggregate) -> Callable[..., _Joined]:
+    """Make a function that joins a row with a result of an aggregate, by the ids of the row.
 
-    def __init__(self, aggregate: Aggregate) -> None:
-        self._aggregate = aggregate
-        results = aggregate.results
-        self._ids = {
-            result.id: number
-            for number, result in reversed(list(enumerate(results)))
-            if result.id is not None
-        }
-        self._named: defaultdict[str, list[int]] = defaultdict(list)
-        for number, result in enumerate(results):
-            self._named[result.name].append(number)
-        self._known: dict[tuple[Any, ...], tuple[int | None, list[Finding]]] = {}
+    It returns the number of the result, and what is wrong with the ids.
+    """
+    results = aggregate.results
+    by_id = {result.id: number for number, result in reversed([*enumerate(results)])}
+    by_name = defaultdict[str, list[int]](list)
+    for number, result in enumerate(results):
+        by_name[result.name].append(number)
 
-    def join(self, record: Any, result_id: str | UnsetType) -> tuple[int | None, list[Finding]]:
-        """Return the number of the result of a row, and what is wrong with its ids."""
-        ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
-        joined = self._known.get(ids)
-        if joined is None:
-            if len(self._known) >= _MOST_JOINED:
-                self._known.clear()
-            result, problem = self._result(record.evaluation_name, result_id)
-            findings = []
-            for name in ("evaluation_id", "model_id"):
-                stated = getattr(self._aggregate, name)
-                value = getattr(record, name)
-                if value != stated:
-                    problem_of_id = expected(
-                        f"pair.{name}", quoted(stated), quoted(value), f"$.{name}"
-                    )
-                    findings.append(problem_of_id)
-            if problem:
-                findings.append(problem)
-            joined = self._known[ids] = result, findings
-        return joined
-
-    def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
-        results = self._aggregate.results
+    def result_of(name: str, result_id: str | UnsetType) -> int | Finding:
         if result_id is not UNSET:
-            number = self._ids.get(result_id)
-            if number is not None:
-                return number, None
-            known = f"the id of one of the {len(results):,} results"
-            return None, expected(
-                "pair.unknown_result",
-                known if results else "results in the aggregate",
-                quoted(result_id),
-                "$.evaluation_result_id",
-            )
-        named = self._named.get(name, [])
+            known = "results in the aggregate"
+            if results:
+                known = f"the id of one of the {len(results):,} results"
+            path = "$.evaluation_result_id"
+            unknown = expected("pair.unknown_result", known, quoted(result_id), path)
+            return by_id.get(result_id, unknown)
+        named = by_name.get(name, [])
         without_id = [number for number in named if results[number].id is None]
         for fitting in (named, without_id, range(len(results))):
             if len(fitting) == 1:
-                return fitting[0], None
+                return fitting[0]
+        path = "$.evaluation_name"
         if named:
             message = f"{len(named):,} results have the evaluation_name {quoted(name)}"
-            return None, Finding("pair.several_results", "$.evaluation_name", message)
-        what = "the evaluation_name of a result"
-        return None, expected("pair.no_result", what, quoted(name), "$.evaluation_name")
+            return Finding("pair.several_results", path, message)
+        return expected("pair.no_result", "the evaluation_name of a result", quoted(name), path)
+
+    @lru_cache(_MOST_JOINED)
+    def join_row(evaluation: str, model: str, name: str, result_id: str | UnsetType) -> _Joined:
+        findings = []
+        for field, value in (("evaluation_id", evaluation), ("model_id", model)):
+            stated = getattr(aggregate, field)
+            if value != stated:
+                path = f"$.{field}"
+                findings.append(expected(f"pair.{field}", quoted(stated), quoted(value), path))
+        result = result_of(name, result_id)
+        if isinstance(result, Finding):
+            return None, [*findings, result]
+        return result, findings
+
+    return join_row
 
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
@@ -269,17 +258,16 @@ class CheckTask(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         first = self.pieces[0].pair
         more = len(self.pieces) - 1
-        return f"checking {shown(join(first.folder, first.stem))}" + (
-            f" and {more:,} more pairs" if more else ""
-        )
+        others = f" and {more:,} more pairs" if more else ""
+        return f"checking {shown(join(first.folder, first.stem))}{others}"
 
 
 class CheckedPiece(msgspec.Struct):
     aggregate: Aggregate | None = None
     is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
     # Of the first piece: findings about the aggregate.
-    findings: list[Finding] = msgspec.field(default_factory=list)
-    rows: Rows | None = None
+    findings: list[Finding] = []
+    rows: Rows = msgspec.field(default_factory=Rows)
     error: str | None = None  # why a file could not be read
 
 

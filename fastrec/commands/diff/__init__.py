@@ -13,7 +13,6 @@ chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records w
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,7 +45,7 @@ from fastrec.filters import (
     make_filters,
     matches_any,
 )
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
@@ -293,8 +292,8 @@ def _shortfall(model: ModelDifference) -> str:
 
 
 def diff(
-    old: str | os.PathLike[str],
-    new: str | os.PathLike[str],
+    old: AnyPath,
+    new: AnyPath,
     *,
     by: Strings = BY,
     fail_on: float | None = None,

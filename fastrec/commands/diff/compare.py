@@ -36,6 +36,7 @@ from fastrec.corpus.scan import VERIFY_HINT, SplitHashes
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import current_limits
+from fastrec.schemas.view import REFUSALS
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.statistics.exact import to_double
 from fastrec.summary.document import filled
@@ -202,7 +203,7 @@ class _Comparison:
                 paths = compare_lines(before, after)
                 relabelled = is_relabelled(before, after, paths)
                 cause = cause_of_loss(before, after) if lost else None
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
+            except (*REFUSALS, KeyError) as exc:
                 reason = (
                     f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
                 )

@@ -38,10 +38,11 @@ from fastrec.errors import SecretsError, UsageError, naming, need, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.secrets import secrets_in
 from fastrec.notebook import Framed
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.view import REFUSALS
 from fastrec.storage import is_url
 
 if TYPE_CHECKING:
@@ -91,14 +92,14 @@ class Exported(Framed, kw_only=True):
 
 
 def export(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    corpus: AnyPath,
+    output: AnyPath,
     *,
     format: str = "parquet",  # noqa: A002 - the name of the option
     jobs: int = CORES,
     overwrite: bool = False,
     raw_cells: bool = False,
-    details: str | os.PathLike[str] | None = None,
+    details: AnyPath | None = None,
     allow_secrets: bool = False,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -227,7 +228,7 @@ def _listed_files(document: bytes) -> set[str]:
     """The files of an export by its `export.json`; none if that is of something else."""
     try:
         return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         return set()
 
 

@@ -25,7 +25,7 @@ from fastrec.csv_writer import CsvWriter
 from fastrec.errors import CorpusError, naming, shown
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.view import view, view_decoder
+from fastrec.schemas.view import REFUSALS, view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 Row = TypeVar("Row")
@@ -106,7 +106,7 @@ def read_rows(
                 yield rows, size
                 rows = []
                 size = 0
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason) from exc
     if rows:

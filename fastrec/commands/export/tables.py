@@ -29,7 +29,7 @@ from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, need, shown
 from fastrec.filters import FilterArguments, make_filters
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ TABLES: Final = {
 
 
 def batches(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     columns: Sequence[str] | None = None,
     jobs: int = CORES,
@@ -141,7 +141,7 @@ def batches(
 
 
 def table(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     columns: Sequence[str] | None = None,
     jobs: int = CORES,
@@ -168,7 +168,7 @@ class Tables(NamedTuple):
                 raise dataset.failures.pop()
 
 
-def connect(*corpora: str | os.PathLike[str], locked: bool = False) -> DuckDBPyConnection:
+def connect(*corpora: AnyPath, locked: bool = False) -> DuckDBPyConnection:
     """Open a DuckDB connection with the tables of one or several corpora: `TABLES`.
 
     Args:
@@ -183,7 +183,7 @@ def connect(*corpora: str | os.PathLike[str], locked: bool = False) -> DuckDBPyC
     return open_tables(*corpora, locked=locked).connection
 
 
-def open_tables(*corpora: str | os.PathLike[str], locked: bool = False) -> Tables:
+def open_tables(*corpora: AnyPath, locked: bool = False) -> Tables:
     """Do the same, and return what reports errors about corpora, too."""
     need("sql", "duckdb", "pyarrow")
     import duckdb  # noqa: PLC0415 - an optional package

@@ -67,7 +67,7 @@ from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, note
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
@@ -409,13 +409,13 @@ def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import
 
 
 def import_logs(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    paths: Paths,
+    output: AnyPath,
     *,
     from_: str = "auto",
     metric: Strings = (),
     metadata: str = "all",
-    columns: str | os.PathLike[str] | None = None,
+    columns: AnyPath | None = None,
     jobs: int = CORES,
     progress: Progress | None = None,
     **table: str,
@@ -443,8 +443,7 @@ def import_logs(
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
     patterns = as_tuple("metric", metric)
     chosen = chosen_names(metadata)
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    names = [os.fspath(path) for path in given]
+    names = path_names(paths)
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
@@ -489,7 +488,7 @@ def _account_for_files(found: Found) -> Import:
     )
 
 
-def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:
+def _columns(path: AnyPath | None, table: dict[str, str]) -> TableColumns | None:
     """What the columns of tables mean, by a file and by arguments, which come first.
 
     None if there are only logs.

@@ -23,7 +23,7 @@ from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
-from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage import join, parent_and_name, parent_of, storage_of
 
 RECORDS: Final = "record shards"
 _NOT_NEEDED: Final = "files of a harness that no log needs"
@@ -136,7 +136,7 @@ def _files_beside(
     known = {file.path for file in files}
     found = []
     for directory in dict.fromkeys(
-        parent_and_name(file.path)[0] for file in files if file.path in incomplete
+        parent_of(file.path) for file in files if file.path in incomplete
     ):
         for path in _listed(directory):
             if path in known:

@@ -25,7 +25,8 @@ from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.notebook import Tabular, flat
-from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.schemas.view import REFUSALS
+from fastrec.storage import base_name, is_url, join, storage_of
 
 _IMPORT_FILE: Final = "import.json"
 
@@ -171,11 +172,11 @@ def _check(directory: str) -> None:
     if storage.exists(account):
         try:
             msgspec.json.decode(storage.read_all(account), type=Import)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        except REFUSALS as exc:
             raise UsageError(
                 f"{shown(account)} is not the account of an import: name a new directory"
             ) from exc
-    elif any(not _OWN.fullmatch(parent_and_name(path)[1]) for path in storage.files_in(directory)):
+    elif any(not _OWN.fullmatch(base_name(path)) for path in storage.files_in(directory)):
         raise UsageError(
             f"{shown(directory)} has files that no import has written: name a new directory"
         )
@@ -198,6 +199,6 @@ class ImportOutput:
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
         storage.write_all(join(self._directory, _IMPORT_FILE), data + b"\n")
         for path in storage.files_in(self._directory):
-            name = parent_and_name(path)[1]
+            name = base_name(path)
             if _SHARD.fullmatch(name) and name not in names:
                 storage.remove(join(self._directory, name))

@@ -8,7 +8,6 @@ hashes         how producers computed `sample_hash`, from the summary
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any, Final, Unpack
 
@@ -19,7 +18,7 @@ from fastrec.commands.overlap.names import SimilarModels, compare_similar
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.document import ModelRecipes
 from fastrec.summary.present_choice import choose
@@ -57,7 +56,7 @@ def recipes_of(models: list[ModelRecipes]) -> list[str]:
 
 
 def overlap(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     by: str = "models",
     metrics: str = "judgements",

@@ -45,7 +45,7 @@ class SharedQuestions(msgspec.Struct, kw_only=True):
     """Questions with the same sample_hash."""
     inputs: int = 0
     """Questions whose inputs (input.raw) are the same but for white space."""
-    examples: list[SharedExample] = msgspec.field(default_factory=list)
+    examples: list[SharedExample] = []
     """The first of these inputs."""
 
 

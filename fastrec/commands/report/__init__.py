@@ -51,7 +51,7 @@ from fastrec.filters import (
 )
 from fastrec.html import Html, allowed, details, html, joined, soft
 from fastrec.limits import current_limits
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, last_name
@@ -86,15 +86,15 @@ _ABOUT_LINES: Final = (
 
 
 def report(
-    corpus: str | os.PathLike[str],
-    output: str | os.PathLike[str] | BinaryIO,
+    corpus: AnyPath,
+    output: AnyPath | BinaryIO,
     *,
     overwrite: bool = False,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
     confidence: str | None = None,
-    prices: str | os.PathLike[str] | None = None,
+    prices: AnyPath | None = None,
     examples: int = 20,
     metrics: str = "judgements",
     primary: Strings = (),

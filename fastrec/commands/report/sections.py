@@ -26,7 +26,7 @@ from fastrec.html import (
 )
 from fastrec.judge.findings import CODES
 from fastrec.sources.shard import numbered_lines
-from fastrec.storage import join, parent_and_name
+from fastrec.storage import base_name, join
 from fastrec.summary.document import Identities, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
 from fastrec.wording import titles
@@ -107,7 +107,7 @@ def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
     if manifest.rejects is None:
         return {}
     by_code: dict[str, dict[tuple[str, str], Html]] = {}
-    path = join(corpus, parent_and_name(manifest.rejects.file)[1])
+    path = join(corpus, base_name(manifest.rejects.file))
     for number, line in numbered_lines(path):
         rejected = decode_rejected(path, number, line)
         examples = by_code.setdefault(rejected.code, {})

@@ -52,9 +52,10 @@ from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.options import RECORDED, Options, options_from
 from fastrec.notebook import Tabular, flat
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import is_plain, is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
@@ -137,7 +138,7 @@ def _check_summary(
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         return None, list(problems)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except REFUSALS as exc:
         problems.add("summary.unreadable", f"is not a summary: {exc}")
         return None, list(problems)
     _check_counts(summary, manifest, problems)
@@ -308,9 +309,7 @@ class Verification(Tabular, kw_only=True):
         return not self.problems
 
 
-def verify(
-    corpus: str | os.PathLike[str], *, jobs: int = CORES, progress: Progress | None = None
-) -> Verification:
+def verify(corpus: AnyPath, *, jobs: int = CORES, progress: Progress | None = None) -> Verification:
     """Check a published corpus.
 
     Args:

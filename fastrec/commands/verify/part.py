@@ -128,7 +128,7 @@ class Problems(msgspec.Struct):
 
     file: str
     count: int = 0
-    listed: list[Problem] = msgspec.field(default_factory=list)
+    listed: list[Problem] = []
 
     def add(self, kind: str, message: str, line: int | None = None) -> None:
         self.count += 1

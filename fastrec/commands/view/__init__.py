@@ -16,7 +16,7 @@ from fastrec.answers.costs import read_prices
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, need
 from fastrec.filters import Strings, as_tuple
-from fastrec.parameters import CORES
+from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.storage import is_url
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def view(
-    corpus: str | os.PathLike[str],
+    corpus: AnyPath,
     *,
     port: int = 0,
     primary: Strings = (),
     lower_is_better: Strings = (),
-    prices: str | os.PathLike[str] | None = None,
-    labels: str | os.PathLike[str] | None = None,
+    prices: AnyPath | None = None,
+    labels: AnyPath | None = None,
     jobs: int = CORES,
     progress: Progress | None = None,
 ) -> View:

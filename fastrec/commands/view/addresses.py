@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.leaderboard import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
+from fastrec.summary.present_ranking import EvaluationStats
 
 _ESCAPE: Final = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
@@ -180,7 +181,8 @@ def number_text(value: float) -> str:
 
 
 def all_questions(
-    scope: Scope | Query | QuestionRow | BoardEvaluation, models: tuple[str, ...] = ()
+    scope: Scope | Query | QuestionRow | EvaluationStats | BoardEvaluation,
+    models: tuple[str, ...] = (),
 ) -> PageState:
     """The table of a scope, without filters."""
     return PageState(
@@ -240,6 +242,10 @@ class Addresses:
 
     def table(self, state: PageState, page: str = "questions") -> str:
         return self._of(page, replace(state, show=(), differences=False, whole=False))
+
+    def query(self, query: Query) -> str:
+        """Make the address of the table of the questions of a query."""
+        return self.table(PageState(query=query))
 
     def cell(self, evaluation: BoardEvaluation | None, model: str) -> str:
         """Make the address of a cell of the leaderboard: the questions of a model, or the model."""

@@ -9,7 +9,6 @@ from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.table import Query
-from fastrec.commands.view.addresses import PageState
 from fastrec.commands.view.layout import Frame, hidden_fields
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
@@ -69,7 +68,7 @@ def group_table(frame: Frame, index: QuestionTable, group: GroupBy, where: tuple
             )
             result = model.mean_score if scope.graded else model.accuracy
             text = value_text(result, graded=scope.graded)
-            link = tag("a", text, href=frame.addresses.table(PageState(query=query)))
+            link = tag("a", text, href=frame.addresses.query(query))
             colour = heat_class(result) if result is not None else ""
             of_model = rows.setdefault(model.model_id, {})
             of_model[f"{name}: {value or NONE}"] = short_cell(link, class_=colour)

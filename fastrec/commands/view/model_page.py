@@ -33,7 +33,6 @@ from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import (
     Addresses,
     AnswerName,
-    PageState,
     all_questions,
     name_text,
 )
@@ -157,18 +156,12 @@ def _results(
         for own in evaluation.by_model:
             if own.model_id == model:
                 accuracy = stats.shows_accuracy(evaluation)
-                query = Query(
-                    evaluation_name=evaluation.evaluation_name,
-                    metric=evaluation.metric,
-                    models=(model,),
-                    sort="hardest",
-                )
+                query = all_questions(evaluation, (model,)).query
                 characters = mean_lengths_of(index, query).get(model)
                 cells = model_cells(own, accuracy=accuracy, characters=characters)
-                state = PageState(query=query)
-                rows[tag("a", evaluation.title, href=addresses.table(state))] = cells
-                wrong = PageState(query=replace(query, wrong=(model,)))
-                cells["wrong"] = short_cell(tag("a", "show", href=addresses.table(wrong)))
+                rows[tag("a", evaluation.title, href=addresses.query(query))] = cells
+                wrong = replace(query, wrong=(model,))
+                cells["wrong"] = short_cell(tag("a", "show", href=addresses.query(wrong)))
                 if are_shares([own]):
                     results[evaluation.title] = result_of(own, accuracy=accuracy)
     picture = dots_picture("Results, with 95% intervals", results, shares=True)

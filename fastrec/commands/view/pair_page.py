@@ -43,7 +43,7 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
             title = title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
             chosen = replace(query, models=(a, b), where=state.query.where, sort="hardest")
             found = _test(index, scope, chosen)
-            link = tag("a", title, href=addresses.table(PageState(query=chosen)))
+            link = tag("a", title, href=addresses.query(chosen))
             rows[link] = _cells(addresses, scope, chosen, found)
             queries.append(query)
             if found.p is not None:
@@ -106,7 +106,7 @@ def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> d
     cells = number_cells(numbers)
     for head, (count, right, wrong) in better.items():
         chosen = replace(query, right=(right,), wrong=(wrong,))
-        address = addresses.table(PageState(query=chosen))
+        address = addresses.query(chosen)
         shown = f"{count:,}"
         cells[head] = short_cell(tag("a", shown, href=address) if is_linked and count else shown)
     return cells | number_cells(tests)

@@ -370,10 +370,6 @@ MARKS_SWITCH: Final = Html(
 )
 
 
-def _button(text: str, address: str) -> Html:
-    return html('<a href="{}" class="button">{}</a>', address, text)
-
-
 def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     whole = here.to(whole=True)
     most = None if here.state.whole else _INPUT
@@ -519,7 +515,7 @@ def _answers(here: QuestionAddresses, answers: Sequence[NumberedAnswer]) -> Html
         hidden_fields(query_pairs(state.query)),
         counted(len(answers), "answer"),
         choose if len(answers) > 1 else None,
-        _button("All answers", all_answers) if state.show else None,
+        html('<a href="{}" class="button">All answers</a>', all_answers) if state.show else None,
         html(more, MOST) if len(rest) > MOST else None,
         two,
         _cards(here, judged) if judged else None,

@@ -203,6 +203,7 @@ class _Pages:
         primary: Sequence[str],
         prices: Mapping[str, Price],
         labels: LabelFile | None,
+        root: str,
     ) -> None:
         self._index = index
         self._labels = labels
@@ -213,17 +214,14 @@ class _Pages:
         self._whole = _Opened(index)
         self._matching: OrderedDict[_Choice, _Opened] = OrderedDict()
         self._matching_lock = threading.Lock()
-        self._name = last_name(index.corpus)
+        self._name = shown(last_name(index.corpus))
+        self._frame = Frame(Addresses(root), self._name, can_label=labels is not None)
 
-    def frame(self, request: Request) -> Frame:
-        addresses = Addresses(request.scope["root_path"])
-        return Frame(addresses, shown(self._name), can_label=self._labels is not None)
-
-    def start(self, request: Request) -> Response:
+    def start(self, _request: Request) -> Response:
         board = None
         with suppress(WorkingError):
             board = self._board
-        return _html(start_page(self.frame(request), self._index, board))
+        return _html(start_page(self._frame, self._index, board))
 
     @cached_property
     def _board(self) -> Leaderboard:
@@ -239,7 +237,7 @@ class _Pages:
         return self.start(request)
 
     def find(self, request: Request) -> Response:
-        frame = self.frame(request)
+        frame = self._frame
         text = request.query_params.get("text", "").strip()
         if elsewhere := _OTHER_SERVER.fullmatch(text):
             return RedirectResponse(frame.addresses.plain(elsewhere[1]), 303)
@@ -257,7 +255,7 @@ class _Pages:
         return _html(found_page(frame, self._index, text, found, note))
 
     def table(self, request: Request) -> Response:
-        frame = self.frame(request)
+        frame = self._frame
         given = request.query_params.multi_items()
         state = state_of(given)
         scope = self._scope(state)
@@ -277,7 +275,7 @@ class _Pages:
 
     def download(self, request: Request) -> Response:
         """Send the records of the questions of a table, of the models that count."""
-        state = state_of(request.query_params.multi_items())
+        state = _state(request)
         self._scope(state)
         query = state.query
         index = self._index_of(query)
@@ -293,18 +291,18 @@ class _Pages:
         state, index, row = self._row(request)
         scope = self._scope(state)
         labels = self._read_labels()
-        return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
+        return _html(question_page(self._frame, index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
         state, index, row = self._row(request)
         following = index.next_disagreement(state.query, row.name)
-        address = self.frame(request).addresses.question(state, (following or row).name)
+        address = self._frame.addresses.question(state, (following or row).name)
         return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
 
     def answer(self, request: Request) -> Response:
         state, index, row = self._row(request)
         answer = self._answer(index, row, state)
-        return _html(answer_page(self.frame(request), index, state, row, answer))
+        return _html(answer_page(self._frame, index, state, row, answer))
 
     def record(self, request: Request) -> Response:
         state, index, row = self._row(request)
@@ -321,14 +319,14 @@ class _Pages:
             raise _MissingError("None of these models has an answer to this question.")
         name = f"question-{row.sample_hash[:12]}.html".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{quote(name)}"'}
-        return HTMLResponse(question_file([found], shown(self._name)), headers=headers)
+        return HTMLResponse(question_file([found], self._name), headers=headers)
 
     def model(self, request: Request) -> Response:
-        state = state_of(request.query_params.multi_items())
+        state = _state(request)
         opened = self._opened(state.query.where)
         self._check_models(opened.index, state.query.models, 1)
         page = model_page(
-            self.frame(request),
+            self._frame,
             opened.index,
             opened.stats,
             self._board,
@@ -339,29 +337,27 @@ class _Pages:
         return _html(page)
 
     def pair(self, request: Request) -> Response:
-        state = state_of(request.query_params.multi_items())
+        state = _state(request)
         index = self._index_of(state.query)
         self._check_models(index, state.query.models, 2)
-        return _html(pair_page(self.frame(request), index, state))
+        return _html(pair_page(self._frame, index, state))
 
     def group(self, request: Request) -> Response:
         """Show groups by a field, and intervals over clusters of it; without a field, pictures."""
-        frame = self.frame(request)
-        where = state_of(request.query_params.multi_items()).query.where
+        where = _state(request).query.where
         by = request.query_params.get("by", "").strip()
         opened = self._opened(where, by)
         if not by:
             pictures = evaluations_html(opened.index, opened.stats)
-            return _html(group_page(frame, self._index, by, where, pictures))
+            return _html(group_page(self._frame, self._index, by, where, pictures))
         (group,) = parse_groups((by,))
-        groups = group_table(frame, opened.index, group, where)
-        body = [groups]
+        body = [group_table(self._frame, opened.index, group, where)]
         if not group.bins:
             clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
             clusters.cluster = by
             heading = "<h2>Leaderboard, with questions clustered by {}</h2>{}"
             body.append(html(heading, by, clusters.to_html()))
-        return _html(group_page(frame, self._index, by, where, *body))
+        return _html(group_page(self._frame, self._index, by, where, *body))
 
     def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
         """Check that an address names so many models, and that all of them are known."""
@@ -388,7 +384,7 @@ class _Pages:
         shown = self._answer(index, row, state)
         assert self._labels  # otherwise, the guard has refused it
         self._labels.add(new_label(row, shown, form))
-        here = QuestionAddresses(self.frame(request).addresses, state, row.name)
+        here = QuestionAddresses(self._frame.addresses, state, row.name)
         return RedirectResponse(here.answer(shown.name), 303)
 
     def _read_labels(self) -> Labeller | None:
@@ -409,7 +405,7 @@ class _Pages:
         return scope
 
     def _row(self, request: Request) -> tuple[PageState, QuestionTable, QuestionRow]:
-        state = state_of(request.query_params.multi_items())
+        state = _state(request)
         self._scope(state)
         index = self._index_of(state.query)
         row = index.row(state.query, request.path_params["name"])
@@ -447,10 +443,10 @@ class _Pages:
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
         if isinstance(exc, WorkingError):
-            frame = self.frame(request)
-            return _html(frame.page("Searching", [], frame.searching(str(exc))))
+            note = self._frame.searching(str(exc))
+            return _html(self._frame.page("Searching", [], note))
         status, *text = self._explain(exc, is_label=request.method == "POST")
-        return _html(self.frame(request).problem(*text), status)
+        return _html(self._frame.problem(*text), status)
 
     def _explain(self, exc: Exception, *, is_label: bool) -> tuple[Any, ...]:
         """The status, the title and the text of the page about an error."""
@@ -474,6 +470,10 @@ class _Pages:
                 return 500, title, f"{file}{exc.strerror or exc}"
         hint = "This is a bug in fastrec. Please report it."
         return 500, "Unexpected error", f"{type(exc).__name__}: {exc}", hint
+
+
+def _state(request: Request) -> PageState:
+    return state_of(request.query_params.multi_items())
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -555,9 +555,9 @@ class View:
     ) -> None:
         file = None if labels is None else LabelFile(labels)
         primary_queries(index, Filters(), "judgements", primary)  # refuses what is no metric
-        self._pages = _Pages(index, primary, prices, file)
-        self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
+        self._pages = _Pages(index, primary, prices, file, f"/{token}")
+        self._socket = _listen(port)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(

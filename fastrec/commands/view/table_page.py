@@ -143,7 +143,7 @@ def found_page(
         rows.append(("question", address, str(row.sample_id), about))
     for scope, records in () if note else index.found_scopes(text):
         query = replace(all_questions(scope).query, text=text)
-        address = addresses.table(PageState(query=query))
+        address = addresses.query(query)
         rows.append(("text", address, title_of_scope(scope), f"in {counted(records, 'record')}"))
     cells = (
         '<tr><td class="soft">{}</td><th scope="row"><a href="{}" class="row-link">{}</a></th>'

@@ -68,8 +68,8 @@ from fastrec.harnesses.log import (
     LogPlan,
     RunInfo,
 )
-from fastrec.harnesses.values import decoder, number_of, spell
-from fastrec.storage import parent_and_name
+from fastrec.harnesses.values import JsonObject, decoder, number_of, spell
+from fastrec.storage import parent_of
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
@@ -139,7 +139,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         if file.role == _OTHER:
             found.others.append(file.path)
         else:
-            by_directory[parent_and_name(file.path)[0]][file.role].append(file)
+            by_directory[parent_of(file.path)][file.role].append(file)
     for directory, roles in by_directory.items():
         name = directory or "."
         if reason := _problem(roles):
@@ -228,7 +228,7 @@ def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
     The name alone is enough, unless the run has several of that name: then what tells them apart is
     added, as in `typos(prob=0.1)`.
     """
-    by_name: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    by_name: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
     for text in perturbations:
         fields = json.loads(text)
         by_name[spell(fields.get("name", "unnamed"))][text] = fields

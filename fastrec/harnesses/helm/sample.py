@@ -18,9 +18,9 @@ from msgspec import UNSET
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
-from fastrec.harnesses.values import decoder, number_of, spell, spelled
+from fastrec.harnesses.values import JsonObject, decoder, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
-from fastrec.storage import parent_and_name
+from fastrec.storage import base_name
 from fastrec.storage.base import read_at
 
 # The parts of HELM's files that become records. Everything else, above all the tokens, is skipped
@@ -58,7 +58,7 @@ class HelmInput(LogObject):
     """A question, or an answer: of a reference."""
 
     text: str | None = None
-    messages: list[dict[str, Any]] | None = None
+    messages: list[JsonObject] | None = None
     multimedia_content: MediaList | None = None
 
 
@@ -83,7 +83,7 @@ class Instance(LogObject):
 
 class Request(LogObject):
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
+    messages: list[JsonObject] | None = None
     multimodal_prompt: MediaList | None = None
 
 
@@ -258,7 +258,7 @@ def _media_text(media: MediaList | None) -> str:
         return ""
     parts = []
     for item in media.media_objects:
-        name = parent_and_name(item.location)[1] if item.location else "unnamed"
+        name = base_name(item.location) if item.location else "unnamed"
         parts.append(item.text if item.text is not None else f"[{item.content_type}: {name}]")
     return "\n".join(parts)
 
@@ -417,7 +417,7 @@ def _stop_reason(completions: Sequence[Completion]) -> Any:
     return reason.get("reason") if isinstance(reason, dict) else reason
 
 
-def _fields_of(state: RequestState) -> dict[str, Any]:
+def _fields_of(state: RequestState) -> JsonObject:
     instance = state.instance
     extra = instance.extra_data
     fields = {

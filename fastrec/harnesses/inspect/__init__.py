@@ -41,7 +41,7 @@ from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Sc
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import as_list, as_object, decoder
+from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
@@ -74,7 +74,7 @@ class Spec(LogObject):
     eval_id: str | None = None
     dataset: Named | None = None
     config: Config | None = None
-    packages: dict[str, Any] | None = None
+    packages: JsonObject | None = None
     scorers: list[ScorerSpec] | None = None
 
 

@@ -30,7 +30,7 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
 from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, decoder
+from fastrec.harnesses.values import REFUSALS, JsonObject, decoder
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
 MAX_MEMBER_BYTES: Final = 1 << 30  # a larger member is refused: it has to be in memory as a whole
@@ -234,7 +234,7 @@ Buffer = bytes | bytearray | memoryview
 _decode_object: Final = decoder(LogObject)
 _decode_sample: Final = decoder(SlowSample)
 _decode_messages: Final = decoder(list[LoggedMessage])
-_decode_metadata: Final = decoder(dict[str, Any])
+_decode_metadata: Final = decoder(JsonObject)
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import JsonObject, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
@@ -259,7 +259,7 @@ def _with_error(text: str, message: LoggedMessage) -> str:
     return f"{text}\n{error}" if text and text != reason else error
 
 
-def _given(part: Part) -> dict[str, Any]:
+def _given(part: Part) -> JsonObject:
     if part.data is not None:
         return part.data if isinstance(part.data, dict) else {"data": part.data}
     fields = {name: getattr(part, name) for name in part.__struct_fields__ if name != "type"}

@@ -28,7 +28,7 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import number_in, spell
+from fastrec.harnesses.values import JsonObject, number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING: Final = msgspec.Raw(b"")
@@ -65,9 +65,9 @@ class SampleScore(LogObject):
     answer: Any = None
     explanation: Any = None
     reason: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     # Earlier states of the score, and changes of it, which have a `provenance`.
-    history: list[dict[str, Any]] | None = None
+    history: list[JsonObject] | None = None
 
 
 class LoggedSample(LogObject):
@@ -91,7 +91,7 @@ class LoggedSample(LogObject):
     error_retries: list[Failure] | None = None
     invalidation: Any = None
     limit: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     events: msgspec.Raw = _NOTHING
     transcript: msgspec.Raw = _NOTHING  # instead of `events`, in logs of 2024
     store: msgspec.Raw = _NOTHING

@@ -23,7 +23,7 @@ from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.choices import Rule
 from fastrec.harnesses.files import read_document
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
-from fastrec.harnesses.values import as_list, as_object, decoder
+from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 
 _DETAILS: Final = "details"
@@ -77,10 +77,10 @@ class _General(msgspec.Struct):
 
 class Results(msgspec.Struct):
     config_general: _General
-    results: dict[str, dict[str, Any] | None]
-    versions: dict[str, Any] | None = None
-    config_tasks: dict[str, Any] | None = None
-    summary_tasks: dict[str, Any] | None = None
+    results: dict[str, JsonObject | None]
+    versions: JsonObject | None = None
+    config_tasks: JsonObject | None = None
+    summary_tasks: JsonObject | None = None
 
     @property
     def model(self) -> str:
@@ -98,7 +98,7 @@ class Results(msgspec.Struct):
     def tasks(self) -> list[str]:
         return [task for task in self.results if task != "all" and ":_average|" not in task]
 
-    def config_of(self, task: str) -> dict[str, Any]:
+    def config_of(self, task: str) -> JsonObject:
         """The configuration of a task.
 
         Older versions call it by its name without the number of shots.

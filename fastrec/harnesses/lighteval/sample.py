@@ -23,6 +23,7 @@ from fastrec.harnesses.choices import Choices, Rule
 from fastrec.harnesses.lighteval.files import Metric
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
+    JsonObject,
     as_list,
     as_object,
     number_of,
@@ -206,7 +207,7 @@ def _numbers(value: Any) -> list[float]:
     )
 
 
-def _further(specific: Any) -> dict[str, Any]:
+def _further(specific: Any) -> JsonObject:
     """What a task says about a document; what a metric extracted is an answer instead."""
     if not isinstance(specific, dict):
         return {"specific": specific}
@@ -294,7 +295,7 @@ class _Row(msgspec.Struct, kw_only=True):
     unconditioned: list[float]
     tokens: tuple[list[int], ...]  # of each prompt, and of each answer or choice
     scores: Any
-    fields: dict[str, Any]
+    fields: JsonObject
 
 
 def _sample_of(row: _Row, about: Mapping[str, Metric]) -> Sample:

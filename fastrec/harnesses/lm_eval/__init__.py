@@ -30,7 +30,7 @@ from fastrec.harnesses.lm_eval.files import (
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import as_object, decoder, number_of, spell
+from fastrec.harnesses.values import JsonObject, as_object, decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
@@ -216,7 +216,7 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
     return _OF_THE_TASK
 
 
-def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _metric_list(settings: Mapping[str, Any]) -> dict[str, JsonObject]:
     """The metrics that a task lists, by name; a function has its name in its source."""
     metrics = {}
     for entry in _list(settings.get("metric_list")):

@@ -29,7 +29,7 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, as_object, decoder, spell
+from fastrec.harnesses.values import BOM, REFUSALS, JsonObject, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.base import read_at
@@ -98,9 +98,9 @@ _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
 class Results(msgspec.Struct, kw_only=True):
     """The `results_<date>.json` of a run."""
 
-    results: dict[str, dict[str, Any] | None]  # by task or group: the figures, as `metric,filter`
+    results: dict[str, JsonObject | None]  # by task or group: the figures, as `metric,filter`
     configs: dict[str, msgspec.Raw] = {}  # by task, without groups
-    config: dict[str, Any] | None = None
+    config: JsonObject | None = None
     versions: Any = None
     n_shot: Any = msgspec.field(name="n-shot", default=None)
     n_samples: Any = msgspec.field(name="n-samples", default=None)
@@ -120,7 +120,7 @@ class Results(msgspec.Struct, kw_only=True):
         """
         return list(self.configs or map(_plain_name, self.results))
 
-    def figures(self, task: str) -> dict[str, Any]:
+    def figures(self, task: str) -> JsonObject:
         found = self.results.get(task)
         if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
             found = next(
@@ -129,7 +129,7 @@ class Results(msgspec.Struct, kw_only=True):
             )
         return found or {}
 
-    def settings(self, task: str) -> dict[str, Any]:
+    def settings(self, task: str) -> JsonObject:
         try:
             return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
         except REFUSALS:

@@ -169,14 +169,19 @@ def _sample_maker(
         lambda evaluation, model: RunInfo(task=evaluation, model=model, started=run.started)
     )
     by_id = columns.by_id
-    evaluation_of = _reader(_text, columns.evaluation_column, constants)
-    model_of = _reader(_text, columns.model_column, constants)
-    id_of = _reader(_text, columns.id_column, constants)
-    question_of = _reader(_text, columns.input_column, constants)
-    references_of = _reader(_texts, columns.reference_column, constants)
-    outputs_of = _reader(_texts, columns.output_column, constants)
-    choices_of = _reader(_texts, columns.choices_column, constants)
-    errors_of = _reader(_texts, columns.error_column, constants)
+
+    def reader(read: Callable[[Any, str], _T], column: str) -> Callable[[dict[str, Any]], _T]:
+        get = getter(column, constants)
+        return lambda cells: read(get(cells), column)
+
+    evaluation_of = reader(_text, columns.evaluation_column)
+    model_of = reader(_text, columns.model_column)
+    id_of = reader(_text, columns.id_column)
+    question_of = reader(_text, columns.input_column)
+    references_of = reader(_texts, columns.reference_column)
+    outputs_of = reader(_texts, columns.output_column)
+    choices_of = reader(_texts, columns.choices_column)
+    errors_of = reader(_texts, columns.error_column)
     scorers = [_scorer(columns, column, constants) for column in columns.metrics]
 
     @lru_cache(_MOST_LAYOUTS)
@@ -226,13 +231,6 @@ def _sample_maker(
         )
 
     return sample_of
-
-
-def _reader(
-    read: Callable[[Any, str], _T], column: str, constants: Mapping[str, Any]
-) -> Callable[[dict[str, Any]], _T]:
-    get = getter(column, constants)
-    return lambda cells: read(get(cells), column)
 
 
 def _texts(value: Any, column: str) -> list[str]:
