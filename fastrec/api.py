@@ -41,32 +41,24 @@ class Verdict(msgspec.Struct, frozen=True):
     """The verdict of the judge on a line."""
 
     valid: bool
-    normal: bytes
-    """The record's normal form, without a newline; empty if the line is not valid."""
-    errors: tuple[Finding, ...]
-    """The reasons why the line is not valid, at most a hundred."""
-    warnings: tuple[Finding, ...]
-    """Likely mistakes in a valid record."""
-    unlisted: dict[str, int] = {}
-    """By code, the number of errors beyond those in `errors`."""
+    normal: bytes  # The record's normal form, without a newline; empty if the line is not valid.
+    errors: tuple[Finding, ...]  # The reasons why the line is not valid, at most a hundred.
+    warnings: tuple[Finding, ...]  # Likely mistakes in a valid record.
+    unlisted: dict[str, int] = {}  # By code, the number of errors beyond those in `errors`.
+    # The schema version of the record, before an upgrade; or the one whose errors these are, if
+    # the line has any.
     version: str | None = None
-    """The schema version of the record, before an upgrade; or the one whose errors these are, if
-    the line has any."""
-    notes: tuple[str, ...] = ()
-    """Codes of what an upgrade lost or may confuse."""
+    notes: tuple[str, ...] = ()  # Codes of what an upgrade lost or may confuse.
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
     """A schema version that fastrec reads."""
 
-    name: str
-    """The name, as in `schema=`."""
-    about: str
-    """What it is."""
-    labels: tuple[str, ...]
-    """The values of `schema_version` that name it."""
+    name: str  # The name, as in `schema=`.
+    about: str  # What it is.
+    labels: tuple[str, ...]  # The values of `schema_version` that name it.
+    # Whether a corpus can have this version; `normalize` upgrades records of other versions.
     is_target: bool
-    """Whether a corpus can have this version; `normalize` upgrades records of other versions."""
 
 
 def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> Verdict:

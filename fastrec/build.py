@@ -17,7 +17,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fastrec._version import __version__
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 
-_SUFFIXES: Final = (".py", ".json")  # code and schemas; bytecode and files of editors do not count
+_SUFFIXES = (".py", ".json")  # code and schemas; bytecode and files of editors do not count
 
 
 @cache

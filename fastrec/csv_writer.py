@@ -16,12 +16,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from typing import Final, TextIO
+from typing import TextIO
 
 # Wide variants count, too: East Asian spreadsheets accept them.
-_FIRST: Final = frozenset("=+-@\t\r\n＝＋－＠'")
-_FORMULA: Final = re.compile("'*[=+@\t\r\n＝＋－＠-]")
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FIRST = frozenset("=+-@\t\r\n＝＋－＠'")
+_FORMULA = re.compile("'*[=+@\t\r\n＝＋－＠-]")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def escape_cell(text: str) -> str:

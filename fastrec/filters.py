@@ -19,7 +19,7 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -31,8 +31,8 @@ from fastrec.parameters import Paths as Paths  # noqa: PLC0414
 from fastrec.parameters import Strings as Strings  # noqa: PLC0414
 from fastrec.where import parse_condition
 
-_MOST_VALUES: Final = 5  # of an option, in a message
-LISTED_NAMES: Final = 10  # of each kind, in the error if no record matches
+_MOST_VALUES = 5  # of an option, in a message
+LISTED_NAMES = 10  # of each kind, in the error if no record matches
 
 
 def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
@@ -278,4 +278,4 @@ def matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
     return lambda name: exact.get(name) or match(name)
 
 
-_SPECIAL: Final = re.compile(r"[*?\[]")
+_SPECIAL = re.compile(r"[*?\[]")

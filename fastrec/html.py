@@ -13,14 +13,14 @@ from hashlib import sha256
 from html import escape
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, LiteralString
+from typing import Any, LiteralString
 from unicodedata import category
 
-_VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
-_KEPT: Final = frozenset("\n\t\u200c\u200d")
-"""Line breaks, and the joiners that many languages and emojis need."""
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of invisible characters: controls, marks of direction, separators."""
+_VOID = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
+# Line breaks, and the joiners that many languages and emojis need.
+_KEPT = frozenset("\n\t\u200c\u200d")
+# Categories of invisible characters: controls, marks of direction, separators.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class Html(str):
@@ -35,8 +35,8 @@ class Exact(str):
     __slots__ = ()
 
 
+# What markup is made of: a value, or the parts that stand there one after the other.
 Child = Html | str | float | Iterable[Html | None] | None
-"""What markup is made of: a value, or the parts that stand there one after the other."""
 
 
 def html(template: LiteralString, /, *values: Child, **named: Child) -> Html:

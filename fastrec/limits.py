@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
 
 import msgspec
 
@@ -117,8 +116,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     parquet_group_bytes: int = 32 << 20  # text of a row group in a Parquet file
 
 
-LIMITS: Final = Limits()  # what is used unless a caller says otherwise
-_current: Final = ContextVar("limits", default=LIMITS)
+LIMITS = Limits()  # what is used unless a caller says otherwise
+_current = ContextVar("limits", default=LIMITS)
 
 
 def current_limits() -> Limits:

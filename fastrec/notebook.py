@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,8 +13,8 @@ from fastrec.html import Html, tag
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_ROWS: Final = 200  # in a notebook
-_SKIPPED: Final = (list, dict, tuple, msgspec.Struct)
+_MOST_ROWS = 200  # in a notebook
+_SKIPPED = (list, dict, tuple, msgspec.Struct)
 
 
 class Framed(msgspec.Struct):

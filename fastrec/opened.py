@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -167,13 +167,13 @@ class Corpus(CorpusReader):
         return tag("div", tag("p", repr(self)), html_table(found.rows()), tag("p", lines))
 
 
-METHODS: Final = (
+# The functions of the package that are methods.
+METHODS = (
     "batches", "calibration", "cat", "compare", "connect", "corrected", "costs", "diff", "export",
     "items", "leaderboard", "overlap", "questions", "read", "rejects", "report", "score", "show",
     "stats",
     "table", "trend", "verify", "view",
 )  # fmt: skip
-"""The functions of the package that are methods."""
 
 
 class _Method:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Annotated, Final, NamedTuple, TypedDict, get_type_hints
+from typing import Annotated, NamedTuple, TypedDict, get_type_hints
 
 Strings = str | Iterable[str]
 AnyPath = str | os.PathLike[str]
 Paths = AnyPath | Iterable[AnyPath]
 
-CORES: Final = (
-    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-)
-"""The processors that this process may use: the default of `jobs`."""
+# The processors that this process may use: the default of `jobs`.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def path_names(paths: Paths) -> list[str]:
@@ -31,8 +29,7 @@ class Filter(NamedTuple):
     """What a filter means."""
 
     help: str
-    names: str = ""
-    """Which names of a summary it is matched with: evaluations, metrics or models."""
+    names: str = ""  # Which names of a summary it is matched with: evaluations, metrics or models.
     metavar: str = "PATTERN"
 
 
@@ -94,9 +91,9 @@ class FilterArguments(TypedDict, total=False):
     ]
 
 
-_TYPES: Final = get_type_hints(FilterArguments, include_extras=True)
-FILTERS: Final[dict[str, Filter]] = {name: kind.__metadata__[0] for name, kind in _TYPES.items()}
-OUTCOMES: Final = tuple(name for name, kind in _TYPES.items() if kind.__origin__ is bool)
-"""The filters that are on or off."""
-NAME_FILTERS: Final = tuple(name for name, about in FILTERS.items() if about.names)
-"""The filters by name, for commands that work on summaries."""
+_TYPES = get_type_hints(FilterArguments, include_extras=True)
+FILTERS: dict[str, Filter] = {name: kind.__metadata__[0] for name, kind in _TYPES.items()}
+# The filters that are on or off.
+OUTCOMES = tuple(name for name, kind in _TYPES.items() if kind.__origin__ is bool)
+# The filters by name, for commands that work on summaries.
+NAME_FILTERS = tuple(name for name, about in FILTERS.items() if about.names)

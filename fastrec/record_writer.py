@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -33,17 +33,17 @@ from fastrec.storage import is_url
 from fastrec.storage.base import Log
 from fastrec.storage.local import LOCAL
 
-_BLOCK: Final = 1 << 20
+_BLOCK = 1 << 20
 
 
-_decode_ids: Final = view_decoder(
+# Decodes what a run that continues has to know of a record.
+_decode_ids = view_decoder(
     evaluation_id=str,
     model_id=str,
     evaluation_name=str,
     sample_id=str,
     evaluation_result_id=(str, ""),
 )
-"""Decodes what a run that continues has to know of a record."""
 
 
 class Writer:

@@ -13,20 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fastrec.errors import counted
 from fastrec.html import Child, Html, each, html, joined, soft, tag
 from fastrec.wording import cut_middle
 
-WIDTH: Final = 1000  # units of a drawing that is stretched to any width
-_ROW: Final = 20  # pixels of a row of a dot plot; as in the styles
-_BAR: Final = 60
-_MOST_DOTS: Final = 25  # results of a dot plot
-_MOST_SPOTS: Final = 100  # models of a scatter plot
-_FRAME_WIDTH: Final = 520  # of a scatter plot
-_FRAME_HEIGHT: Final = 280
-_CHARACTER: Final = 6.2  # the width of a character of a label
+WIDTH = 1000  # units of a drawing that is stretched to any width
+_ROW = 20  # pixels of a row of a dot plot; as in the styles
+_BAR = 60
+_MOST_DOTS = 25  # results of a dot plot
+_MOST_SPOTS = 100  # models of a scatter plot
+_FRAME_WIDTH = 520  # of a scatter plot
+_FRAME_HEIGHT = 280
+_CHARACTER = 6.2  # the width of a character of a label
 
 Point = tuple[int, int]
 

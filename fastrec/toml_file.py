@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import UsageError, shown
 
-_MOST_LEVELS: Final = 100  # of nesting; Python stops with an error at some hundreds
+_MOST_LEVELS = 100  # of nesting; Python stops with an error at some hundreds
 
 
 def read_toml(path: str, what: str) -> dict[str, Any]:

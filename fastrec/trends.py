@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -158,9 +158,7 @@ class EvaluationTrend(ScopeNames, kw_only=True):
         return "mean score" if self.graded else "accuracy"
 
 
-_CHANGES: Final = [
-    name for name in Change.__struct_fields__ if name not in ("after", "significant")
-]
+_CHANGES = [name for name in Change.__struct_fields__ if name not in ("after", "significant")]
 
 
 class Trend(Tabular, kw_only=True):
@@ -281,7 +279,7 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
     ], path
 
 
-_CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each corpus
+_CELLS = 1_000_000  # values of questions and models to hold at a time, of each corpus
 _Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
 _Changes = list[tuple[str, Change]]  # of models
 

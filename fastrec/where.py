@@ -27,18 +27,18 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter, eq, ge, gt, le, lt, ne
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, did_you_mean, need
 
-_KEY: Final = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
-_CONDITION: Final = re.compile(
+_KEY = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
+_CONDITION = re.compile(
     rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL
 )
-_KEYS: Final = re.compile(_KEY)
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+_KEYS = re.compile(_KEY)
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": eq,
     "!=": ne,
     "<": lt,
@@ -46,8 +46,8 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": gt,
     ">=": ge,
 }
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
-_LARGEST: Final = 2**1023  # a larger integer may be no double
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
+_LARGEST = 2**1023  # a larger integer may be no double
 
 
 class Condition(NamedTuple):
@@ -170,15 +170,15 @@ def _count_turns(record: Mapping[str, Any]) -> int:
     return 1 if turns is None else len(turns)
 
 
-OUTCOMES: Final = ("wrong", "right", "error", "error")
-"""What became of an answer, by correct + 2 · error."""
+# What became of an answer, by correct + 2 · error.
+OUTCOMES = ("wrong", "right", "error", "error")
 
 
 def _outcome(record: Mapping[str, Any]) -> str:
     return OUTCOMES[bool(record["evaluation"]["is_correct"]) + 2 * bool(record.get("error"))]
 
 
-_COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {
+_COMPUTED: dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]] = {
     ("output", "raw"): said,
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
@@ -250,8 +250,8 @@ class GroupBy(msgspec.Struct, frozen=True):
 
     path: tuple[str, ...]
     bins: int = 0  # the number of bins; 0 groups by value
+    # The borders of the bins: a number belongs to the first whose border it does not exceed.
     edges: tuple[float, ...] = ()
-    """The borders of the bins: a number belongs to the first whose border it does not exceed."""
 
     @property
     def field(self) -> str:
@@ -291,8 +291,8 @@ def _spell_edge(edge: float) -> str:
     return f"{edge if abs(edge) < _LARGEST else Decimal(edge):.6g}"
 
 
-_GROUP_MARK: Final = "\x1f"
-_MOST_GROUPS: Final = 50  # of an evaluation and metric
+_GROUP_MARK = "\x1f"
+_MOST_GROUPS = 50  # of an evaluation and metric
 
 
 class Grouped(Protocol):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Protocol
 
 from fastrec.errors import counted
 
-_MOST_SIGNS: Final = 16
-_NO_METRIC: Final = "(no metric)"
+_MOST_SIGNS = 16
+_NO_METRIC = "(no metric)"
 
-TESTS: Final = {
+# The tests that compare a model's answers with others to the same questions.
+TESTS = {
     "mcnemar": "exact McNemar test",
     "t": "paired t-test over questions",
 }
-"""The tests that compare a model's answers with others to the same questions."""
 
 
 def cluster_in_words(cluster: str | None) -> list[str]:
@@ -25,7 +25,7 @@ def cluster_in_words(cluster: str | None) -> list[str]:
     return [f"Standard errors, intervals and tests: over {same}."] if cluster else []
 
 
-SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}  # by outcome
+SIGNS = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}  # by outcome
 
 
 class Scope(Protocol):
@@ -88,8 +88,8 @@ def titles(scopes: Iterable[Scope]) -> list[str]:
     ]
 
 
-NONE: Final = "–"  # stands for a number that there is not
-_LARGEST: Final = 10**15  # larger numbers are rounded to four digits
+NONE = "–"  # stands for a number that there is not
+_LARGEST = 10**15  # larger numbers are rounded to four digits
 
 
 def score_text(score: float | None) -> str:
@@ -199,7 +199,7 @@ def value_text(value: float | None, *, graded: bool, digits: int | None = None) 
     return f"{value:,.{decimals + 2}f}" if graded else f"{value:.{decimals}%}"
 
 
-POINTS: Final = "a point is a hundredth, or a unit of the score if means are below 0 or above 1"
+POINTS = "a point is a hundredth, or a unit of the score if means are below 0 or above 1"
 
 
 def points_per_unit(*, other_scale: bool) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,16 +16,15 @@ from fastrec.errors import UsageError, listed, need
 if TYPE_CHECKING:
     import pandas as pd
 
-_FLAGS: Final = ("correct", "error", "has_tokens")
+_FLAGS = ("correct", "error", "has_tokens")
 
 
 class CodedColumn(NamedTuple):
     """A column of values that repeat: each record has the code of its value."""
 
-    codes: Array
-    """Of each record, the position of its value in `values`."""
+    codes: Array  # Of each record, the position of its value in `values`.
+    # All values of these records, each once; None stands for records that have none.
     values: list[Any]
-    """All values of these records, each once; None stands for records that have none."""
 
     def decoded(self) -> Array:
         """The value of each record."""
@@ -48,10 +47,10 @@ class Columns(Mapping[str, Any]):
         exact: Mapping[str, dict[int, int]],
     ) -> None:
         self._columns = columns
+        # Of each record, its position in the corpus, as `Corpus.lines` takes it.
         self.number = number
-        """Of each record, its position in the corpus, as `Corpus.lines` takes it."""
+        # Integers that an array cannot hold: by column, and by position in the array.
         self.exact = exact
-        """Integers that an array cannot hold: by column, and by position in the array."""
 
     def __getitem__(self, name: str) -> Any:
         return self._columns[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
 
 import msgspec
 
@@ -17,11 +16,11 @@ from fastrec.parameters import AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns, matching_scopes
 
-_EXAMPLES: Final = 5  # ids in a message
-_LONGEST: Final = 80  # characters of an id in a message
+_EXAMPLES = 5  # ids in a message
+_LONGEST = 80  # characters of an id in a message
 
+# Scopes, each with a query for the questions and models that match.
 Chosen = Sequence[tuple[Scope, Query]]
-"""Scopes, each with a query for the questions and models that match."""
 
 
 def open_index(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-_LARGEST_CODE: Final = 1 << 62
+_LARGEST_CODE = 1 << 62
 
 
 class Values:

@@ -11,15 +11,15 @@ import math
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fastrec.answers.codes import Array
 from fastrec.answers.records import ANSWERS, ERROR, ScopeRecords, mean_of_doubles
 
-_LARGEST: Final = sys.float_info.max
-_SQUARED: Final = 1e140  # the squares of smaller scores can be added up
+_LARGEST = sys.float_info.max
+_SQUARED = 1e140  # the squares of smaller scores can be added up
 
 
 class Facts(NamedTuple):

@@ -6,7 +6,6 @@ The scores of all models on all questions are an array; `statistics.items` has w
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -28,16 +27,16 @@ from fastrec.statistics.items import (
 from fastrec.statistics.subset import choose_subset, judge_subsets
 from fastrec.summary.document import ScopeNames
 
-ALL_RIGHT: Final = "all_right"
-ALL_WRONG: Final = "all_wrong"
-SUSPECTED_KEY: Final = "suspected_key"
-NEAR_DUPLICATE: Final = "near_duplicate"
-FLAGS: Final = (SUSPECTED_KEY, ALL_WRONG, ALL_RIGHT, NEAR_DUPLICATE)
+ALL_RIGHT = "all_right"
+ALL_WRONG = "all_wrong"
+SUSPECTED_KEY = "suspected_key"
+NEAR_DUPLICATE = "near_duplicate"
+FLAGS = (SUSPECTED_KEY, ALL_WRONG, ALL_RIGHT, NEAR_DUPLICATE)
 
-_MOST_CELLS: Final = 50_000_000  # of models × questions
-_MOST_TEXTS: Final = 200_000  # that are compared to find near duplicates
-_ALPHA: Final = 0.05
-_COVERAGE: Final = 0.9  # of the questions, for models that reliability is computed over
+_MOST_CELLS = 50_000_000  # of models × questions
+_MOST_TEXTS = 200_000  # that are compared to find near duplicates
+_ALPHA = 0.05
+_COVERAGE = 0.9  # of the questions, for models that reliability is computed over
 
 
 class Item(msgspec.Struct, kw_only=True):

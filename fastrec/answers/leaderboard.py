@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -56,9 +56,9 @@ from fastrec.summary.present_ranking import rank_text
 from fastrec.svg import heat_class
 from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
 
-BUNDLES: Final = 10_000
-_NAMES: Final = ("rank", "model")
-_STYLE: Final = Html(
+BUNDLES = 10_000
+_NAMES = ("rank", "model")
+_STYLE = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
     "table{border-collapse:collapse}.wide{overflow-x:auto}"
     "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid "
@@ -77,78 +77,65 @@ class Estimate(msgspec.Struct):
 class BoardEvaluation(ScopeNames, kw_only=True):
     """A column: an evaluation with its primary metric."""
 
-    metrics: int
-    """Metrics that the evaluation has and that judge answers."""
-    graded: bool
-    """Whether values are mean scores; otherwise they are accuracies."""
-    lower_is_better: bool
-    """Whether a lower score is better."""
-    questions: int
-    """Its questions."""
-    weight: float
-    """Its weight in the mean; 0 if it does not count there."""
-    title: str
-    """Its name, with the metric if it has several, and ↓ if lower is better."""
+    metrics: int  # Metrics that the evaluation has and that judge answers.
+    graded: bool  # Whether values are mean scores; otherwise they are accuracies.
+    lower_is_better: bool  # Whether a lower score is better.
+    questions: int  # Its questions.
+    weight: float  # Its weight in the mean; 0 if it does not count there.
+    title: str  # Its name, with the metric if it has several, and ↓ if lower is better.
 
 
 class BoardCell(Estimate, kw_only=True):
     """A model on an evaluation: the accuracy or mean score over questions that it answered."""
 
-    questions: int
-    """Questions that it answered."""
+    questions: int  # Questions that it answered.
+    # Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
+    # it.
     counts: bool
-    """Whether these are enough of the questions: `--min-coverage`. If not, nothing is computed from
-    it."""
+    # Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
+    # answers.
     rank_best: int | None = None
-    """Its best rank on the evaluation, as in `stats`; null if more than 2,000 models have enough
-    answers."""
-    rank_worst: int | None = None
-    """Its worst rank."""
+    rank_worst: int | None = None  # Its worst rank.
 
 
 class BoardModel(msgspec.Struct, kw_only=True):
     """A row: a model. What is compared is compared within its group."""
 
     model_id: str
+    # Models of a group have answered the same evaluations; 1 is the group with the most
+    # evaluations. 0: none.
     group: int
-    """Models of a group have answered the same evaluations; 1 is the group with the most
-    evaluations. 0: none."""
-    cells: list[BoardCell | None]
-    """One for each evaluation; null without answers."""
+    cells: list[BoardCell | None]  # One for each evaluation; null without answers.
+    # The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
+    # higher.
     mean: Estimate | None
-    """The weighted mean over the evaluations of its group whose values are in [0, 1] and better if
-    higher."""
+    # The mean over evaluations of its rank among the models of its group; equal values share their
+    # mean rank. Null in a group of one, or of more than 2,000.
     mean_rank: Estimate | None
-    """The mean over evaluations of its rank among the models of its group; equal values share their
-    mean rank. Null in a group of one, or of more than 2,000."""
+    # The share of pairs of an evaluation and another model of the group in which it is ahead; a
+    # tie counts as half. Null in a group of one, or of more than 2,000.
     win_share: Estimate | None
-    """The share of pairs of an evaluation and another model of the group in which it is ahead; a
-    tie counts as half. Null in a group of one, or of more than 2,000."""
+    # Its best rank by mean in its group that paired tests allow; null in a group of one, and
+    # after the first 2,000 of a group.
     rank_best: int | None = None
-    """Its best rank by mean in its group that paired tests allow; null in a group of one, and
-    after the first 2,000 of a group."""
-    rank_worst: int | None = None
-    """Its worst rank."""
+    rank_worst: int | None = None  # Its worst rank.
 
 
 class Leaderboard(Tabular, kw_only=True):
     """All models on the primary metrics of several evaluations."""
 
-    evaluations: list[BoardEvaluation]
-    """The columns, by name."""
-    models: list[BoardModel]
-    """The rows: group by group, best mean first."""
+    evaluations: list[BoardEvaluation]  # The columns, by name.
+    models: list[BoardModel]  # The rows: group by group, best mean first.
+    # Percent of the questions of an evaluation that a model must have answered for the evaluation
+    # to count.
     min_coverage: float
-    """Percent of the questions of an evaluation that a model must have answered for the evaluation
-    to count."""
-    left_out: int = 0
-    """Evaluations with fewer questions that a page leaves out."""
+    left_out: int = 0  # Evaluations with fewer questions that a page leaves out.
+    # `--cluster`: intervals and tests are over clusters of questions with the same value of this
+    # field; null if they are over questions.
     cluster: str | None = None
-    """`--cluster`: intervals and tests are over clusters of questions with the same value of this
-    field; null if they are over questions."""
-    damaged: list[str] = msgspec.field(default_factory=list)
-    """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
-    whole."""
+    # Files of the corpus that are missing or cut, by their sizes: what these numbers need is
+    # whole.
+    damaged: list[str] = []
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""

@@ -11,17 +11,17 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-SIMILAR: Final = 0.8  # the least share of common runs of words
-_RUN: Final = 3  # words
-_BANDS: Final = 16
-_PLACES: Final = 4  # of a band
-_MOST_ALIKE: Final = 50  # texts of a band that are compared with each other
-_WORD: Final = re.compile(r"\w+")
+SIMILAR = 0.8  # the least share of common runs of words
+_RUN = 3  # words
+_BANDS = 16
+_PLACES = 4  # of a band
+_MOST_ALIKE = 50  # texts of a band that are compared with each other
+_WORD = re.compile(r"\w+")
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,17 +58,17 @@ from fastrec.svg import (
 )
 from fastrec.wording import cost_text, latency_text
 
-MOST_ROWS: Final = 1_000  # models of a table
-_MOST_DRAWN: Final = 12  # evaluations with pictures
-_ABOUT: Final = (
+MOST_ROWS = 1_000  # models of a table
+_MOST_DRAWN = 12  # evaluations with pictures
+_ABOUT = (
     "A dot is the accuracy of a model, or its mean score where scores are other than 0 and 1; the "
     "line through it is its 95% interval, over questions. Models whose lines overlap may differ by "
     "chance only. Two models agree on a question if both are right or both are wrong; similar "
     "models are neighbours. In plots of results against something, best is at the top left; "
     "filled: no other model is better in both."
 )
-_BINS: Final = 20  # of a histogram
-_MOST_MAPPED: Final = 20  # models of a heat map
+_BINS = 20  # of a histogram
+_MOST_MAPPED = 20  # models of a heat map
 
 
 class Result(NamedTuple):

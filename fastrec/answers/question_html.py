@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import Final
 
 from fastrec._version import __version__
 from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict, tally_facts
@@ -17,11 +16,11 @@ from fastrec.answers.transcript import Call, Turn
 from fastrec.html import Html, allowed, details, each, html, joined, multiline, soft, tag
 from fastrec.wording import SIGNS, latency_text, score_text, tokens_text
 
-_MOST_OPEN: Final = 12  # answers of a file that are unfolded
-_LONGEST: Final = 50_000  # characters of a text in a file
-_MOST_LISTED: Final = 20  # references
+_MOST_OPEN = 12  # answers of a file that are unfolded
+_LONGEST = 50_000  # characters of a text in a file
+_MOST_LISTED = 20  # references
 _Texts = Callable[[str], Html]  # shows a text
-_PAGE: Final = (
+_PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta http-equiv="Content-Security-Policy" content="{policy}">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'

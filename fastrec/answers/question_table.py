@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -59,17 +59,17 @@ from fastrec.summary.document import EvaluationSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
 
-_KEPT: Final = 16  # queries, and choices of models
-_KEPT_SEARCHES: Final = 4
-_MOST_FIELDS: Final = 8  # keys of metadata that are suggested
-_MOST_VALUES: Final = 100
-_KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
+_KEPT = 16  # queries, and choices of models
+_KEPT_SEARCHES = 4
+_MOST_FIELDS = 8  # keys of metadata that are suggested
+_MOST_VALUES = 100
+_KINDS = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-ITEM_FLAGS: Final = {"suspected-key": "suspected_key", "near-duplicate": "near_duplicate"}
-"""Kinds of questions that are flags of items."""
+# Kinds of questions that are flags of items.
+ITEM_FLAGS = {"suspected-key": "suspected_key", "near-duplicate": "near_duplicate"}
 
 
 class _Kept(OrderedDict[_Key, _Item]):
@@ -92,8 +92,8 @@ class QuestionTable:
         self.corpus = selection.corpus
         self.manifest = selection.manifest
         self._records = RecordsOfScopes(selection)
+        # The results of the selected records, as they are in a summary.
         self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
-        """The results of the selected records, as they are in a summary."""
         self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._numbers = {
@@ -103,8 +103,8 @@ class QuestionTable:
         self._lock = threading.RLock()
         self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
         self._ids: _Kept[Query, Array] = _Kept()
+        # By text and evaluation: the numbers of records with this text, and where it is.
         self._found: _Kept[tuple[str, str | None], tuple[Array, Array]] = _Kept()
-        """By text and evaluation: the numbers of records with this text, and where it is."""
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names.

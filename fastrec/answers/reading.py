@@ -14,7 +14,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -113,11 +113,11 @@ class Excerpt(NamedTuple):
     metadata: dict[str, str]  # short values of its first record
 
 
-_EXCERPT_CHARS: Final = 200
-_SHORT: Final = re.compile(
+_EXCERPT_CHARS = 200
+_SHORT = re.compile(
     rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}'
 )  # metadata: texts, numbers, true, false
-_decode_asked: Final = view_decoder(
+_decode_asked = view_decoder(
     sample_id=msgspec.Raw,
     input=view(raw=str),
     metadata=(dict[str, msgspec.Raw] | None, None),
@@ -173,11 +173,11 @@ def _answer(line: bytes, record: Any) -> Answer:
     )
 
 
-_LAST_CASED: Final = 0x20000  # no character from here on has another case
+_LAST_CASED = 0x20000  # no character from here on has another case
 
 
-IN_INPUT: Final = 1
-IN_ANSWER: Final = 2
+IN_INPUT = 1
+IN_ANSWER = 2
 
 
 class _Task(msgspec.Struct, frozen=True):

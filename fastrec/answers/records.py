@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,13 +36,13 @@ from fastrec.errors import CorpusError
 from fastrec.judge.parse import spell
 from fastrec.where import without_group
 
-RIGHT: Final = 1
-WRONG: Final = 2
-ERROR: Final = 4
-ANSWERS: Final = RIGHT | WRONG
-_RECORDS: Final = 4_000_000  # to load at a time
-_KEPT: Final = 2  # runs of scopes
-_FLAGS: Final = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
+RIGHT = 1
+WRONG = 2
+ERROR = 4
+ANSWERS = RIGHT | WRONG
+_RECORDS = 4_000_000  # to load at a time
+_KEPT = 2  # runs of scopes
+_FLAGS = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
 
 
 class Records:
@@ -146,13 +146,11 @@ class Cells(NamedTuple):
 
     question: Array
     model: Array
-    flags: Array
-    """`RIGHT`, `WRONG` and `ERROR`, added up."""
+    flags: Array  # `RIGHT`, `WRONG` and `ERROR`, added up.
     share: Array  # of right answers; 0 without an answer
     score: Array  # the mean of the scores of answers; 0 without one
     records: Array  # how many there are
-    place: Array
-    """By record: the position of its cell."""
+    place: Array  # By record: the position of its cell.
 
 
 class ScopeRecords:
@@ -166,13 +164,12 @@ class ScopeRecords:
         self.flag = records.flag[place]
         self.score = records.score[place]
         question = records.question[place]
+        # Its place among the questions that were loaded together.
         self.first_question = int(question.min()) if len(question) else 0
-        """Its place among the questions that were loaded together."""
         self.question = question - self.first_question
         self.questions = int(self.question.max(initial=-1)) + 1
         first = records.first[self.first_question : self.first_question + self.questions]
-        self.first = first - place.start
-        """By question: the position of its first record."""
+        self.first = first - place.start  # By question: the position of its first record.
         codes, places = np.unique(records.model[place], return_inverse=True)
         names = [records.models[code] for code in codes.tolist()]
         order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,7 +49,7 @@ from fastrec.where import (
     with_edges,
 )
 
-_NO_FILTERS: Final = Filters()
+_NO_FILTERS = Filters()
 ScopeName = tuple[str, str | None]  # evaluation and metric
 
 
@@ -73,20 +73,20 @@ class Selection:
         self.manifest = self.reader.manifest
         self.summary = self.reader.summary
         self.parts = self.reader.parts
+        # The number of the first record of each part, and of one after the last record.
         self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
-        """The number of the first record of each part, and of one after the last record."""
         self.scopes: list[ScopeName] = [
             (one.evaluation_name, one.metric) for one in self.summary.evaluations
         ]
         self.is_whole = True
+        # By number: the cluster of the question of a record, if questions come in clusters.
         self.clusters: Array | None = None
-        """By number: the cluster of the question of a record, if questions come in clusters."""
         self.notes: list[str] = []  # about these
         self._codes: list[
             Array
         ] = []  # by part, the scope of each record, or -1; empty if all records count
+        # By part, the record of each scope code, if a record may have several groups.
         self._positions: list[Array] = []
-        """By part, the record of each scope code, if a record may have several groups."""
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
@@ -509,8 +509,8 @@ class _Read(msgspec.Struct, array_like=True):
     """What was read of the chosen records of a part."""
 
     matches: bytes  # whether each of them matches
+    # For each field: the code of each record, and its values, spelled as a list.
     fields: list[tuple[bytes, list[bytes]]]
-    """For each field: the code of each record, and its values, spelled as a list."""
 
 
 class _ReadTask(msgspec.Struct, frozen=True):

@@ -6,17 +6,19 @@ the mean of its answers. Records with an error are no answers.
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
 from fastrec.summary.document import Kind
 
+# What a model made of a question: all its answers are right, all are wrong, some are; only errors;
+# no record.
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
-"""What a model made of a question: all its answers are right, all are wrong, some are; only errors;
-no record."""
-OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = (
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+# By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a
+# sum of these.
+OUTCOMES_BY_FLAGS: tuple[Outcome, ...] = (
     "none",
     "right",
     "wrong",
@@ -26,15 +28,15 @@ OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = (
     "wrong",
     "mixed",
 )
-"""By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a
-sum of these."""
 OutcomeFilter = Literal["right", "wrong", "error"]
-OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {
+# The outcome of a record by the name of its filter.
+OUTCOME_FILTERS: dict[str, OutcomeFilter] = {
     "right": "right",
     "wrong": "wrong",
     "errors": "error",
 }
-"""The outcome of a record by the name of its filter."""
+# Questions that all models with an answer get wrong, or right; questions on which they differ; on
+# which another metric of the same models gives another verdict; with an error; with a flag.
 Which = Literal[
     "all",
     "all-wrong",
@@ -45,18 +47,16 @@ Which = Literal[
     "suspected-key",
     "near-duplicate",
 ]
-"""Questions that all models with an answer get wrong, or right; questions on which they differ; on
-which another metric of the same models gives another verdict; with an error; with a flag."""
+# The order of questions; `order` is that of the corpus.
 Sort = Literal[
     "order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"
 ]
-"""The order of questions; `order` is that of the corpus."""
-SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
+SORTS: tuple[Sort, ...] = get_args(Sort)
 
+# Where to search for a text: in the input with its references, in everything that the models said,
+# or in both.
 Place = Literal["both", "input", "answers"]
-"""Where to search for a text: in the input with its references, in everything that the models said,
-or in both."""
-PLACES: Final[tuple[Place, ...]] = get_args(Place)
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +66,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None  # the `evaluation_result_id`; None for records without one
     questions: int
     models: tuple[str, ...]  # the models that have records, in order of their ids
+    # Whether scores are other than 0 and 1. Then the mean score stands for the share of right
+    # answers.
     graded: bool
-    """Whether scores are other than 0 and 1. Then the mean score stands for the share of right
-    answers."""
     kind: Kind = "judgement"
     lower_is_better: bool = False  # then the metric counts as graded
     other_scale: bool = False  # whether mean scores are below 0 or above 1
@@ -80,26 +80,26 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     evaluation_name: str
     metric: str | None = None
+    # Only these models count, and only questions that they have records of; all if there are
+    # none.
     models: tuple[str, ...] = ()
-    """Only these models count, and only questions that they have records of; all if there are
-    none."""
     which: Which = "all"
     right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
     wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
     missing: str = ""  # a model that must have no record with the `sample_id` of the question
+    # Questions that have a record with one of these outcomes, of a model that counts.
     outcomes: tuple[OutcomeFilter, ...] = ()
-    """Questions that have a record with one of these outcomes, of a model that counts."""
     least_score: float | None = None  # the least mean score of the models that count
     most_score: float | None = None
+    # Text in the input or a reference, or in an answer of a model that counts, whatever its
+    # case.
     text: str = ""
-    """Text in the input or a reference, or in an answer of a model that counts, whatever its
-    case."""
     place: Place = "both"  # where this text must be
     sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
     hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
+    # Conditions on fields that records match. Only these records are selected, so a query only
+    # names them.
     where: tuple[str, ...] = ()
-    """Conditions on fields that records match. Only these records are selected, so a query only
-    names them."""
     sort: Sort = "order"
 
 
@@ -148,9 +148,9 @@ class QuestionRow(Question, kw_only=True, gc=False):
     first: int  # the number of its first record
     evaluation_name: str
     metric: str | None
+    # Identifies the question in its scope: the sample_hash; if that is split, also `/` and the
+    # sample_id in JSON.
     name: str
-    """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the
-    sample_id in JSON."""
     metadata: dict[str, str]  # short values of its first record
 
 
@@ -170,5 +170,5 @@ class PhraseModel(msgspec.Struct, kw_only=True):
 class Page(msgspec.Struct, kw_only=True):
     total: int  # how many questions the query chooses
     rows: list[QuestionRow]
+    # How many answers of each model have the text of the query, if it looks for one in answers.
     phrase_models: list[PhraseModel] = []
-    """How many answers of each model have the text of the query, if it looks for one in answers."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from fastrec.judge.parse import parse, spell
 
-_ERROR_TEXT: Final = re.compile(
+_ERROR_TEXT = re.compile(
     r"""\s*(?:
         (?:Error|ERROR)\b                            # Error: payment method not found
       | (?i:error)\s*[:\[(]                          # error[E0308], error (exit 1)
@@ -26,8 +26,8 @@ _ERROR_TEXT: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_ERROR_KEYS: Final = ("error", "errors", "is_error", "isError")
-_STATUS_KEYS: Final = ("status", "status_code", "statusCode")
+_ERROR_KEYS = ("error", "errors", "is_error", "isError")
+_STATUS_KEYS = ("status", "status_code", "statusCode")
 
 
 def is_failure(result: str) -> bool:
@@ -115,13 +115,11 @@ class Transcript(msgspec.Struct, kw_only=True):
     prompt: str  # the `input.formatted`; empty if there is none
     references: list[str]
     choices: list[str]
+    # What the model said and did; without the question, if the answer is a single turn.
     turns: list[Turn]
-    """What the model said and did; without the question, if the answer is a single turn."""
     extracted: list[str]
-    metadata: dict[str, str] = {}
-    """Values that are no text are JSON."""
-    other: dict[str, str] = {}
-    """Unknown keys of the record, and of its objects as `input.hint`."""
+    metadata: dict[str, str] = {}  # Values that are no text are JSON.
+    other: dict[str, str] = {}  # Unknown keys of the record, and of its objects as `input.hint`.
 
     @property
     def final_text(self) -> str:
@@ -131,8 +129,8 @@ class Transcript(msgspec.Struct, kw_only=True):
         return (own or texts)[-1].text if texts else ""
 
 
-_TURNS: Final = ("interactions", "messages")
-_KNOWN: Final[dict[str, frozenset[str]]] = {
+_TURNS = ("interactions", "messages")
+_KNOWN: dict[str, frozenset[str]] = {
     section: frozenset(names.split())
     for section, names in {
         "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id "
@@ -149,10 +147,10 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
         "performance": "latency_ms time_to_first_token_ms generation_time_ms",
     }.items()
 }
-_TURN_KEYS: Final = frozenset(
+_TURN_KEYS = frozenset(
     {"turn_idx", "role", "content", "reasoning_trace", "tool_calls", "tool_call_id"}
 )
-_CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
+_CALL_KEYS = frozenset({"id", "name", "arguments"})
 
 
 def decoded(line: bytes | msgspec.Raw) -> Any:

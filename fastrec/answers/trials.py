@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
 
-_ANSWER_FIELDS: Final = tuple(
+_ANSWER_FIELDS = tuple(
     name for name in TRIAL_FIELDS if name != "filter"
 )  # a filter reads an answer in its way
 

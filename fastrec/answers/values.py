@@ -8,7 +8,7 @@ at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,11 +23,10 @@ from fastrec.statistics.exact import Value, mean_of
 from fastrec.statistics.repeats import MEAN, RepeatsAs, Trial, match_trials
 from fastrec.summary.document import EvaluationSummary, ModelSummary
 
-_CELLS: Final = 4_000_000  # of a matrix of questions × models
-_REDUCED_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
+_CELLS = 4_000_000  # of a matrix of questions × models
+_REDUCED_CELLS = 1_000_000  # values of questions and models to hold at a time
 
-Trials = Mapping[str, Sequence[Trial]]
-"""By model, its records of a question."""
+Trials = Mapping[str, Sequence[Trial]]  # By model, its records of a question.
 
 
 def _columns_of(table: ScopeRecords, models: Sequence[str]) -> Array:

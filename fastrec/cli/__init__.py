@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -23,7 +23,8 @@ from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
 from fastrec.errors import NO_MEMORY, FastrecError, did_you_mean, is_out_of_memory, shown
 
-COMMANDS: Final = {
+# The commands under the headings of the help, each with its module in `fastrec.cli`.
+COMMANDS = {
     "Make": {
         "normalize": "normalize",
         "import": "normalize",
@@ -53,11 +54,8 @@ COMMANDS: Final = {
     "Take out": {"cat": "answers", "export": "forms"},
     "Upkeep": {"clean": "tools", "schema": "tools", "completion": "tools"},
 }
-"""The commands under the headings of the help, each with its module in `fastrec.cli`."""
 
-_MODULES: Final = {
-    name: module for commands in COMMANDS.values() for name, module in commands.items()
-}
+_MODULES = {name: module for commands in COMMANDS.values() for name, module in commands.items()}
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."

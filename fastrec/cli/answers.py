@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from fastrec.commands.show import Shown
     from fastrec.filters import Filters
 
-_COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
-_ROLES: Final = {"user": "cyan", "assistant": "magenta"}  # colours; blue for others
-_FIRST_TURNS: Final = 2
-_LAST_TURNS: Final = 3
-_TRIAL: Final = 60  # columns of what tells an answer from others of its model
-_CALL: Final = 160  # characters of a tool call in one line, if the terminal does not say
-_MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
+_COLOURS = {"right": "green", "wrong": "red", "error": "yellow"}
+_ROLES = {"user": "cyan", "assistant": "magenta"}  # colours; blue for others
+_FIRST_TURNS = 2
+_LAST_TURNS = 3
+_TRIAL = 60  # columns of what tells an answer from others of its model
+_CALL = 160  # characters of a tool call in one line, if the terminal does not say
+_MOST_POWERS = 5  # lines about what could have been seen; JSON has all
 
 
 @command(
@@ -490,7 +490,7 @@ def _interval(agreement: Agreement) -> str:
     return spell("{kappa_low:.3f} to {kappa_high:.3f}", agreement)
 
 
-_AGREEMENT: Final[dict[str, Spelling]] = {
+_AGREEMENT: dict[str, Spelling] = {
     "evaluation": "{evaluation_name}",
     "answers": "{answers:,}",
     "agree": "{agreement:.1%}",
@@ -573,7 +573,7 @@ def _points(scope: ComparedEvaluation, difference: float | None) -> float | None
     return None if difference is None else each * difference
 
 
-_COMPARED: Final[dict[str, Spelling]] = {
+_COMPARED: dict[str, Spelling] = {
     "evaluation": _marked_title,
     "questions": "{questions:,}",
     "A": lambda scope: value_text(scope.a, graded=scope.graded),

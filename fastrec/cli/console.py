@@ -25,7 +25,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -44,8 +44,8 @@ def safe(text: str) -> str:
     return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-_OPTIONAL: Final = re.compile(r"\[\?(.*?)\]")
-_STYLES: Final[dict[str, dict[str, Any]]] = {
+_OPTIONAL = re.compile(r"\[\?(.*?)\]")
+_STYLES: dict[str, dict[str, Any]] = {
     "bold": {"bold": True},
     "dim": {"dim": True},
     **{name: {"fg": name} for name in ("red", "green", "yellow", "blue", "magenta", "cyan")},
@@ -276,8 +276,8 @@ def _pieces(text: str, width: int) -> Iterator[str]:
 
 # Functions that erase a line that is drawn again and again.
 _status_lines: list[Callable[[], None]] = []
+# The names of columns that the terminal was too narrow for, until `print_hidden` lists them.
 hidden_columns: dict[str, None] = {}
-"""The names of columns that the terminal was too narrow for, until `print_hidden` lists them."""
 
 
 def print_json(document: object) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
 
 
-_MOST_MODELS: Final = 20  # per evaluation
-_MOST_FIELDS: Final = 10
-_MOST_NAMES: Final = 3  # in a sentence
-_OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
-_ALONE: Final = ("missing", "new")  # the model has records in one of the corpora only
-_TESTS: Final = {
+_MOST_MODELS = 20  # per evaluation
+_MOST_FIELDS = 10
+_MOST_NAMES = 3  # in a sentence
+_OPTIONAL = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
+_ALONE = ("missing", "new")  # the model has records in one of the corpora only
+_TESTS = {
     ("accuracy", "mcnemar"): "exact McNemar test",
     ("score", "mcnemar"): "exact McNemar test",
     ("accuracy", "t"): "paired t-test over questions, because some have several answers",
     ("score", "t"): "paired t-test over scores",
 }
-_VERBS: Final = {"is": "are", "was": "were"}
+_VERBS = {"is": "are", "was": "were"}
 
 
 def _rank(model: ModelDifference) -> tuple[object, ...]:
@@ -96,7 +96,7 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-_COLUMNS: Final[dict[str, Spelling]] = {
+_COLUMNS: dict[str, Spelling] = {
     "model": "{model_id}",
     "questions": _questions,
     "old": lambda model: _mean(model, model.old_accuracy, model.old_score),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from fastrec.commands.export.tables import Result, Tables
 
-_MOST_ROWS: Final = 1000  # printed as a table for people
-_WIDEST: Final = 60  # characters of a cell in such a table
-_KEYWORDS: Final = [
+_MOST_ROWS = 1000  # printed as a table for people
+_WIDEST = 60  # characters of a cell in such a table
+_KEYWORDS = [
     "select",
     "from",
     "where",
@@ -61,8 +61,8 @@ _KEYWORDS: Final = [
     "distinct",
     "ilike",
 ]
-_NUMBERS: Final = ("int", "float", "double", "decimal")
-_PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as they are
+_NUMBERS = ("int", "float", "double", "decimal")
+_PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
 @command(

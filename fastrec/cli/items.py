@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from fastrec.commands.items import Items
     from fastrec.commands.score import Scored, ScoredModel, ScoreExample
 
-_RULES: Final = ("exact", "number", "choice", "boxed")
-_SHARE: Final = "{:.1%}"
-_MOST_QUESTIONS: Final = 10
+_RULES = ("exact", "number", "choice", "boxed")
+_SHARE = "{:.1%}"
+_MOST_QUESTIONS = 10
 
 
 @command(
@@ -93,7 +93,7 @@ def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **opt
     )
 
 
-_SCORE_LEGEND: Final = [
+_SCORE_LEGEND = [
     "→ right, → wrong: answers whose verdict changes; nothing found: nothing could be extracted.",
 ]
 
@@ -194,12 +194,12 @@ def items(
     )
 
 
-_ITEM_LEGEND: Final = [
+_ITEM_LEGEND = [
     "difficulty: 1 minus the mean score of all models",
     "discrimination: correlation with the mean of the other questions, over models",
     "p: how probable this is with a right key, adjusted for the number of questions",
 ]
-_FIELDS: Final = (
+_FIELDS = (
     "evaluation_name", "metric", "sample_hash", "models", "difficulty", "discrimination",
     "p_wrong_key",
 )  # fmt: skip

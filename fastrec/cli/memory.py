@@ -17,12 +17,11 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
 
-_LEAST_MEMORY: Final = 1 << 30
-_LIMIT_FILES: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
-"""The file with the limit, by the type of the file system."""
-_USUAL_MOUNTS: Final = (
+_LEAST_MEMORY = 1 << 30
+# The file with the limit, by the type of the file system.
+_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
+_USUAL_MOUNTS = (
     ("cgroup2", "/", "/sys/fs/cgroup"),
     ("cgroup2", "/", "/sys/fs/cgroup/unified"),
     ("cgroup", "/", "/sys/fs/cgroup/memory"),

@@ -308,6 +308,7 @@ def _check_max_rejects(number: str) -> None:
     parse_max_rejects(number)
 
 
+# What click needs to know of an option, besides what `Options` says of it.
 _MORE: dict[str, dict[str, Any]] = {
     "sort_by": {
         "metavar": "FIELDS",
@@ -324,7 +325,6 @@ _MORE: dict[str, dict[str, Any]] = {
     "scheduler": {"metavar": "ADDRESS", "show_default": "a cluster on this machine"},
     "memory": {"show_default": "512MiB per job"},
 }
-"""What click needs to know of an option, besides what `Options` says of it."""
 _FROM_ENVIRONMENT = ("engine", "scheduler", "memory")
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -84,9 +84,9 @@ def _check_repairs(names: str) -> None:
 
 
 # The headings of help, and the options below each. Filters count only where a command has them all.
-_OWN: Final = "Options"
-_FILTERS: Final = "Filters"
-_HEADINGS: Final = {
+_OWN = "Options"
+_FILTERS = "Filters"
+_HEADINGS = {
     _OWN: (),  # of the command: every option that is not listed below
     _FILTERS: tuple(FILTERS),
     "Output": (
@@ -98,7 +98,7 @@ _HEADINGS: Final = {
         "scheduler", "trust", "judge", "check", "fresh",
     ),
 }  # fmt: skip
-_HEADING_OF: Final = {name: heading for heading, names in _HEADINGS.items() for name in names}
+_HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 
 
 def options_by_heading(
@@ -159,7 +159,8 @@ def command(
     return make
 
 
-_TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg,unused-ignore]
+# Types of values, by the names that stand for them; others are text.
+_TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
     "N": Count(min=1),
     "FILE": click.Path(),
     "DIR": click.Path(),
@@ -169,7 +170,6 @@ _TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg,unused-ig
     "SHARE": Number(0, 1),
     "P": Number(0, 1),
 }
-"""Types of values, by the names that stand for them; others are text."""
 
 
 def option(usage: str, text: str, **more: Any) -> _Decorator:
@@ -203,7 +203,7 @@ def choice_option(names: str, choices: Sequence[str], text: str, **more: Any) ->
     return option(f"{names} {'|'.join(choices)}", text, **more)
 
 
-_FORMATS: Final = {
+_FORMATS = {
     "text": "for people",
     "json": "for programs",
     "csv": "for spreadsheets",
@@ -252,8 +252,8 @@ def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
 # if it cannot be read at once, there are no completions: a shell must never wait, or show an error,
 # because of a Tab.
 
-_LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
-_MOST: Final = 1000  # completions
+_LARGEST = 64 << 20  # bytes of a summary that is read for completion
+_MOST = 1000  # completions
 
 
 def complete_names(
@@ -295,8 +295,8 @@ def _names(corpus: str, kind: str) -> list[str]:
     return []
 
 
-_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
-_QUOTABLE: Final = re.compile(r"[^'\\*?\[\]]+")
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+_QUOTABLE = re.compile(r"[^'\\*?\[\]]+")
 
 
 def _word(name: str) -> str:
@@ -321,15 +321,15 @@ def _filter_option(name: str) -> _Decorator:
     return option(f"{usage} {about.metavar}...", about.help, shell_complete=complete)
 
 
-_jobs: Final = option(
+_jobs = option(
     "-j --jobs N", "Number of processes. Small inputs always use one.", default=CORES,
     show_default="all cores", envvar="FASTREC_JOBS", show_envvar=True,
 )  # fmt: skip
-_no_progress: Final = flag(
+_no_progress = flag(
     "--no-progress", "Do not show progress on a terminal.", envvar="FASTREC_NO_PROGRESS",
     show_envvar=True,
 )  # fmt: skip
-_SHARED: Final[dict[str, _Decorator]] = {
+_SHARED: dict[str, _Decorator] = {
     "corpus": click.argument("corpus", type=click.Path()),
     "paths": click.argument("paths", nargs=-1, type=click.Path()),
     "filters": together(*map(_filter_option, FILTERS)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes
 
-_MOST_SHARED: Final = 50
-_MOST_PAIRS: Final = 10  # more do not fit on a screen
-_CSV: Final = {
+_MOST_SHARED = 50
+_MOST_PAIRS = 10  # more do not fit on a screen
+_CSV = {
     "models": "evaluation_name model_id other_model_id questions other_questions common same_metric"
     " ids apart hash white_space reference prompt prompt_and_reference",
     "evaluations": "evaluation_name other_evaluation_name hashes inputs",
@@ -59,7 +59,7 @@ _CSV: Final = {
     "corrected": "evaluation_name metric model_id graded questions labels raw corrected low high"
     " to_halve",
 }  # the columns of each table, which has them even if it has no rows
-_LEGENDS: Final = {
+_LEGENDS = {
     "models": [
         (
             "common: questions that both models were asked, by sample_hash; same metric: those "
@@ -357,7 +357,7 @@ def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section
     ]
 
 
-_CALIBRATION: Final = (
+_CALIBRATION = (
     "model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score",
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,20 +55,20 @@ if TYPE_CHECKING:
     from fastrec.commands.questions import EvaluationQuestions, Questions
     from fastrec.trends import Change, EvaluationTrend, ModelTrend, Trend
 
-_MOST_COLUMNS: Final = 8  # corpora in a table
-_MOST_CHANGES: Final = 50
-_LONGEST: Final = 20  # characters of the name of a corpus at the head of a column
-_SORTS: Final = [
+_MOST_COLUMNS = 8  # corpora in a table
+_MOST_CHANGES = 50
+_LONGEST = 20  # characters of the name of a corpus at the head of a column
+_SORTS = [
     "hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order",
 ]  # fmt: skip
-_OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
-"""Columns of questions that a narrow terminal hides."""
-_LEFT: Final = ("sample", "found in", "flags", "text")
-_LEAST_EXCERPT: Final = 30
-_complete_models: Final = complete_names("models")
-_EXCERPT: Final = 80  # characters, where lines may have any length
-_SAMPLE: Final = 24  # columns of a sample_id
-_FIELDS: Final = (
+# Columns of questions that a narrow terminal hides.
+_OPTIONAL = ("input", "output", "errors", "disagreement", "sample")
+_LEFT = ("sample", "found in", "flags", "text")
+_LEAST_EXCERPT = 30
+_complete_models = complete_names("models")
+_EXCERPT = 80  # characters, where lines may have any length
+_SAMPLE = 24  # columns of a sample_id
+_FIELDS = (
     "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors",
     "input_chars", "output_chars", "excerpt", "in_input", "in_answers",
 )  # fmt: skip
@@ -261,7 +261,7 @@ def _print_changes(result: Trend) -> None:
     print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
-_CORPUS: Final[dict[str, Spelling]] = {
+_CORPUS: dict[str, Spelling] = {
     "corpus": "{name}",
     "lines": "{line_counts.lines:,}",
     "kept": "{line_counts.kept:,}",
@@ -460,7 +460,7 @@ def _print_questions(result: Questions) -> None:
     print_legend(others_in_words(result.others))
 
 
-_PHRASE: Final[dict[str, Spelling]] = {
+_PHRASE: dict[str, Spelling] = {
     "model": "{model_id}",
     "with the text": "{found:,}",
     "answers": "{answers:,}",
@@ -468,7 +468,7 @@ _PHRASE: Final[dict[str, Spelling]] = {
 }
 
 
-_QUESTION: Final[dict[str, Spelling]] = {
+_QUESTION: dict[str, Spelling] = {
     "question": "{prefix}",
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
     "score": lambda question: score_text(question.mean_score) if question.models else NONE,

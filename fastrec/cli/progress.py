@@ -14,20 +14,20 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from fastrec.cli.console import explain_damage, spell, status_line
 from fastrec.progress import Progress
 
 _Result = TypeVar("_Result")
 
-_INTERVAL: Final = 0.1  # seconds between two drawings
-_LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
-_COSTS: Final = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}
-"""Time per byte of text, relative to that of `sort`.
-
-Measured: `merge` 0.76 on real and 0.97 on synthetic records, and `count` 0.5. `round` is a guess;
-it only runs if there are very many runs."""
+_INTERVAL = 0.1  # seconds between two drawings
+_LEAST_SHARE = 0.02  # of the work, before the remaining time is estimated
+# Time per byte of text, relative to that of `sort`.
+#
+# Measured: `merge` 0.76 on real and 0.97 on synthetic records, and `count` 0.5. `round` is a guess;
+# it only runs if there are very many runs.
+_COSTS = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}
 
 
 @contextlib.contextmanager

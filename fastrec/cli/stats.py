@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,40 +41,40 @@ if TYPE_CHECKING:
     from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
 
-_REPEATS: Final = (
+_REPEATS = (
     "questions",
     "answers",
     "answers/question",
 )  # instead of n, if a question has several answers
-_NOT_GRADED: Final = (
+_NOT_GRADED = (
     "accuracy",
     "95% interval",
     "score ±",
 )  # left out if the score is shown instead of the accuracy
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked
 # by stays, and so does the number of errors: without it, accuracy can mislead.
-_OPTIONAL: Final = (
+_OPTIONAL = (
     "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage",
     "answers/question", "95% interval",
 )  # fmt: skip
-_RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
-_MOST_ROWS: Final = 100  # of all tables together: more do not fit on two screens
-_LEAST_ROWS: Final = 10  # of a table
-_NO_COMMON: Final = (
+_RANKED_BY = {"tokens": "tokens/record", "latency": "p50 ms"}
+_MOST_ROWS = 100  # of all tables together: more do not fit on two screens
+_LEAST_ROWS = 10  # of a table
+_NO_COMMON = (
     "no question was answered by all of them; choose fewer models with --model, or omit --common"
 )
-_NO_ANSWERS: Final = (
+_NO_ANSWERS = (
     "every record has an error, so there are no answers; --errors-as-wrong counts them as wrong"
 )
 
 # Columns of the CSV table: first those that have the name of an attribute, then names and
 # attributes.
-_CSV_ATTRIBUTES: Final = (
+_CSV_ATTRIBUTES = (
     "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage",
     "correct", "accuracy", "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score",
     "score_standard_error",
 )  # fmt: skip
-_CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
+_CSV_FIELDS = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
     "records_with_tokens": "tokens.records",
     "input_tokens": "tokens.input",
     "output_tokens": "tokens.output",
@@ -86,7 +86,7 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_low": "score_low",
     "score_high": "score_high",
 }
-_CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
+_CSV_RANKS = ("rank_best", "rank_worst", "unranked")
 
 
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
@@ -225,7 +225,7 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     return names, rows
 
 
-_RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
+_RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
 @command("Compare the models of each evaluation and metric.",

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from fastrec.judge.findings import FindingGroup, Location
 
 
-_MOST_GROUPS: Final = 20  # more do not fit on a screen
-_LATEX: Final = str.maketrans(
+_MOST_GROUPS = 20  # more do not fit on a screen
+_LATEX = str.maketrans(
     {
         **{char: f"\\{char}" for char in "&%$#_{}"},
         "\\": r"\textbackslash{}",
@@ -55,8 +55,8 @@ _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 class Column(NamedTuple):
     name: str  # one that ends with ± is no heading, because the column belongs to the one before it
     is_left: bool = False
+    # A narrow terminal hides columns in this order, as many as needed; None is never hidden.
     hidden: int | None = None
-    """A narrow terminal hides columns in this order, as many as needed; None is never hidden."""
 
     @property
     def heading(self) -> str:

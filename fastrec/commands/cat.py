@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Unpack
 
 import msgspec
 from stringzilla import count
@@ -36,7 +36,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
 
 # copying text is 4 times faster than other work on it, so a pool pays only for 4 times as much
-_SPEED: Final = 4
+_SPEED = 4
 
 
 def cat(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any, Final, Literal, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import msgspec
 
@@ -30,7 +30,7 @@ from fastrec.summary.document import ScopeNames, filled
 from fastrec.where import largest_groups, with_groups
 from fastrec.wording import points_per_unit
 
-_ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
+_ENDS: tuple[Literal["easiest", "hardest"], ...] = ("easiest", "hardest")
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
 
 
@@ -174,7 +174,7 @@ class Comparison(Tabular):
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     metrics: tuple[str, ...] = ()
     """With --metric-pair: the two metrics."""
-    agreement: list[Agreement] = msgspec.field(default_factory=list)
+    agreement: list[Agreement] = []
     """With --metric-pair: how they agree on each evaluation."""
     cluster: str | None = None
     """`--cluster`: tests are over clusters of questions with the same value of this field; null if

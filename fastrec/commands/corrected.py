@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -35,8 +35,8 @@ from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.where import said
 
-_LONGEST: Final = 2_000  # characters of a text in a line to fill in
-_ORIGINAL: Final = {"original_score", "original_is_correct"}
+_LONGEST = 2_000  # characters of a text in a line to fill in
+_ORIGINAL = {"original_score", "original_is_correct"}
 
 
 class CorrectedModel(ScopeNames, kw_only=True):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec.structs import asdict
@@ -36,13 +36,13 @@ class RejectGroup(FindingGroup):
 
     repairable: int = 0
     """How many of them `--repair all` would keep."""
-    further: list[FindingGroup] = msgspec.field(default_factory=list)
+    further: list[FindingGroup] = []
     """The other errors of these lines, the most frequent first; at most nine."""
     unlisted: int = 0
     """How many errors of these lines are neither first nor in `further`."""
 
 
-_MOST_FURTHER: Final = 9  # with the first error, a line has ten
+_MOST_FURTHER = 9  # with the first error, a line has ten
 
 
 class Rejects(Tabular, kw_only=True):

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,13 +45,13 @@ from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
 from fastrec.where import said
 
-_EXAMPLES: Final = 3  # of each kind, evaluation and rule
-_SHOWN_CHARACTERS: Final = 400  # of the end of an answer, in an example
-_LEVEL: Final = 1  # of shards that are read once
-_COUNTS: Final = (
+_EXAMPLES = 3  # of each kind, evaluation and rule
+_SHOWN_CHARACTERS = 400  # of the end of an answer, in an example
+_LEVEL = 1  # of shards that are read once
+# The counts of `ScoredModel`, which add up.
+_COUNTS = (
     "records", "old_scored", "old_right", "new_right", "to_right", "to_wrong", "missing", "errors",
 )  # fmt: skip
-"""The counts of `ScoredModel`, which add up."""
 
 
 class ScoredModel(msgspec.Struct, kw_only=True):
@@ -136,8 +136,8 @@ class Reference(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("it needs either `sample_id` or `hash`")
 
 
+# References by evaluation, None for all of them, and by sample_id or hash.
 References = dict[tuple[str | None, str], list[str]]
-"""References by evaluation, None for all of them, and by sample_id or hash."""
 
 
 def score(
@@ -480,7 +480,7 @@ def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
     return new if was_right is None or was_right == verdict.is_right else f"to {new}"
 
 
-_NOT_SCORED: Final = (NOT_SCORED, "not scored")
+_NOT_SCORED = (NOT_SCORED, "not scored")
 
 
 def _texts(value: Any) -> list[str]:

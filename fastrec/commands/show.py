@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.question_html import question_file
@@ -18,10 +18,10 @@ from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.storage import last_name
 
-_SHORTEST: Final = 4  # characters of a hash
-_MOST_SHOWN: Final = 5  # questions with the same sample_id
-_MOST_LISTED: Final = 10  # candidates in a message
-_EXCERPT: Final = 60  # characters of a candidate
+_SHORTEST = 4  # characters of a hash
+_MOST_SHOWN = 5  # questions with the same sample_id
+_MOST_LISTED = 10  # candidates in a message
+_EXCERPT = 60  # characters of a candidate
 
 
 class Shown(Tabular):

@@ -109,7 +109,7 @@ class Validation(Tabular):
     """Lines read, blank ones included."""
     valid: int = 0
     """Lines that are valid records, repaired ones included."""
-    versions: dict[str, int] = msgspec.field(default_factory=dict)
+    versions: dict[str, int] = {}
     """Valid lines by schema version, the oldest first."""
     repaired: int = 0
     """Lines that are valid records because they were repaired."""
@@ -117,7 +117,7 @@ class Validation(Tabular):
     """Lines that are not valid records."""
     repairable: int = 0
     """Invalid lines that repairs would make valid."""
-    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
+    repairable_by_code: dict[str, int] = {}
     """These lines by the code of a repair; a line may need several repairs."""
     blank: int = 0
     """Lines of white space only."""
@@ -131,16 +131,16 @@ class Validation(Tabular):
     """How long it took."""
     stopped_early: bool = False
     """`max_errors` was reached, so the rest of the input was not checked."""
-    codes: dict[str, int] = msgspec.field(default_factory=dict)
+    codes: dict[str, int] = {}
     """Number of findings by code."""
-    groups: list[FindingGroup] = msgspec.field(default_factory=list)
+    groups: list[FindingGroup] = []
     """Findings by code, path and version: at most 1,000 groups, errors first, then the most
     frequent."""
     upgrade: UpgradeReport | None = None
     """With `upgrade_report`, what an upgrade to the newest version would change."""
-    bad_shards: list[str] = msgspec.field(default_factory=list)
+    bad_shards: list[str] = []
     """Shards that could not be read completely, and why; none of their lines count."""
-    notices: list[str] = msgspec.field(default_factory=list)
+    notices: list[str] = []
     """Remarks about the input."""
 
     def rows(self) -> list[dict[str, Any]]:
@@ -156,15 +156,14 @@ class _JudgedSlice(SliceFindings):
     """What `validate` finds in slices; the counts are those of `Validation`, by field."""
 
     versions: Counter[str] = msgspec.field(default_factory=Counter)
+    # Steps of an upgrade, each with the meaning of its code as its message.
     upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
-    """Steps of an upgrade, each with the meaning of its code as its message."""
+    # Lines that repairs would make valid, by the code of a repair.
     repairable: Counter[str] = msgspec.field(default_factory=Counter)
-    """Lines that repairs would make valid, by the code of a repair."""
     bom: bool = False
-    logs: list[tuple[str, int]] = msgspec.field(default_factory=list)
-    """Files with every finding, and the number to add to the line numbers in each."""
-    error: str | None = None
-    """Why the shard could not be read completely."""
+    # Files with every finding, and the number to add to the line numbers in each.
+    logs: list[tuple[str, int]] = []
+    error: str | None = None  # Why the shard could not be read completely.
 
     def __iadd__(self, other: Self) -> Self:
         lines = self.counts["lines"]
@@ -177,8 +176,8 @@ class _JudgedSlice(SliceFindings):
         return super().__iadd__(other)
 
 
+# A line number, a finding, and, if the line is invalid, the version that it was judged by.
 _LocatedFinding = tuple[int, Finding, str | None]
-"""A line number, a finding, and, if the line is invalid, the version that it was judged by."""
 
 
 class LoggedFinding(msgspec.Struct):
@@ -266,8 +265,8 @@ class Reporter:
     def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
         self._text = TextEstimate(shards)
         self._progress = progress
+        # Of the current slice: its estimated text, text, lines and invalid lines.
         self._reported = (0, 0, 0, 0)
-        """Of the current slice: its estimated text, text, lines and invalid lines."""
         progress.start("judge", self._text.total)
 
     def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
@@ -293,8 +292,7 @@ class _SliceTask(msgspec.Struct, frozen=True):
     max_line_bytes: int
     max_window: int
     max_errors: int | None
-    log: str | None
-    """The beginning of the names of the slices' logs."""
+    log: str | None  # The beginning of the names of the slices' logs.
     settings: JudgeSettings
     upgrade_report: bool
 

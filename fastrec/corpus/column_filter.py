@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from math import isnan
-from typing import Any, Final
+from typing import Any
 
 from fastrec.corpus.columns import METADATA, PartColumns
 from fastrec.corpus.part_records import KEY_COLUMNS
@@ -20,14 +20,15 @@ from fastrec.judge.parse import parse
 from fastrec.sorting.keys import METRIC
 from fastrec.where import OUTCOMES, Condition, parse_condition, values_of
 
-_TEXTS: Final[dict[tuple[str, ...], str]] = {
+# Fields whose texts are in a column; a `sample_id` may be an integer.
+_TEXTS: dict[tuple[str, ...], str] = {
     **{(field,): column for field, column in KEY_COLUMNS.items()},
     ("interaction_type",): "interaction_type",
     ("schema_version",): "schema_version",
 }
-"""Fields whose texts are in a column; a `sample_id` may be an integer."""
 
-_NUMBERS: Final[dict[tuple[str, ...], str]] = {
+# Fields whose numbers are in a column.
+_NUMBERS: dict[tuple[str, ...], str] = {
     ("evaluation", "score"): "score",
     ("evaluation", "is_correct"): "correct",
     ("token_usage", "input_tokens"): "input_tokens",
@@ -38,18 +39,16 @@ _NUMBERS: Final[dict[tuple[str, ...], str]] = {
     ("tool_calls",): "tool_calls",
     ("response", "characters"): "response_characters",
 }
-"""Fields whose numbers are in a column."""
 
-_LARGEST: Final = 1 << 63
-_LONG: Final = "long"  # stands for an integer that a column cannot hold
+_LARGEST = 1 << 63
+_LONG = "long"  # stands for an integer that a column cannot hold
 
-_Verdict = bool | None
-"""Whether a condition holds; None if the column does not tell."""
+_Verdict = bool | None  # Whether a condition holds; None if the column does not tell.
 
 
+# The code of each record and, by code, values of which the record has one: none if they are not
+# known, and None if it lacks the field.
 Codes = tuple[Sequence[int], list[Sequence[Any]]]
-"""The code of each record and, by code, values of which the record has one: none if they are not
-known, and None if it lacks the field."""
 
 
 class ColumnFilter:

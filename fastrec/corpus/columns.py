@@ -27,7 +27,7 @@ from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import zstandard
@@ -47,10 +47,10 @@ from fastrec.summary.rows import Column as RowColumn
 if TYPE_CHECKING:
     import numpy as np
 
-_SIZE_BYTES: Final = 4
-_SUFFIX: Final = ".columns"
-_LEVEL: Final = 3
-_ARRAY_CODES: Final = {"u1": "B", "u4": "I", "u8": "Q", "f8": "d"}
+_SIZE_BYTES = 4
+_SUFFIX = ".columns"
+_LEVEL = 3
+_ARRAY_CODES = {"u1": "B", "u4": "I", "u8": "Q", "f8": "d"}
 
 
 class Column(NamedTuple):
@@ -61,7 +61,8 @@ class Column(NamedTuple):
     is_coded: bool = False  # whether it has codes of values
 
 
-COLUMNS: Final[dict[str, Column]] = {
+# All columns but those of metadata, in the order of the file.
+COLUMNS: dict[str, Column] = {
     "evaluation": Column("u4", "`evaluation_name`", is_coded=True),
     "metric": Column("u4", "`evaluation_result_id`; null if it has none", is_coded=True),
     "model": Column("u4", "`model_id`", is_coded=True),
@@ -94,20 +95,19 @@ COLUMNS: Final[dict[str, Column]] = {
     "bytes": Column("u8", "bytes of its line, with the newline"),
     "fingerprint": Column("u8", "64-bit xxh3 of its line, with the newline"),
 }
-"""All columns but those of metadata, in the order of the file."""
 
-CODES: Final = [name for name, column in COLUMNS.items() if column.is_coded]
+CODES = [name for name, column in COLUMNS.items() if column.is_coded]
 
-METADATA: Final = "metadata."
-MOST_KEYS: Final = 64
-MOST_VALUES: Final = 255
-MOST_BYTES: Final = 128
-_MOST_WAITING: Final = 4_096  # distinct metadata of records that are held at a time
-_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
-_NO_TOKENS: Final = (0, 0, 0)
-_HEAD_BYTES: Final = 16 << 10  # of a file that is read first
-_METADATA_MARK: Final = b',"metadata":{'
-_LARGEST: Final = sys.float_info.max
+METADATA = "metadata."
+MOST_KEYS = 64
+MOST_VALUES = 255
+MOST_BYTES = 128
+_MOST_WAITING = 4_096  # distinct metadata of records that are held at a time
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
+_NO_TOKENS = (0, 0, 0)
+_HEAD_BYTES = 16 << 10  # of a file that is read first
+_METADATA_MARK = b',"metadata":{'
+_LARGEST = sys.float_info.max
 
 
 def columns_path(part: str) -> str:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         ObjectStore,
     )  # takes 20 ms to load, and only URLs need it
 
-_HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
+_HOLDER = re.compile(r"process (\d+) on (.*) since ")
 
-_ENDED: Final = 0.0  # time of the last renewal of a lease whose holder has ended
+_ENDED = 0.0  # time of the last renewal of a lease whose holder has ended
 
 
 class Holder(msgspec.Struct):
@@ -164,14 +164,12 @@ def this_machine() -> str:
 # A run that fails leaves its lease behind, marked as ended, if there are files in the output. It
 # tells the next run that these files are ours, and readers that they are not a corpus.
 
-_WATCHED: Final = 1.5  # renewal times that a holder is watched before its lease is taken
-_SURE: Final = (
-    1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
-)
-_SETTLE: Final = (
+_WATCHED = 1.5  # renewal times that a holder is watched before its lease is taken
+_SURE = 1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
+_SETTLE = (
     0.05  # renewal times to wait after taking over a lease in a store without conditional requests
 )
-_TOKENS: Final = 1_000  # most tokens of ended runs that a lease remembers
+_TOKENS = 1_000  # most tokens of ended runs that a lease remembers
 
 
 class Lease:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
@@ -22,7 +22,7 @@ from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
-_MOST_SKIPPED: Final = 20  # listed in a message
+_MOST_SKIPPED = 20  # listed in a message
 
 
 class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
@@ -238,9 +238,9 @@ def tree_hash(digests: Iterable[str]) -> str:
     return xxh3_128_hexdigest(b"".join(map(bytes.fromhex, digests)))
 
 
-MANIFEST: Final = "manifest.json"
-SUMMARY: Final = "summary.json"
-_ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
+MANIFEST = "manifest.json"
+SUMMARY = "summary.json"
+_ADVICE = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
 
 
 def read_manifest(corpus: AnyPath) -> Manifest:

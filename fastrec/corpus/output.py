@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from fastrec.corpus.manifest import MANIFEST, listed_files
 from fastrec.errors import UsageError, shown
@@ -20,8 +20,8 @@ from fastrec.storage import (
     without_file_protocol,
 )
 
-KEPT: Final = "kept"  # the name of the list of kept work in the work directory
-REFUSED: Final = ".refused"
+KEPT = "kept"  # the name of the list of kept work in the work directory
+REFUSED = ".refused"
 
 
 class Kind(NamedTuple):
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     ]  # returns the files that a marker lists; none if it is of something else
 
 
-CORPUS: Final = Kind("a corpus", MANIFEST, listed_files)
+CORPUS = Kind("a corpus", MANIFEST, listed_files)
 
 
 class Output(Protocol):

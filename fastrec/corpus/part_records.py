@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate, chain, compress, islice, repeat
 from math import isnan
 from operator import eq, sub
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -26,7 +26,8 @@ from fastrec.sorting.keys import METRIC, field_encoder
 from fastrec.sorting.runs import BLOCK_ROWS, Origins
 from fastrec.summary.rows import USUAL_TYPE, to_portable
 
-KEY_COLUMNS: Final = {
+# The column of each field that a key may have.
+KEY_COLUMNS = {
     "evaluation_name": "evaluation",
     "sample_hash": "hash",
     "model_id": "model",
@@ -34,9 +35,8 @@ KEY_COLUMNS: Final = {
     "sample_id": "sample_id",
     METRIC: "metric",
 }
-"""The column of each field that a key may have."""
 
-_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class PartIndex(msgspec.Struct, frozen=True, array_like=True):
@@ -45,9 +45,9 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     text_hash: str  # 128-bit xxh3 of the text of the part
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
+    # The number of the piece that each record comes from, 32 bits each; one number if all come
+    # from it.
     pieces: bytes
-    """The number of the piece that each record comes from, 32 bits each; one number if all come
-    from it."""
     # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
     lines: bytes = b""
     origins: list[tuple[int, Origins]] = []  # of records with several copies, by position

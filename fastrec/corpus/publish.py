@@ -29,7 +29,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.manifest import is_refused
@@ -40,13 +39,13 @@ from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_url, join, parent_and_name, parent_of, storage_of
 from fastrec.storage.local import LOCAL
 
-_HERE: Final = -100  # AT_FDCWD
-_EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
-_CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
-"""The system cannot exchange names; two renames either work or raise the real error."""
+_HERE = -100  # AT_FDCWD
+_EXCHANGE = 2  # RENAME_EXCHANGE, see renameat2(2)
+# The system cannot exchange names; two renames either work or raise the real error.
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
 
-_BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
-"""Files that systems put into directories by themselves."""
+# Files that systems put into directories by themselves.
+_BY_SYSTEMS = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
 
 
 class LocalOutput(Output):

@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from functools import cached_property
 from itertools import accumulate
-from typing import Final
 
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
@@ -19,7 +18,7 @@ from fastrec.parameters import AnyPath
 from fastrec.storage import file_in, is_url, join, storage_of
 from fastrec.summary.document import Summary
 
-_KEPT_COLUMNS: Final = 64  # files whose headers are kept
+_KEPT_COLUMNS = 64  # files whose headers are kept
 
 
 class CorpusReader(os.PathLike[str]):

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 import zstandard
@@ -22,10 +22,10 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
 from fastrec.storage import storage_of
 
-CODES: Final = tuple(ERRORS)  # the codes that a rejected line may have
+CODES = tuple(ERRORS)  # the codes that a rejected line may have
 
-_SOME_BYTES: Final = 1 << 16
-_HELD_BYTES: Final = 64 << 20  # to hold of all files of a merge
+_SOME_BYTES = 1 << 16
+_HELD_BYTES = 64 << 20  # to hold of all files of a merge
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from operator import attrgetter
-from typing import IO, Any, Final, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 import zstandard
@@ -105,9 +105,9 @@ def with_progress(
     progress.finish()
 
 
+# evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question
+# (`keys.is_split`).
 SplitHashes = frozenset[tuple[str, str | None, str]]
-"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question
-(`keys.is_split`)."""
 
 
 def is_sorted_by_question(manifest: Manifest) -> bool:
@@ -221,9 +221,9 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
     return readinto
 
 
+# Where a record belongs in the sort order: the values of some sort fields, which compare as
+# records are sorted.
 Position = tuple[Any, ...]
-"""Where a record belongs in the sort order: the values of some sort fields, which compare as
-records are sorted."""
 
 
 def position_maker(fields: Sequence[str]) -> Callable[[KeyEntry], Position]:
@@ -245,7 +245,7 @@ def _metric_position(key: KeyEntry) -> tuple[bool, str]:
     return (True, value) if isinstance(value, str) else (False, "")
 
 
-_POSITIONS: Final[dict[str, Callable[[Any], Any]]] = {
+_POSITIONS: dict[str, Callable[[Any], Any]] = {
     "sample_id": _sample_position,
     METRIC: _metric_position,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Final
 
 from fastrec.corpus.scan import PartTask, skim_lines
 from fastrec.errors import counted
@@ -12,7 +11,7 @@ from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.secrets import secrets_of
 from fastrec.storage import base_name
 
-_MOST_LISTED: Final = 20
+_MOST_LISTED = 20
 
 
 class SecretsTask(PartTask, frozen=True):

@@ -10,7 +10,6 @@ order of the inputs, which the line counts call kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 import msgspec
 
@@ -20,7 +19,7 @@ from fastrec.schemas.view import REFUSALS
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join, storage_of
 
-_SUFFIX: Final = ".sources.zst"
+_SUFFIX = ".sources.zst"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -32,8 +31,8 @@ class Source(msgspec.Struct, frozen=True):
     """Number of the line in the shard's text, from 1."""
 
 
-_decode: Final = msgspec.json.Decoder(Source).decode
-_encode: Final = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Source).decode
+_encode = msgspec.json.Encoder().encode
 
 
 def sources_path(part: str) -> str:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Final
 
 from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
@@ -34,7 +33,7 @@ from fastrec.storage import base_name, is_url, join, parent_and_name, parent_of,
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
-_LEASE: Final = ".fastrec-writing"
+_LEASE = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
 _FILE = re.compile(

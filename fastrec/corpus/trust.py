@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -38,13 +37,12 @@ from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
-_LIST: Final = "published"
-_MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
-_MOST_OVERLAPS: Final = 3
-"""Parts that a part may overlap to be read like a run.
-
-It is decompressed for about as many new parts.
-"""
+_LIST = "published"
+_MOST = 10_000  # corpora on the list; the oldest ones are forgotten
+# Parts that a part may overlap to be read like a run.
+#
+# It is decompressed for about as many new parts.
+_MOST_OVERLAPS = 3
 
 
 def remember(document: bytes, *, is_guess: bool = True) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 import zstandard
@@ -19,25 +19,25 @@ from fastrec.errors import ShardError
 from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
 
-SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
-COMPRESSIONS: Final = tuple(SUFFIXES)
+SUFFIXES = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
+COMPRESSIONS = tuple(SUFFIXES)
 
-_STEP: Final = 1 << 20
-_WINDOW_LOG: Final = 23
-"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to
-a question are adjacent. A window four times that of level 3 makes corpora 0 to 6 % smaller (long
-transcripts most), and compressing up to 13 % slower."""
-_TUNED: Final[dict[int, dict[str, int]]] = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
-"""By level, parameters that differ from those of zstd. At level 3, it looks up two hashes of most
-positions. With half of the entries for the longer one, both tables take 512 instead of 768 KiB, and
-more of them stays in the cache: on five corpora 8 to 15 % faster, for 0.3 to 2.3 % more bytes. Six
-bytes for the shorter hash, not five, save 0.4 to 1 %.
-
-One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but
-needs all of its text in memory. The threads of zstd compress whole jobs, too, but each job reads
-the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB
-more memory per process. Smaller jobs gain nothing."""
-_GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
+_STEP = 1 << 20
+# 8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to
+# a question are adjacent. A window four times that of level 3 makes corpora 0 to 6 % smaller (long
+# transcripts most), and compressing up to 13 % slower.
+_WINDOW_LOG = 23
+# By level, parameters that differ from those of zstd. At level 3, it looks up two hashes of most
+# positions. With half of the entries for the longer one, both tables take 512 instead of 768 KiB,
+# and more of them stays in the cache: on five corpora 8 to 15 % faster, for 0.3 to 2.3 % more
+# bytes. Six bytes for the shorter hash, not five, save 0.4 to 1 %.
+#
+# One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer,
+# but needs all of its text in memory. The threads of zstd compress whole jobs, too, but each job
+# reads the end of the one before again. With jobs of 8 MiB this gains 4 %, for 2 % more bytes and
+# 24 MiB more memory per process. Smaller jobs gain nothing.
+_TUNED: dict[int, dict[str, int]] = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
+_GZIP = 31  # wbits: the largest window, in a gzip member without name and time
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -157,8 +157,8 @@ class ShardCopier(ShardWriter):
         return Written(listed.bytes, listed.sha256, listed.text_bytes, listed.text_xxh3_128)
 
 
-_idle: Final[dict[int, zstandard.ZstdCompressor]] = {}
-"""By level, a compressor that has ended its stream. Using its memory again saves 3 ms per part."""
+# By level, a compressor that has ended its stream. Using its memory again saves 3 ms per part.
+_idle: dict[int, zstandard.ZstdCompressor] = {}
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:

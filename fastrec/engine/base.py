@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from fastrec.errors import PanicError
 from fastrec.limits import Limits, current_limits, use_limits
 
-_KEPT_BYTES: Final = 2 << 20
+_KEPT_BYTES = 2 << 20
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -38,13 +38,13 @@ class Phase(msgspec.Struct):
     processor."""
 
 
-PHASES: Final = {
+PHASES = {
     "sort_pieces": "read and sort",
     "merge_some": "merge runs",
     "plan_region": "plan parts",
     "make_part": "write parts",
 }
-OTHER_PHASE: Final = "check and count"
+OTHER_PHASE = "check and count"
 
 
 class Engine:

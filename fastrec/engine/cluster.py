@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from fastrec.build import differences, identity
 from fastrec.engine.base import Argument, Engine, Result, Timed
@@ -25,9 +25,9 @@ from fastrec.errors import ClusterError, WorkerDiedError, need
 from fastrec.limits import current_limits
 
 # tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD: Final = 2
-_LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
-_FAST_WORKERS: Final = {
+_AHEAD = 2
+_LOOK_SECONDS = 1.0  # between two looks at the cluster
+_FAST_WORKERS = {
     "distributed.worker.profile.enabled": False,  # it inspects the stack a hundred times a second
     # By default memory goes back to the system after each use, and tasks request it again: a
     # quarter of their time.

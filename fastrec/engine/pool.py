@@ -30,28 +30,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidStateError, wait
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import current_limits
 
 # tasks per worker that are submitted in advance, so that no worker waits for the next one
-_AHEAD: Final = 2
-_STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
-_DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
+_AHEAD = 2
+_STOPPED_CHECKS = 5  # a worker found stopped this many times in a row is killed
+_DEAD_CHECKS = 2  # a pool that is found dead this many times in a row is ended
 # if the executor has not noticed after this many, its tasks fail without it
-_GIVE_UP_CHECKS: Final = 5
-_NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
-_PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
+_GIVE_UP_CHECKS = 5
+_NOTICE_SECONDS = 0.5  # for an executor to notice that its workers were killed
+_PARENT_SECONDS = 0.1  # between two checks of a worker that its parent is alive
 
 # States of a process
-_STOPPED: Final = ("T", "t")
-_DEAD: Final = ("Z", "X", "gone")
-_SLEEPING: Final = "S"
+_STOPPED = ("T", "t")
+_DEAD = ("Z", "X", "gone")
+_SLEEPING = "S"
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_PR_SET_PDEATHSIG: Final = 1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PR_SET_PDEATHSIG = 1
 
 
 class PoolEngine(Engine):

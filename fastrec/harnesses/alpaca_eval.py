@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows, read_text
@@ -35,8 +35,8 @@ from fastrec.harnesses.log import (
 from fastrec.harnesses.values import JsonObject, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Output
 
-_MEANS: Final = ("win_rate", "discrete_win_rate")
-_READ: Final = ("instruction", "output_2", "generator_2", "preference")
+_MEANS = ("win_rate", "discrete_win_rate")
+_READ = ("instruction", "output_2", "generator_2", "preference")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import comb
 from statistics import median
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 from msgspec import UNSET, field
@@ -44,8 +44,8 @@ from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, ro
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
-_LENGTH_BYTES: Final = 8
-_MOST_REASONS: Final = 1_000  # to leave out a sample, of a slice
+_LENGTH_BYTES = 8
+_MOST_REASONS = 1_000  # to leave out a sample, of a slice
 
 
 class BundledScore(msgspec.Struct, array_like=True, gc=False):
@@ -114,10 +114,10 @@ class LineMaker:
         return parts
 
 
-_decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
+_decode = msgspec.msgpack.Decoder(list[Bundle]).decode
 
 
-_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+_encode_into = msgspec.msgpack.Encoder().encode_into
 
 
 def write_bundles(bundles: Sequence[Bundle]) -> bytearray:
@@ -147,13 +147,13 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     return b"".join(parts)
 
 
-NO_METRIC: Final = "no metric matches --metric"
+NO_METRIC = "no metric matches --metric"
 
-_hash: Final = LIST_HASHES["sha256"]
-ONE_ROW: Final = 1 << 128
-_BINARY: Final = (0.0, 1.0)
-_ENDS: Final = (b',"is_correct":false}', b',"is_correct":true}')
-_NOT_SCORED: Final = Score(metric="", value=None, problem=NOT_SCORED)
+_hash = LIST_HASHES["sha256"]
+ONE_ROW = 1 << 128
+_BINARY = (0.0, 1.0)
+_ENDS = (b',"is_correct":false}', b',"is_correct":true}')
+_NOT_SCORED = Score(metric="", value=None, problem=NOT_SCORED)
 
 
 def _right(scores: Sequence[float]) -> int:
@@ -161,7 +161,7 @@ def _right(scores: Sequence[float]) -> int:
 
 
 # What Inspect makes of the scores of a sample, by name; the last three with a number.
-REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
+REDUCERS: dict[str, Callable[[Sequence[float], int], float]] = {
     "median": lambda scores, _: median(scores),
     "mode": lambda scores, _: Counter(scores).most_common(1)[0][0],
     "max": lambda scores, _: max(scores),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
@@ -30,17 +30,17 @@ from fastrec.harnesses.values import JsonObject, as_list, as_object, spell, text
 from fastrec.schemas.newest import Output
 from fastrec.storage import base_name, parent_and_name
 
-METADATA: Final = ("trial", "samples_file", "base_status", "plus_status", "status")
+METADATA = ("trial", "samples_file", "base_status", "plus_status", "status")
 
-_START: Final = re.compile(rb'\s*\{\s*"(?:date|hash|eval)"\s*:')
-_FIRST_KEY: Final = re.compile(rb'\s*\{\s*"pass@\d+"\s*:')
-_RESULTS: Final = re.compile(r"[._]?eval_results\.json(?:\.\w+)?$")
-_PASS_AT_K: Final = re.compile(r"[._]?pass_at_k\.json(?:\.\w+)?$")
+_START = re.compile(rb'\s*\{\s*"(?:date|hash|eval)"\s*:')
+_FIRST_KEY = re.compile(rb'\s*\{\s*"pass@\d+"\s*:')
+_RESULTS = re.compile(r"[._]?eval_results\.json(?:\.\w+)?$")
+_PASS_AT_K = re.compile(r"[._]?pass_at_k\.json(?:\.\w+)?$")
 # What the harnesses add to the name of the model.
-_SETTINGS: Final = re.compile(r"(?:_[a-z]+)?_temp_[\d.]+.*$|--bigcodebench-.*$")
-_VARIANT: Final = re.compile(r"--(bigcodebench-[a-z-]+?)--")  # such as bigcodebench-hard-instruct
-_STATUSES: Final = ("base_status", "plus_status", "status")
-_PASS: Final = ("pass", "success")  # EvalPlus 0.1 wrote `success`
+_SETTINGS = re.compile(r"(?:_[a-z]+)?_temp_[\d.]+.*$|--bigcodebench-.*$")
+_VARIANT = re.compile(r"--(bigcodebench-[a-z-]+?)--")  # such as bigcodebench-hard-instruct
+_STATUSES = ("base_status", "plus_status", "status")
+_PASS = ("pass", "success")  # EvalPlus 0.1 wrote `success`
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

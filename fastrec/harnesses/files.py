@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, TypeVar
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.values import BOM, JsonObject, as_list, decoder
@@ -32,8 +32,8 @@ def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
         raise LogError(path, f"{problem}: {exc}") from exc
 
 
-_decode_any: Final = decoder(Any)
-_decode_object: Final = decoder(JsonObject)
+_decode_any = decoder(Any)
+_decode_object = decoder(JsonObject)
 
 
 def read_object(path: str, what: str) -> JsonObject:
@@ -64,8 +64,8 @@ def read_rows(path: str, what: str) -> list[JsonObject]:
     return rows
 
 
-_copies: Final[dict[tuple[str, int, int], IO[bytes]]] = {}  # by path, size and version
-_MOST_COPIES: Final = 2  # a run of HELM has two long files
+_copies: dict[tuple[str, int, int], IO[bytes]] = {}  # by path, size and version
+_MOST_COPIES = 2  # a run of HELM has two long files
 
 
 def open_plain(path: str) -> Reader:

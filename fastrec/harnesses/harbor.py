@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
@@ -36,15 +36,15 @@ from fastrec.harnesses.transcripts import chat_of, time_between, trial_of, with_
 from fastrec.harnesses.values import JsonObject, as_object, number_of, objects_in, spell, spelled
 from fastrec.storage import parent_of
 
-METADATA: Final = ("agent", "agent_version", "model", "trial", "stop_reason")
+METADATA = ("agent", "agent_version", "model", "trial", "stop_reason")
 
-_START: Final = re.compile(rb'\s*\{\s*"(?:id"\s*:|schema_version"\s*:\s*"ATIF-v)')
-_KEYS: Final = {
+_START = re.compile(rb'\s*\{\s*"(?:id"\s*:|schema_version"\s*:\s*"ATIF-v)')
+_KEYS = {
     "trajectory": (b'"ATIF-v', b'"steps"'),
     "trial": (b'"task_name"', b'"trial_name"', b'"agent_info"'),
     "job": (b'"n_total_trials"', b'"stats"'),
 }
-_FAILURE: Final = ("exception_type", "exception_message")
+_FAILURE = ("exception_type", "exception_message")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

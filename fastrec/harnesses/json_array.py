@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from stringzilla import find
@@ -25,17 +25,17 @@ from fastrec.harnesses.values import BOM
 _T = TypeVar("_T")
 Item = tuple[int, int, _T]  # start, size and value of an item
 
-_FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
-_KEY_BYTES: Final = 200  # where the first key of an item must end to be part of the border
+_FAR_BYTES = 16 << 20  # text to look ahead for the end of an item
+_KEY_BYTES = 200  # where the first key of an item must end to be part of the border
 
-_SPACE: Final = re.compile(rb"[ \t\r\n]*+")
-_PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_FIRST_KEY: Final = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_PLAIN = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_FIRST_KEY = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
 # Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then
 # `re` before Python 3.11.5 gives a wrong end. It is also wrong about alternatives that fail after
 # some bytes, so objects are none.
-_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
+_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
 
 
 class JsonArray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
 from fastrec.harnesses.mt_bench import (
@@ -27,11 +27,11 @@ from fastrec.harnesses.values import as_list, as_object, number_of, spell, texts
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import join, parent_of, storage_of
 
-_ANSWER: Final = (b'"answer_id"', b'"choices"', b'"model_id"')
-_JUDGMENT: Final = (b'"task"', b'"model"', b'"score"', b'"category"')
-_QUESTION: Final = (b'"ground_truth"', b'"livebench_release_date"', b'"question_title"')
-_JUDGMENTS: Final = "model_judgment/ground_truth_judgment.jsonl"
-_FAILED: Final = "$ERROR$"  # the answer, if a call failed
+_ANSWER = (b'"answer_id"', b'"choices"', b'"model_id"')
+_JUDGMENT = (b'"task"', b'"model"', b'"score"', b'"category"')
+_QUESTION = (b'"ground_truth"', b'"livebench_release_date"', b'"question_title"')
+_JUDGMENTS = "model_judgment/ground_truth_judgment.jsonl"
+_FAILED = "$ERROR$"  # the answer, if a call failed
 
 
 def role_of(head: bytes, path: str) -> str | None:

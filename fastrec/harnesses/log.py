@@ -31,7 +31,7 @@ harnesses alike. What harnesses share:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -46,7 +46,7 @@ from fastrec.schemas.newest import (
     TokenUsage,
 )
 
-HEAD_BYTES: Final = 1 << 16  # how much of a file `role_of` gets to see
+HEAD_BYTES = 1 << 16  # how much of a file `role_of` gets to see
 
 
 class FoundFile(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class Aggregate(msgspec.Struct, frozen=True):
     reducer: str = ""
 
 
-_MOST_DIGITS: Final = 9  # of a k that makes sense
+_MOST_DIGITS = 9  # of a k that makes sense
 
 
 def pass_at_k(metric: str, stated: Any, prefix: str = "") -> list[Aggregate]:
@@ -225,7 +225,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     run: RunInfo | None = None
 
 
-NOT_SCORED: Final = "the log has no score for this sample"
+NOT_SCORED = "the log has no score for this sample"
 
 
 def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
@@ -243,7 +243,7 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
     return found
 
 
-_MANY: Final = 1 << 53
+_MANY = 1 << 53
 
 
 def tokens_of(read: Any, written: Any) -> TokenUsage | None:

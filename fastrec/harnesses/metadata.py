@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fastrec.errors import UsageError
 from fastrec.filters import matches_any
@@ -28,19 +28,19 @@ from fastrec.harnesses.registry import harness_named
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
 
-LONGEST: Final = 4096  # characters of a value that are kept
-_COPIED: Final = 32  # characters of a text that is no accident if the input has it, too
+LONGEST = 4096  # characters of a value that are kept
+_COPIED = 32  # characters of a text that is no accident if the input has it, too
 
-_NUMBERS: Final = (int, float, bool)
+_NUMBERS = (int, float, bool)
 
-NO_PLACE: Final = "a record has no place for it"
-NOT_CHOSEN: Final = "not chosen by --metadata"
-CUT: Final = f"cut after {LONGEST:,} characters"
+NO_PLACE = "a record has no place for it"
+NOT_CHOSEN = "not chosen by --metadata"
+CUT = f"cut after {LONGEST:,} characters"
 
 # Values of a log that are not in its records, or not whole, by name and reason.
 FieldCounts = Counter[tuple[str, str]]
 
-_ALL: Final = frozenset({
+_ALL = frozenset({
     "harness", "harness_version", "reference_index", "choice_index", "graded", "metric_kind",
     "lower_is_better", "primary_metric",
 })  # fmt: skip
@@ -146,7 +146,7 @@ def _row(harness: str, kind: Kind, patterns: str, *, lower: bool = True) -> _Row
 
 # All that is known by name; `docs/leaderboard.md` has the same table. The first row that matches
 # counts.
-METRICS: Final = (
+METRICS = (
     _row(
         "helm",
         "cost",

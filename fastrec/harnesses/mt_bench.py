@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
@@ -31,17 +31,17 @@ from fastrec.harnesses.log import (
 from fastrec.harnesses.values import JsonObject, as_list, number_of, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
-METADATA: Final = ("judge",)
+METADATA = ("judge",)
 
-_KEYS: Final = {
+_KEYS = {
     "judgments": (b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
     "pairs": (b'"judge"', b'"model_1"', b'"model_2"', b'"g1_winner"'),
     "answers": (b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
     "questions": (b'"category"', b'"turns"'),
 }
-FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
-_PAIRS: Final = "it has preferences between two models, and no scores of one"
-_MISSING: Final = (
+FIRST_KEY = re.compile(rb'\{\s*"question_id"\s*:')
+_PAIRS = "it has preferences between two models, and no scores of one"
+_MISSING = (
     "give question.jsonl and the model_answer of {}, too: judgements do not have "
     "what was asked and said"
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
@@ -40,11 +40,11 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Output
 
-METADATA: Final = ("run_id", "split")
+METADATA = ("run_id", "split")
 
-_SPEC: Final = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
-_USED: Final = ("sampling", "match", "metrics", "error")
-_READ_OF_MATCH: Final = ("correct", "expected", "picked", "sampled", "prompt")
+_SPEC = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
+_USED = ("sampling", "match", "metrics", "error")
+_READ_OF_MATCH = ("correct", "expected", "picked", "sampled", "prompt")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

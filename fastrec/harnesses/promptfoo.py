@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.harnesses.files import read_object
 from fastrec.harnesses.log import (
@@ -43,10 +43,10 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Output, Performance
 
-METADATA: Final = ("provider_label", "prompt_label", "eval_id")
+METADATA = ("provider_label", "prompt_label", "eval_id")
 
-_START: Final = re.compile(rb'\s*\{\s*"(evalId|results|version)"\s*:')
-_ERROR: Final = 2  # `failureReason` of a call that failed; 1 is an assertion
+_START = re.compile(rb'\s*\{\s*"(evalId|results|version)"\s*:')
+_ERROR = 2  # `failureReason` of a call that failed; 1 is an assertion
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

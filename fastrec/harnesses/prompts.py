@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.values import REFUSALS, JsonObject, encode
 
-_decode_chat: Final = msgspec.json.Decoder(list[JsonObject]).decode
+_decode_chat = msgspec.json.Decoder(list[JsonObject]).decode
 
 
 def prompt_of(context: Any) -> tuple[str, str | UnsetType]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
 
 from zstandard import ZstdDecompressor, ZstdError
 
@@ -17,8 +16,8 @@ from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import read_at
 
-_MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file: the schema comes first
-_ZSTD_BLOCK: Final = 128 << 10  # the most bytes of a block, and a part of one gives no text
+_MOST_FOOTER = 1 << 20  # bytes of the footer of a Parquet file: the schema comes first
+_ZSTD_BLOCK = 128 << 10  # the most bytes of a block, and a part of one gives no text
 
 
 def head_of(path: str) -> bytes:

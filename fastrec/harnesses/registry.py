@@ -15,9 +15,9 @@ their own:
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-_PACKED: Final = r"(?:\.(?:gz|zst|bz2|xz))?"
+_PACKED = r"(?:\.(?:gz|zst|bz2|xz))?"
 
 
 class Harness(NamedTuple):
@@ -29,7 +29,7 @@ class Harness(NamedTuple):
 
 
 # In the order in which files are offered to them.
-HARNESSES: Final = (
+HARNESSES = (
     Harness(
         "lm-eval",
         "lm-eval",
@@ -75,7 +75,7 @@ HARNESSES: Final = (
         "*_eval_results.json of EvalPlus or BigCodeBench, perhaps with *_pass_at_k.json",
     ),
 )
-HARNESS_NAMES: Final = tuple(harness.name for harness in HARNESSES)
+HARNESS_NAMES = tuple(harness.name for harness in HARNESSES)
 
 
 def harness_named(name: str) -> Any:

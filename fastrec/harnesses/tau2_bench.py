@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
@@ -40,18 +40,18 @@ from fastrec.harnesses.values import (
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_of
 
-_DEFAULT_AGENT: Final = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
+_DEFAULT_AGENT = "llm_agent/"  # others, such as `llm_agent_solo`, are other systems
 
-METADATA: Final = ("trial", "stop_reason", "agent", "user_model")
+METADATA = ("trial", "stop_reason", "agent", "user_model")
 
-_START: Final = re.compile(rb'\s*\{\s*"(?:timestamp|info|id)"\s*:')
-_KEYS: Final = {
+_START = re.compile(rb'\s*\{\s*"(?:timestamp|info|id)"\s*:')
+_KEYS = {
     "results": (b'"agent_info"', b'"environment_info"', b'"num_trials"'),
     "simulation": (b'"termination_reason"', b'"task_id"', b'"duration"'),
 }
-_MOST_TRIALS: Final = 1 << 20  # more make no sense
-_ALONE: Final = "give the results.json of the run, too: simulations name neither model nor task"
-_BROKEN: Final = (
+_MOST_TRIALS = 1 << 20  # more make no sense
+_ALONE = "give the results.json of the run, too: simulations name neither model nor task"
+_BROKEN = (
     "timeout",
     "agent_error",
     "user_error",

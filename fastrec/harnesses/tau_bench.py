@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
@@ -24,15 +24,15 @@ from fastrec.harnesses.transcripts import trial_of, with_chat
 from fastrec.harnesses.values import JsonObject, as_list, as_object, spell
 from fastrec.storage import base_name, hash_of_file
 
-METADATA: Final = ("trial",)
+METADATA = ("trial",)
 
-_START: Final = re.compile(rb'\s*\[\s*\{\s*"task_id"\s*:')
+_START = re.compile(rb'\s*\[\s*\{\s*"task_id"\s*:')
 # What tau-bench calls its files, and what its published files are called.
-_NAME: Final = re.compile(
+_NAME = re.compile(
     r"(?:(?:tool-calling|act|react|few-shot)-(?=.*_range_))?(.+?)"
     r"(?:-[\d.]+_range_.*|-airline|-retail)?\.json(?:\.\w+)?"
 )
-_POLICY: Final = re.compile(r"# (\w+) agent policy", re.IGNORECASE)
+_POLICY = re.compile(r"# (\w+) agent policy", re.IGNORECASE)
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_object
@@ -34,17 +34,17 @@ from fastrec.harnesses.transcripts import time_between, trial_of, with_chat
 from fastrec.harnesses.values import JsonObject, number_of, objects_in, spell, spelled
 from fastrec.storage import hash_of_file, parent_of
 
-METADATA: Final = ("agent", "model", "dataset_version", "trial", "stop_reason")
+METADATA = ("agent", "model", "dataset_version", "trial", "stop_reason")
 
-_KEYS: Final = {
+_KEYS = {
     "metadata": (b'"run_id"', b'"agent_name"', b'"dataset_name"'),
     "results": (b'"results"', b'"trial_name"', b'"is_resolved"'),
     "trial": (b'"trial_name"', b'"task_id"', b'"is_resolved"'),
 }
-_START: Final = re.compile(rb'\s*\{\s*"(?:id|run_id|results|trial_name)"\s*:')
-_FOLDER: Final = re.compile(r"/\d{8}_([^/_]+)_([^/]+)/")
-_ATTEMPT: Final = re.compile(r"\.(\d+)-of-\d+\.")
-_NO_FAILURE: Final = (None, "unset", "none")
+_START = re.compile(rb'\s*\{\s*"(?:id|run_id|results|trial_name)"\s*:')
+_FOLDER = re.compile(r"/\d{8}_([^/_]+)_([^/]+)/")
+_ATTEMPT = re.compile(r"\.(\d+)-of-\d+\.")
+_NO_FAILURE = (None, "unset", "none")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature

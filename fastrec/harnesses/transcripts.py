@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -33,7 +33,7 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Message, Output, Performance, ToolCall
 
-_ROLES: Final = {"agent": "assistant"}  # the sources of steps that are no roles
+_ROLES = {"agent": "assistant"}  # the sources of steps that are no roles
 
 
 def trial_of(

@@ -7,22 +7,22 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 # What msgspec raises for a text that it does not decode.
-REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-BOM: Final = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 JsonObject = dict[str, Any]
 
 _T = TypeVar("_T")
 
-_LARGEST: Final = 1 << 63
+_LARGEST = 1 << 63
 
-encode: Final = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
 def integer_in(digits: str) -> int | str:
@@ -161,7 +161,7 @@ def spell(value: Any) -> str:
         return encode(value).decode()
 
 
-_NAMES: Final = {
+_NAMES = {
     "nan": math.nan,
     "inf": math.inf,
     "NaN": math.nan,

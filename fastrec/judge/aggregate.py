@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -26,35 +26,35 @@ from fastrec.judge.parse import parse
 from fastrec.judge.secrets import secrets_in
 from fastrec.schemas.view import REFUSALS
 
-_LONGEST: Final = 240
-_MOST_LISTED: Final = 1 << 17
-"""Bytes of an aggregate whose errors are all listed; of a larger one, the first. A list takes a
-thousand times as much memory."""
+_LONGEST = 240
+# Bytes of an aggregate whose errors are all listed; of a larger one, the first. A list takes a
+# thousand times as much memory.
+_MOST_LISTED = 1 << 17
 
-_INFINITIES: Final[dict[float | str | None, float]] = {"Infinity": math.inf, "-Infinity": -math.inf}
-_TEXT_MAPS: Final = ("additional_details", "details")
-_GENERIC: Final = re.compile("score|value|metric|result|overall|total|average|mean|main")
+_INFINITIES: dict[float | str | None, float] = {"Infinity": math.inf, "-Infinity": -math.inf}
+_TEXT_MAPS = ("additional_details", "details")
+_GENERIC = re.compile("score|value|metric|result|overall|total|average|mean|main")
 
 # By the last field of the path of an error.
-_CODES: Final = {
+_CODES = {
     "source_metadata": "pair.source_metadata",
     "source_data": "pair.source_data",
     "deployment_type": "pair.deployment",
     "model_availability": "pair.deployment",
     "format": "pair.format",
 }
-_BOUND: Final = 'a number, "Infinity" or "-Infinity"'
-_EXPECTED: Final = {
+_BOUND = 'a number, "Infinity" or "-Infinity"'
+_EXPECTED = {
     "min_score": _BOUND,
     "max_score": _BOUND,
     "source_data": 'dataset_name, and source_type "url" with at least one url, "hf_dataset" or '
     '"other"',
 }
-_CHECKED_WITH_FILES: Final = ("file_path", "hash_algorithm")
+_CHECKED_WITH_FILES = ("file_path", "hash_algorithm")
 
 # What Windows, the strictest system, does not allow; surrogates stand for bytes that are not UTF-8.
-NOT_PORTABLE: Final = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[. ]$')
-RESERVED: Final = re.compile(
+NOT_PORTABLE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[. ]$')
+RESERVED = re.compile(
     r"^(?:(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|(?-i:data)$|$)", re.IGNORECASE
 )
 
@@ -158,8 +158,8 @@ class NotAggregate(msgspec.Struct, frozen=True):
     is_meant: bool  # the file is meant to be an aggregate: it has `evaluation_results`
 
 
-_decode: Final = msgspec.json.Decoder(Aggregate).decode
-_number: Final = msgspec.json.Decoder(float).decode
+_decode = msgspec.json.Decoder(Aggregate).decode
+_number = msgspec.json.Decoder(float).decode
 
 
 def judge_aggregate(data: bytes) -> tuple[Aggregate | NotAggregate, list[Finding]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,20 +22,20 @@ from fastrec.schemas.registry import closest_version, contradicts_itself, versio
 from fastrec.schemas.schema import Schema, Shape
 
 Steps = list[str | int]
+# From a node of the schema, a value and the steps to it to its errors. The steps change between
+# two errors.
 Check = Callable[["_Node", Any, Steps], Iterator[Report]]
-"""From a node of the schema, a value and the steps to it to its errors. The steps change between
-two errors."""
 
 _encode = msgspec.json.Encoder().encode
 
-_NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
-_CONTRADICTION: Final[Report] = (
+_NO_VALUE = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
+_CONTRADICTION: Report = (
     "version.contradiction",
     ("messages",),
     "expected either `interactions` or `messages`, found both",
     NO_VALUE,
 )
-_UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the schema", NO_VALUE)
+_UNEXPLAINED: Report = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
 def judge_slowly(
@@ -260,7 +260,7 @@ def _additional_properties(node: _Node, value: Any, steps: Steps) -> Iterator[Re
         steps.pop()
 
 
-_NAMES: Final = {
+_NAMES = {
     "object": "an object",
     "array": "an array",
     "integer": "an integer",
@@ -273,7 +273,7 @@ def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-_KEYWORDS: Final[dict[str, Check | None]] = {
+_KEYWORDS: dict[str, Check | None] = {
     "enum": _enum,
     "const": _enum,
     "minimum": _minimum,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 
-_MOST_NAMES: Final = 100_000  # that a filter remembers
+_MOST_NAMES = 100_000  # that a filter remembers
 
 
 class FilteredOut(NamedTuple):
@@ -88,15 +88,15 @@ class InvalidLine(msgspec.Struct, frozen=True):
     raw: bytes  # the line's exact bytes, without its newline
     truncated: bool = False  # the line was too long to be held: `raw` is only its head
     unlisted: dict[str, int] = {}  # by code, the number of further errors
+    # The schema version whose errors these are; None if the line has no value, or after a
+    # conflict.
     version: str | None = None
-    """The schema version whose errors these are; None if the line has no value, or after a
-    conflict."""
+    # Codes of the repairs that would make the line a valid record that is kept; empty if there are
+    # none.
     repairs: tuple[str, ...] = ()
-    """Codes of the repairs that would make the line a valid record that is kept; empty if there are
-    none."""
+    # The line is a valid record, perhaps after allowed repairs, and decides for the newest version
+    # of a corpus.
     is_newer_version: bool = False
-    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version
-    of a corpus."""
 
     def error(self, source: str | None = None) -> InvalidRecordError:
         """The exception that a function of the Python interface raises."""
@@ -143,26 +143,25 @@ class Batch(msgspec.Struct):
 
     lines: int = 0
     blank: int = 0
+    # The valid records in the order of the lines. Unlike their normal forms, they may lack unknown
+    # keys and inputs.
     records: list[Record] = []
-    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown
-    keys and inputs."""
     numbers: list[int] = []
+    # End of each record's normal form, newline included, in the buffer of normal forms.
     ends: list[int] = []
-    """End of each record's normal form, newline included, in the buffer of normal forms."""
     rejected: list[InvalidLine] = []
-    warnings: list[tuple[int, Finding]] = []
-    """Each with the number of its line."""
+    warnings: list[tuple[int, Finding]] = []  # Each with the number of its line.
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # records by schema version
+    # By code, records with a label or turns of another version, and those that an upgrade or a
+    # repair changed.
     notes: Counter[str] = msgspec.field(default_factory=Counter)
-    """By code, records with a label or turns of another version, and those that an upgrade or a
-    repair changed."""
+    # The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe
+    # gives it.
     recipe_names: list[str] = []
-    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe
-    gives it."""
     replaced: list[HashReplaced] = []
     repaired: list[RepairedLine] = []
+    # The names of the records that the filters remove; nothing else has these records.
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
-    """The names of the records that the filters remove; nothing else has these records."""
     slow: int = 0  # valid records that took the slow path
 
     @property

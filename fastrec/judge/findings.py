@@ -16,7 +16,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec import UNSET
@@ -29,7 +29,7 @@ from fastrec.schemas.upgrade import UPGRADES
 
 # Codes with their meanings, for the documentation.
 
-ERRORS: Final = {
+ERRORS = {
     "line.too_long": "the line is longer than --max-line-bytes",
     "json.utf8": "the line is not UTF-8",
     "json.depth": "objects and arrays are nested more than 256 levels deep",
@@ -63,7 +63,7 @@ ERRORS: Final = {
     "repeat.rejected": "other records have the same identity (only with --repeats reject)",
 }
 
-WARNINGS: Final = {
+WARNINGS = {
     "warn.num_turns_missing": "a multi_turn or agentic record lacks `evaluation.num_turns`",
     "warn.num_turns": "`evaluation.num_turns` is not the number of interactions",
     "warn.tool_calls_count": "`evaluation.tool_calls_count` is not the number of tool calls",
@@ -77,7 +77,8 @@ WARNINGS: Final = {
     "version.other_turns": "beside `interactions`, a valid record has the unknown key `messages`",
 }
 
-REPAIRS: Final = {
+# What `--repair` does to records, by code.
+REPAIRS = {
     "repair.result_id_null": "`evaluation_result_id` was null and is left out",
     "repair.null": "an optional field that cannot be null was null and is left out",
     "repair.value_not_text": "a value in `metadata`, `arguments` or `additional_details` was not "
@@ -91,13 +92,13 @@ REPAIRS: Final = {
     "repair.nan_score": "the score was NaN or infinite; `error` says so, and 0.0 is a placeholder "
     "that does not count",
 }
-"""What `--repair` does to records, by code."""
 
-NOTES: Final = UPGRADES | REPAIRS
-"""Changes to valid records. They are no mistakes that are left, but the record differs from its
-line."""
+# Changes to valid records. They are no mistakes that are left, but the record differs from its
+# line.
+NOTES = UPGRADES | REPAIRS
 
-PAIRS: Final = {
+# What `check-pairs` finds: about pairs, and about names of files and folders.
+PAIRS = {
     "pair.no_samples": "an aggregate states `detailed_evaluation_results`, but has no samples file",
     "pair.no_aggregate": "a samples file has no aggregate of the same name beside it",
     "pair.several_samples": (
@@ -155,9 +156,8 @@ PAIRS: Final = {
     "name.portable": "the name of a folder is not allowed on every system",
     "name.data": "the name of a folder below `data/` is `data`",
 }
-"""What `check-pairs` finds: about pairs, and about names of files and folders."""
 
-PAIR_WARNINGS: Final = (
+PAIR_WARNINGS = (
     "pair.unknown_deployment",
     "pair.model_folder",
     "pair.generic_metric",
@@ -170,8 +170,7 @@ PAIR_WARNINGS: Final = (
     "name.compressed",
 )
 
-CODES: Final = ERRORS | WARNINGS | NOTES | PAIRS
-"""The meanings of all codes."""
+CODES = ERRORS | WARNINGS | NOTES | PAIRS  # The meanings of all codes.
 
 
 def severity_of(code: str) -> str:
@@ -180,22 +179,22 @@ def severity_of(code: str) -> str:
     return "note" if code in NOTES else "error"
 
 
-_RANK: Final = {code: rank for rank, code in enumerate(CODES)}
+_RANK = {code: rank for rank, code in enumerate(CODES)}
 
 
-MOST_ERRORS: Final = 100  # errors of one line that are listed; more are counted by code
+MOST_ERRORS = 100  # errors of one line that are listed; more are counted by code
 
-NO_VALUE: Final = object()  # the value of an error that is not about a value
+NO_VALUE = object()  # the value of an error that is not about a value
 
+# An error as it is found: code, steps to the value, text, and the value, which is described only
+# if it is listed.
 Report = tuple[str, Sequence[str | int], str, Any]
-"""An error as it is found: code, steps to the value, text, and the value, which is described only
-if it is listed."""
 
-_LONGEST_VALUE: Final = 60
-_LONGEST_PATH: Final = 240
-_LOCATIONS: Final = 3  # that a group remembers
-_MOST_COMMON: Final = 1_000
-_INDEX: Final = re.compile(r"\[\d+\]")
+_LONGEST_VALUE = 60
+_LONGEST_PATH = 240
+_LOCATIONS = 3  # that a group remembers
+_MOST_COMMON = 1_000
+_INDEX = re.compile(r"\[\d+\]")
 
 _common: dict[Finding, Finding] = {}
 
@@ -219,13 +218,11 @@ class Finding(msgspec.Struct, frozen=True):
 class Errors(NamedTuple):
     """Why a line is not a valid record."""
 
-    findings: tuple[Finding, ...]
-    """The first errors, the most fundamental one first."""
-    unlisted: dict[str, int]
-    """By code, the number of further errors; usually empty."""
+    findings: tuple[Finding, ...]  # The first errors, the most fundamental one first.
+    unlisted: dict[str, int]  # By code, the number of further errors; usually empty.
+    # The schema version whose errors these are: the one that the line comes closest to; None if it
+    # has no value.
     version: str | None = None
-    """The schema version whose errors these are: the one that the line comes closest to; None if it
-    has no value."""
 
 
 class InvalidRecordError(FastrecError, ValueError):
@@ -240,7 +237,7 @@ class InvalidRecordError(FastrecError, ValueError):
     findings: tuple[Finding, ...]
     source: str | None = None
     line: int | None = None
-    unlisted: dict[str, int] = {}  # noqa: RUF012 - never changed
+    unlisted: dict[str, int] = {}
     version: str | None = None
 
     def __str__(self) -> str:
@@ -418,11 +415,11 @@ def warnings_of(
     return found
 
 
-OTHER_TURNS: Final = Finding(
+# The warning about a valid record that has the turns of another version, too; only the slow path
+# sees them.
+OTHER_TURNS = Finding(
     "version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`"
 )
-"""The warning about a valid record that has the turns of another version, too; only the slow path
-sees them."""
 
 
 def label_code(label: str) -> str:

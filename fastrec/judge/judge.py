@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -50,11 +50,11 @@ from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats, count_newlines
 from fastrec.sources.shard import Slice
 
-_GIANT: Final = 16 << 20
-_ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
-_IS_QUOTE: Final = bytes(byte == ord('"') for byte in range(256))
-_BLANK: Final = b" \t\r\n"
-_MOST_BACKSLASHES: Final = 16  # in a row that are counted: an even number, see below
+_GIANT = 16 << 20
+_ROOM = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
+_IS_QUOTE = bytes(byte == ord('"') for byte in range(256))
+_BLANK = b" \t\r\n"
+_MOST_BACKSLASHES = 16  # in a row that are counted: an even number, see below
 
 
 def count_quotes(text: bytes | memoryview) -> int:
@@ -93,14 +93,14 @@ class OpenChunk:
         self._normal = normal
         self.line = line
         self.text = data
+        # The known input of each line, if any are replaced.
         self.inputs: list[KnownInput | None] | None = None
-        """The known input of each line, if any are replaced."""
         self.rules: VersionRules | None = None  # the rules of the version of these inputs
         self.position = self.number = 0  # of the next line
         self.saved = 0  # bytes by which the text up to the position is shorter than the lines
+        # Colons that the text up to the position has more than the output, for good reason; or
+        # quotes that it has.
         self.excess = 0
-        """Colons that the text up to the position has more than the output, for good reason; or
-        quotes that it has."""
         self._null = -1
 
     def next_null(self) -> int:
@@ -514,14 +514,13 @@ class JudgedChunk(NamedTuple):
     """
 
     batch: Batch
-    normal: bytearray
-    """The normal forms of the records. The next chunk overwrites them."""
+    normal: bytearray  # The normal forms of the records. The next chunk overwrites them.
     data: bytes  # the lines as they were read; empty if the line was too long to be held
     line: int  # number of the first line
 
 
+# The judge of this process with some settings: it learns, and making one takes milliseconds.
 judge_of = lru_cache(maxsize=2)(Judge)
-"""The judge of this process with some settings: it learns, and making one takes milliseconds."""
 
 
 def judge_slice(

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -30,24 +30,24 @@ from xxhash import xxh3_64_intdigest
 from fastrec.schemas.view import REFUSALS, view_decoder
 from fastrec.sources.lines import count_newlines
 
-KNOWN_INPUT_BYTES: Final = 12 << 20
-"""Memory for the known inputs of a judge: some ten thousand questions."""
+# Memory for the known inputs of a judge: some ten thousand questions.
+KNOWN_INPUT_BYTES = 12 << 20
 
-PLACEHOLDER_BYTES: Final = 19  # digits of the number that known inputs are replaced by
+PLACEHOLDER_BYTES = 19  # digits of the number that known inputs are replaced by
 
-_ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
-_TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
+_ENTRY_BYTES = 700  # memory of a known input besides its two texts
+_TRIAL = 1_024  # lines after which the share of known inputs is looked at
 # bytes that are left alone after a trial with few known inputs: some shards
-_SHORTEST_REST: Final = 16 << 20
-_LONGEST_REST: Final = 512 << 20
+_SHORTEST_REST = 16 << 20
+_LONGEST_REST = 512 << 20
 # the inputs of one shard may come again in the next: only then others are learned
-_POOR_TRIALS: Final = 3
+_POOR_TRIALS = 3
 
-_LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
-_TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
+_LEAD = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
+_TAIL = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
 
 
-_decode_input: Final = view_decoder(input=msgspec.Raw)
+_decode_input = view_decoder(input=msgspec.Raw)
 
 
 class KnownInput(msgspec.Struct, gc=False):
@@ -57,17 +57,17 @@ class KnownInput(msgspec.Struct, gc=False):
     normal: msgspec.Raw  # its normal form in the target's version
     colons: int  # the number of colons in its normal form
     sample_hash: str
+    # The input in the version of the line, without its texts: types and nulls tell versions and
+    # upgrades.
     outline: Any
-    """The input in the version of the line, without its texts: types and nulls tell versions and
-    upgrades."""
+    # The last `sample_hash` that was given with it, and the recipe of that.
     recipe: tuple[str | None, str] = (None, "")
-    """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0  # its position among the known inputs of its version
     after: int = 0  # the position of the input that followed last time
 
 
+# Judges an input alone by one schema version; None if it is not valid, or needs the slow path.
 Learn = Callable[[bytes], KnownInput | None]
-"""Judges an input alone by one schema version; None if it is not valid, or needs the slow path."""
 
 
 class _VersionInputs:
@@ -81,8 +81,8 @@ class KnownInputs:
     """The known inputs of one process, in about `most_bytes` of memory."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
-        """What known inputs are replaced by."""
+        # What known inputs are replaced by.
+        self.number = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         self._most_bytes = most_bytes
         # of an input; so the limit is exceeded by an eighth at most
         self._longest = most_bytes // 16

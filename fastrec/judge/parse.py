@@ -13,27 +13,27 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from fastrec.errors import UsageError
 from fastrec.judge.findings import NO_VALUE, Report
 
-MAX_DEPTH: Final = 256
-"""Levels of objects and arrays in a line; the record itself is the first level."""
+# Levels of objects and arrays in a line; the record itself is the first level.
+MAX_DEPTH = 256
 
 # of an integer: converting more takes too long for one line of a nightly job
-_MAX_DIGITS: Final = 1_000_000
-_PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
+_MAX_DIGITS = 1_000_000
+_PYTHON_DIGITS = 4_300  # the limit of int(), and of msgspec
 
 # the parser reports a string without an end
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
+_LEVELS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_SURROGATE: Final = "this {} contains half of a surrogate pair"
-_CLOSING: Final = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
+_SURROGATE = "this {} contains half of a surrogate pair"
+_CLOSING = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
 
 
 class LongInteger(int):
@@ -73,7 +73,7 @@ class _Ambiguous(dict[str, Any]):
     duplicates: list[str]
 
 
-_KINDS: Final = {
+_KINDS = {
     dict: "object",
     _Ambiguous: "object",
     list: "array",

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid, types_of
@@ -35,9 +35,9 @@ class Allowed(NamedTuple):
     """What a version allows at one place of a record, read from its schema document."""
 
     types: frozenset[str]  # the JSON types; empty if all are allowed
+    # Python types of values that are allowed and have nothing below them: most values, so they are
+    # passed over.
     plain: frozenset[type]
-    """Python types of values that are allowed and have nothing below them: most values, so they are
-    passed over."""
     optional: bool  # the value is a field that may be left out
     is_entry: bool  # the value is one of a free-form object whose values have a type
     is_result_id: bool
@@ -87,7 +87,7 @@ def _allowed(
     )
 
 
-_PLAIN: Final = {
+_PLAIN = {
     str: "string",
     bool: "boolean",
     type(None): "null",
@@ -98,17 +98,17 @@ _PLAIN: Final = {
 
 # The repairs. Each says when it does not fit.
 
-_NOT_FITTING: Final = object()
-_LEFT_OUT: Final = object()
+_NOT_FITTING = object()
+_LEFT_OUT = object()
 
-_PLACEHOLDER: Final = 0.0
-_NO_NUMBERS: Final = frozenset(
+_PLACEHOLDER = 0.0
+_NO_NUMBERS = frozenset(
     sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")
 )
-_NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
 # digits; text of more is no number to the parsers of other tools either
-_LONGEST_NUMBER: Final = 4_300
-_BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
+_LONGEST_NUMBER = 4_300
+_BOOLEANS = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
 
@@ -225,14 +225,16 @@ def _boolean_from_number(value: Any, allowed: Allowed) -> Any:
     return _NOT_FITTING
 
 
-RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
+# Repairs of a whole record; they return where and what they changed, or None if they do not
+# fit.
+RECORD_REPAIRS: dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]] = {
     "repair.output_and_turns": _output_and_turns,
     "repair.nan_score": _nan_score,
 }
-"""Repairs of a whole record; they return where and what they changed, or None if they do not
-fit."""
 
-VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Allowed], Any], str]]] = {
+# Repairs of a value at a place that does not allow it, each with what happens; the first that fits
+# is made.
+VALUE_REPAIRS: dict[str, tuple[Callable[[Any, Allowed], Any], str]] = {
     "repair.result_id_null": (_result_id_null, "left out"),
     "repair.null": (_null, "left out"),
     "repair.value_not_text": (_value_not_text, "became text"),
@@ -241,14 +243,12 @@ VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Allowed], Any], str]]] = {
     "repair.number_from_boolean": (_number_from_boolean, "became a number"),
     "repair.boolean_from_number": (_boolean_from_number, "became true or false"),
 }
-"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits
-is made."""
 
 
-LONGEST_TRIAL: Final = 16 << 20
-"""Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
+# Longer lines are only repaired if that is asked for; nobody counts whether they could be.
+LONGEST_TRIAL = 16 << 20
 
-_REPAIRABLE: Final = frozenset(
+_REPAIRABLE = frozenset(
     {
         "json.number",
         "schema.type",
@@ -258,7 +258,7 @@ _REPAIRABLE: Final = frozenset(
         "rule.multi_turn_output",
     }
 )
-_PREFIX: Final = "repair."
+_PREFIX = "repair."
 
 
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
@@ -352,14 +352,14 @@ def _changed(
     raise _NotRepairableError
 
 
-NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
-"""What the slow path reports of this repair."""
+# What the slow path reports of this repair.
+NULL_ID = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
 
-_KEY: Final = b'"evaluation_result_id"'
+_KEY = b'"evaluation_result_id"'
 # A comma or the end of the object has to follow: cutting must not turn a line with a missing comma
 # into valid JSON.
-_NULL: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
-_ERROR: Final = "got `null` - at `$.evaluation_result_id`"
+_NULL = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
+_ERROR = "got `null` - at `$.evaluation_result_id`"
 
 
 def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from stringzilla import find
@@ -19,7 +19,7 @@ from fastrec.judge.findings import Finding, json_path
 from fastrec.schemas.view import REFUSALS
 
 # Each repetition is bounded or ends a pattern, so that the time does not grow faster than the text.
-_KINDS: Final = {
+_KINDS = {
     "an Anthropic key": r"sk-ant-[\w-]{20,}",
     "an OpenAI key": r"sk-(?=[\w-]{0,60}\d)[\w-]{20,}",
     "a Hugging Face token": r"hf_[A-Za-z0-9]{30,}",
@@ -33,22 +33,22 @@ _KINDS: Final = {
     "a token in a URL": r"[?&](?:(?:api|access)[_-]?key|key|(?:access[_-]?)?token|password|secret"
     r"|sig(?:nature)?)=[\w.~%+/=-]{8,}",
 }
-_NAMES: Final = tuple(_KINDS)
-_PATTERN: Final = re.compile(
+_NAMES = tuple(_KINDS)
+_PATTERN = re.compile(
     r"(?:(?<![A-Za-z0-9])|(?=[:?&]))(?:"
     + "|".join(f"({pattern})" for pattern in _KINDS.values())
     + ")",
     re.ASCII,
 )
-_LITERALS: Final = tuple(
+_LITERALS = tuple(
     b"sk- hf_ ghp_ gho_ ghr_ ghs_ ghu_ github_pat_ AIza AKIA ASIA xox eyJ earer :// key= token= "
     b"word= secret= sig= ature=".split()
 )
-_MARK: Final = b',"evaluation":{'
-_TEXTS: Final = frozenset(["input", "output", "messages", "interactions", "answer_attribution"])
-_SHOWN: Final = 6  # characters of a credential that a message has
+_MARK = b',"evaluation":{'
+_TEXTS = frozenset(["input", "output", "messages", "interactions", "answer_attribution"])
+_SHOWN = 6  # characters of a credential that a message has
 
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def secrets_in(value: Any, steps: tuple[str | int, ...] = ()) -> Iterator[Finding]:

@@ -34,9 +34,9 @@ from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
 from fastrec.schemas.view import REFUSALS
 
+# From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there
+# is none.
 FindRecipe = Callable[[str, str | list[str], str], str | None]
-"""From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there
-is none."""
 
 
 class _Prepared(NamedTuple):

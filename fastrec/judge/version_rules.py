@@ -7,7 +7,7 @@ its decoder and the functions that are generated for it take milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -24,42 +24,40 @@ from fastrec.schemas.widen import LearningDecoder
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
-NO_METRIC: Final = None | bool | int | float
-"""The type of an unknown key `evaluation_result_id` that names no metric.
-
-Text would name a metric, which decides the target. The decoder refuses text there, so that the slow
-path sees it. Other records are judged at full speed.
-"""
+# The type of an unknown key `evaluation_result_id` that names no metric.
+#
+# Text would name a metric, which decides the target. The decoder refuses text there, so that the
+# slow path sees it. Other records are judged at full speed.
+NO_METRIC = None | bool | int | float
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a judge; versions are given by name."""
 
+    # The version to judge by; `auto` is the version of each record, told by its shape.
     schema: str = "auto"
-    """The version to judge by; `auto` is the version of each record, told by its shape."""
+    # The version that records are upgraded to; None if each keeps its version.
     target: str | None = None
-    """The version that records are upgraded to; None if each keeps its version."""
+    # The target becomes the newest version as soon as there is a newer record (`--schema auto`).
+    #
+    # That is a record of a later version than the default one, or one that names a metric. So such
+    # a record counts as one that repairs would keep.
     target_is_guess: bool = False
-    """The target becomes the newest version as soon as there is a newer record (`--schema auto`).
-
-    That is a record of a later version than the default one, or one that names a metric. So such a
-    record counts as one that repairs would keep.
-    """
     algorithm: str = "sha256"
     sample_hash: SampleHashMode = "replace"  # what to do with a wrong `sample_hash`
     any_recipe: bool = True  # a hash by another recipe than that of the target is not wrong
     warnings: bool = False
+    # Without it there are only verdicts, which is much faster: no records, no normal forms and no
+    # upgrades.
     normal: bool = True
-    """Without it there are only verdicts, which is much faster: no records, no normal forms and no
-    upgrades."""
     records: bool = False  # batches have records and their line numbers even if `normal` is false
     repairs: frozenset[str] = frozenset()
+    # Memory for known inputs. They make judging faster, but records with them have no `input` of
+    # their own.
     known_input_bytes: int = KNOWN_INPUT_BYTES
-    """Memory for known inputs. They make judging faster, but records with them have no `input` of
-    their own."""
+    # Valid records that do not match are counted, and are otherwise not there; this needs a
+    # target.
     filters: Filters = Filters()
-    """Valid records that do not match are counted, and are otherwise not there; this needs a
-    target."""
 
     def __post_init__(self) -> None:
         assert self.normal or not self.target
@@ -79,12 +77,12 @@ class VersionRules(NamedTuple):
 
     schema: Schema
     decoder: LearningDecoder
+    # With these labels, a record that decodes and follows the rules is of this version.
     sure_labels: frozenset[str]
-    """With these labels, a record that decodes and follows the rules is of this version."""
+    # Whether such a record with another label is surely of this version.
     claims: Callable[[Any], bool]
-    """Whether such a record with another label is surely of this version."""
+    # The version that records are upgraded to, or their own one. The hash is of this version.
     target: Schema
-    """The version that records are upgraded to, or their own one. The hash is of this version."""
     compute_hash: Hash
     learn: Learn  # judges an input alone, for `known_inputs`
 
@@ -93,9 +91,9 @@ class RulesByVersion:
     """The rules of the versions that a judge may find: one version alone, or all of them."""
 
     def __init__(self, settings: JudgeSettings) -> None:
-        self.schema: Final = chosen_schema(settings.schema)
-        self.target: Final = TARGETS[settings.target] if settings.target else None
-        self.schemas: Final = [self.schema] if self.schema else list(SCHEMAS.values())
+        self.schema = chosen_schema(settings.schema)
+        self.target = TARGETS[settings.target] if settings.target else None
+        self.schemas = [self.schema] if self.schema else list(SCHEMAS.values())
         self._algorithm = settings.algorithm
         self._target_is_guess = settings.target_is_guess
         self._made: dict[tuple[str, str], VersionRules] = {}

@@ -29,8 +29,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     streams: Streams
     started_at: int  # when the run began to read shards, in nanoseconds since 1970
     is_first: bool  # whether this is the first attempt
+    # Whether an earlier attempt has read everything, so that the target is no guess any more.
     is_settled: bool
-    """Whether an earlier attempt has read everything, so that the target is no guess any more."""
 
     @property
     def workers(self) -> int:

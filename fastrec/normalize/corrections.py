@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -55,13 +55,13 @@ from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
 from fastrec.toml_file import read_toml
 
-PLACES: Final = ".places.jsonl"  # what the file beside extracted lines adds to their name
+PLACES = ".places.jsonl"  # what the file beside extracted lines adds to their name
 
-_SHORTEST_HASH: Final = 6  # of a question in a label
-_FIELDS: Final = {"models": "model_id", "evaluations": "evaluation_name", "metrics": METRIC}
-_MOST_NAMES: Final = 100_000  # that are remembered
-_MAPS: Final = ("eee",)  # that come with fastrec
-_VARIANT: Final = re.escape("{variant}")
+_SHORTEST_HASH = 6  # of a question in a label
+_FIELDS = {"models": "model_id", "evaluations": "evaluation_name", "metrics": METRIC}
+_MOST_NAMES = 100_000  # that are remembered
+_MAPS = ("eee",)  # that come with fastrec
+_VARIANT = re.escape("{variant}")
 
 
 class GivenFile(msgspec.Struct, frozen=True):
@@ -240,31 +240,23 @@ def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
 class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A corrected verdict, in a line of the file of `--labels`."""
 
-    evaluation: str
-    """The `evaluation_name`."""
-    model: str
-    """The `model_id`."""
+    evaluation: str  # The `evaluation_name`.
+    model: str  # The `model_id`.
+    # The `sample_hash`, or its first characters; this or `sample_id` is needed.
     question: str | None = None
-    """The `sample_hash`, or its first characters; this or `sample_id` is needed."""
-    sample_id: int | str | None = None
-    """The `sample_id`."""
+    sample_id: int | str | None = None  # The `sample_id`.
+    # The `evaluation_result_id`, if the answer has records of several metrics.
     metric: str | None = None
-    """The `evaluation_result_id`, if the answer has records of several metrics."""
+    # What tells the record from others of the answer's model and question: `evaluation_id`,
+    # `epoch`, `trial`, …
     trial: dict[str, str] = {}
-    """What tells the record from others of the answer's model and question: `evaluation_id`,
-    `epoch`, `trial`, …"""
+    # The new verdict; without it and without `score`, the line is skipped.
     is_correct: bool | None = None
-    """The new verdict; without it and without `score`, the line is skipped."""
-    score: float | None = None
-    """The new score."""
-    by: str | None = None
-    """Who decided."""
-    at: str | None = None
-    """When."""
-    reason: str | None = None
-    """Why."""
-    text: dict[str, Any] = {}
-    """What a person who labels needs to see; ignored."""
+    score: float | None = None  # The new score.
+    by: str | None = None  # Who decided.
+    at: str | None = None  # When.
+    reason: str | None = None  # Why.
+    text: dict[str, Any] = {}  # What a person who labels needs to see; ignored.
 
     def __post_init__(self) -> None:
         if self.question is None and self.sample_id is None:
@@ -313,9 +305,9 @@ def _label_lines(file: GivenFile) -> dict[int, Label]:
 class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
+    # Lines by the number of a label, whether it changed the record (+) or not (=), and the
+    # record's digest.
     counts: Counter[str]
-    """Lines by the number of a label, whether it changed the record (+) or not (=), and the
-    record's digest."""
 
     def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -69,9 +68,9 @@ from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
 from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
 
-_RECENT: Final = 2 * 10**9
-"""Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks
-are coarse."""
+# Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks
+# are coarse.
+_RECENT = 2 * 10**9
 
 
 class Corpus(msgspec.Struct, frozen=True):

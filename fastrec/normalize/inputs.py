@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -34,15 +34,15 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, join, storage_of
 from fastrec.where import parse_condition, paths_of, spell_path, unknown_field
 
-_MOST_FILES: Final = 100  # looked at to tell what they are
-_PEEKED_SHARDS: Final = 64  # to find the names of fields
-_PEEKED_TEXT: Final = 64 << 10
-_MISSPELT: Final = 0.85  # similarity to a known field, from which a field is taken for misspelt
-_MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
+_MOST_FILES = 100  # looked at to tell what they are
+_PEEKED_SHARDS = 64  # to find the names of fields
+_PEEKED_TEXT = 64 << 10
+_MISSPELT = 0.85  # similarity to a known field, from which a field is taken for misspelt
+_MOST_BESIDE = 300  # files that are no shards, looked at to tell whether they are logs
 # Telling the others takes 70 ms to import harnesses.
-_OWN: Final = ("manifest.json", "summary.json", "import.json")
+_OWN = ("manifest.json", "summary.json", "import.json")
 # Keys of harnesses that write JSON lines: each line has one of them.
-_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')
+_MARKS = (b'"doc_id"', b'"spec"', b'"question_id"')
 
 
 def find_records(

@@ -25,7 +25,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -43,8 +43,8 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import hash_of_file, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import LinesByPiece
 
-_FILES: Final = 1_000  # files whose signatures one task asks for
-_BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
+_FILES = 1_000  # files whose signatures one task asks for
+_BLOCK = 1_024  # parts of the base that `Base.removed` looks at together
 
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
@@ -52,8 +52,8 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     signature: str  # `Shard.signature`; empty for a stream
     # whether it was last modified so long before it was read that a later change has another time
     certain: bool
+    # Start, size and hash (128-bit xxh3) of all ranges in which the file was read.
     ranges: tuple[tuple[int, int, str], ...] = ()
-    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read."""
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):

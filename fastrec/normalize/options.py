@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -55,15 +55,15 @@ from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import LineCounts
 
-MEMORY_PER_JOB: Final = 512 << 20
-_BESIDES_A_RUN: Final = 160 << 20
-"""Memory of a worker that is not the text and the bookkeeping of a run."""
-FEW_FENCES: Final = 32  # of a run that will be merged: a sample of its keys
+MEMORY_PER_JOB = 512 << 20
+# Memory of a worker that is not the text and the bookkeeping of a run.
+_BESIDES_A_RUN = 160 << 20
+FEW_FENCES = 32  # of a run that will be merged: a sample of its keys
 
-AUTO: Final = "auto"  # the `schema` that follows from the content
+AUTO = "auto"  # the `schema` that follows from the content
 
+# Which of several records to keep: all, the first in the sort order, or none.
 Choice = Literal["keep", "first", "reject"]
-"""Which of several records to keep: all, the first in the sort order, or none."""
 
 
 class Decides(enum.Enum):
@@ -74,29 +74,28 @@ class Decides(enum.Enum):
     NEITHER = "how, where and whether a corpus is made, but not its bytes"
 
 
+# When the lines of a corpus need not be judged again: whatever the option was and is; if it is as
+# the corpus was made; unless the corpus was made with `fill`; unless it is given now; unless it is
+# smaller now than its default.
 Trusted = Literal["always", "if the same", "unless it was fill", "unless given", "unless smaller"]
-"""When the lines of a corpus need not be judged again: whatever the option was and is; if it is as
-the corpus was made; unless the corpus was made with `fill`; unless it is given now; unless it is
-smaller now than its default."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What an option means, besides its type and its default."""
 
     decides: Decides
+    # A sentence for the command line; empty if several commands share it (`cli.options`).
     help: str = ""
-    """A sentence for the command line; empty if several commands share it (`cli.options`)."""
+    # Its values, the default first. A `Literal` has them as its type.
     choices: tuple[str, ...] = ()
-    """Its values, the default first. A `Literal` has them as its type."""
-    is_size: bool = False
-    """Whether it is a number of bytes."""
+    is_size: bool = False  # Whether it is a number of bytes.
+    # How the manifest records it, if it decides the bytes of the corpus: among the options, also
+    # if it has its default; only if it differs from that; or in another field.
     recorded: Literal["always", "if given", "elsewhere"] = "if given"
-    """How the manifest records it, if it decides the bytes of the corpus: among the options, also
-    if it has its default; only if it differs from that; or in another field."""
+    # If it decides how lines are judged: when the lines of a corpus need not be judged again.
     trusted: Trusted | None = None
-    """If it decides how lines are judged: when the lines of a corpus need not be judged again."""
+    # Whether finished work is brought up to date with a new value, instead of being discarded.
     is_updated: bool = False
-    """Whether finished work is brought up to date with a new value, instead of being discarded."""
 
 
 def _lines(help: str, trusted: Trusted, **more: Any) -> About:  # noqa: A002 - as in click
@@ -556,21 +555,17 @@ def _about(annotation: Any) -> About:
     return replace(about, choices=choices)
 
 
-_ANNOTATIONS: Final = get_type_hints(Options, include_extras=True)
-_INTEGERS: Final = {
-    name for name, hint in _ANNOTATIONS.items() if get_args(hint)[0] in (int, int | None)
-}
-OPTIONS: Final = {name: _about(annotation) for name, annotation in _ANNOTATIONS.items()}
-"""What each option means: one list for the command line, the manifest, reuse and trust."""
-RECORDED: Final = {
+_ANNOTATIONS = get_type_hints(Options, include_extras=True)
+_INTEGERS = {name for name, hint in _ANNOTATIONS.items() if get_args(hint)[0] in (int, int | None)}
+# What each option means: one list for the command line, the manifest, reuse and trust.
+OPTIONS = {name: _about(annotation) for name, annotation in _ANNOTATIONS.items()}
+# The options that a manifest may record, with their names in it.
+RECORDED = {
     name: key
     for name, key in zip(Options.__struct_fields__, Options.__struct_encode_fields__, strict=True)
     if OPTIONS[name].decides is not Decides.NEITHER and OPTIONS[name].recorded != "elsewhere"
 }
-"""The options that a manifest may record, with their names in it."""
-DEFAULTS: Final[dict[str, Any]] = {
-    field.name: field.default for field in msgspec.structs.fields(Options)
-}
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in msgspec.structs.fields(Options)}
 
 
 def _spelled(value: Any, about: About) -> str:

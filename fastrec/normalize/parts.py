@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -186,10 +185,10 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     return numbered
 
 
-_MANY: Final = 32  # parts per worker
+_MANY = 32  # parts per worker
 
+# Records that a part leaves out because of other parts: equal but for their run, and repeats.
 _Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
-"""Records that a part leaves out because of other parts: equal but for their run, and repeats."""
 
 
 class _PartsMaker(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -68,10 +68,10 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, fingerprint
 from fastrec.summary.rows import row_maker
 
-_PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
-_PEEKED_BYTES: Final = 16 << 10  # text that is judged of each of them
-_PEEKED_TEXT: Final = 128 << 10  # text that is decompressed at a time
-_PEEKED_LINE: Final = 1 << 20  # a first line longer than this is not judged
+_PEEKED_SHARDS = 4  # shards whose first lines are read for a guess
+_PEEKED_BYTES = 16 << 10  # text that is judged of each of them
+_PEEKED_TEXT = 128 << 10  # text that is decompressed at a time
+_PEEKED_LINE = 1 << 20  # a first line longer than this is not judged
 
 
 class WrongTargetError(Exception):
@@ -97,8 +97,8 @@ class WrongTargetError(Exception):
         )
 
 
+# The judge of this process. What it learns from the first lines serves pass 1, too.
 _judge_of = lru_cache(maxsize=4)(Judge)
-"""The judge of this process. What it learns from the first lines serves pass 1, too."""
 
 
 def _has_later(batch: Batch) -> bool:
@@ -151,7 +151,7 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, lines: LineSettings) 
     return False
 
 
-_RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
+_RECORD_BYTES = 700  # memory of a record besides its text: key, row, numbers
 
 
 class SortTask(msgspec.Struct, frozen=True):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -39,12 +38,11 @@ from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, tota
 from fastrec.storage import join, storage_of
 
 # A shard that is at most this fraction of the work of a worker is not too large for one.
-_SHARE: Final = 16
-_FEEDS: Final = 3
-"""The driver decompresses as fast as this many workers sort.
-
-Measured: 247 to 286 MB/s, and 94 to 95 MB/s of text.
-"""
+_SHARE = 16
+# The driver decompresses as fast as this many workers sort.
+#
+# Measured: 247 to 286 MB/s, and 94 to 95 MB/s of text.
+_FEEDS = 3
 
 
 class SortTasks:
@@ -254,12 +252,12 @@ class SortTasks:
 
 
 class SortedShards(msgspec.Struct, frozen=True):
+    # All tasks, those of earlier runs included. They lack the pieces of bad shards and of shards
+    # that are gone, checksums of their runs, and fences if there are too many runs to use them.
     results: tuple[SortResult, ...]
-    """All tasks, those of earlier runs included. They lack the pieces of bad shards and of shards
-    that are gone, checksums of their runs, and fences if there are too many runs to use them."""
+    # Tasks that the journal has, and will have as long as the shards are unchanged. Tasks with
+    # pieces of bad shards are not among them: the next run may be able to read these.
     durable: frozenset[int]
-    """Tasks that the journal has, and will have as long as the shards are unchanged. Tasks with
-    pieces of bad shards are not among them: the next run may be able to read these."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
     # by path of a run, the numbers of pieces whose records do not count

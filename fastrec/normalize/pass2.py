@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from functools import lru_cache
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -70,25 +70,24 @@ from fastrec.summary.same_run import (
 )
 from fastrec.summary.tally import Outcome
 
-_BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
-_EXCLUDED_LEVEL: Final = 1  # compression of records that are only kept for the next run
-_SOURCES_LEVEL: Final = 1  # numbers of lines are in no order, so a higher level does not save much
-_MESSAGES: Final = {
+_BATCH = 20_000  # records added to the tally at a time, because it adds up columns by model
+_EXCLUDED_LEVEL = 1  # compression of records that are only kept for the next run
+_SOURCES_LEVEL = 1  # numbers of lines are in no order, so a higher level does not save much
+_MESSAGES = {
     "conflict": "expected one verdict on this output, found others",
     "repeat": "expected one record of this identity, found others that differ",
 }
 
-_piece_of: Final = itemgetter(Column.SOURCE)
-_line_of: Final = itemgetter(Column.LINE)
-_piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
+_piece_of = itemgetter(Column.SOURCE)
+_line_of = itemgetter(Column.LINE)
+_piece_and_line = itemgetter(Column.SOURCE, Column.LINE)
 
+# By number of a piece: its position in the order of pieces, its source, and the lines before it.
+#
+# Tasks know the lines of a record by piece. Its shard may have another name and another place in
+# the order of the input than when the piece was sorted. So the driver writes the locations of all
+# pieces to a file once pass 1 is done.
 Locations = Mapping[int, tuple[int, str, int]]
-"""By number of a piece: its position in the order of pieces, its source, and the lines before it.
-
-Tasks know the lines of a record by piece. Its shard may have another name and another place in the
-order of the input than when the piece was sorted. So the driver writes the locations of all pieces
-to a file once pass 1 is done.
-"""
 
 
 class PartTask(msgspec.Struct, frozen=True):
@@ -99,10 +98,10 @@ class PartTask(msgspec.Struct, frozen=True):
     slices: list[RunSlice]
     window_bytes: int  # bytes merged at a time
     path: str
+    # Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left
+    # out (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and
+    # the excluded records (`-excluded`).
     statistics_prefix: str
-    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left
-    out (`-left-out`). If work is kept: also of the index (`-index`), the borders (`-borders`) and
-    the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     compression: str
@@ -112,18 +111,18 @@ class PartTask(msgspec.Struct, frozen=True):
     repeats: Choice
     is_kept: bool  # whether the next run may build on the part
     locations: str  # path of the locations of all pieces; empty if they are not needed
+    # Records superseded by others that are equal but for their run.
     superseded_runs: Sequence[RunSlice] = ()
-    """Records superseded by others that are equal but for their run."""
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
+    # Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file.
     copied: tuple[Shard, str] | None = None
-    """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
+    # Part of the base that has all records but those of new pieces: only these are tallied.
     grown: Part | None = None
-    """Part of the base that has all records but those of new pieces: only these are tallied."""
     first_new: int = 0  # the lowest number of a new piece
+    # Workers that take turns at making parts, if the page cache cannot hold all runs; else 0.
     turns: int = 0
-    """Workers that take turns at making parts, if the page cache cannot hold all runs; else 0."""
 
     @property
     def leaves_out(self) -> bool:

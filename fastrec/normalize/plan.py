@@ -23,7 +23,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -61,10 +60,10 @@ from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
 
-_AT_ONCE: Final = 4  # regions that a task plans, if there are more than 64 runs
+_AT_ONCE = 4  # regions that a task plans, if there are more than 64 runs
 
+# A range of keys: from the first one on, below the second one; None is no limit.
 Range = tuple[bytes | None, bytes | None]
-"""A range of keys: from the first one on, below the second one; None is no limit."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -286,9 +285,9 @@ class MergeTask(msgspec.Struct, frozen=True):
     number: int
     slices: list[RunSlice]
     directory: str
+    # Path of a file with the first key of each region but the first; None if the run will be
+    # merged again.
     regions: str | None
-    """Path of a file with the first key of each region but the first; None if the run will be
-    merged again."""
     window_bytes: int  # bytes merged at a time
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -148,22 +148,22 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     path: str  # of the part before it is published
     statistics_prefix: str  # path prefix of its statistics
     left_out: dict[str, int] = {}  # records that options left out, by code
+    # Fingerprints of the superseded records that it leaves out, because of other runs, and because
+    # of other repeats.
     superseded: tuple[str, str] = ("", "")
-    """Fingerprints of the superseded records that it leaves out, because of other runs, and because
-    of other repeats."""
     # Fingerprint of the names of the pieces of input that its left-out records come from.
     names: str = ""
+    # Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept.
     index_bytes: int = 0
-    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept."""
+    # The records of its range that options left out, which the next run may need; None if there
+    # are none, or if work is not kept.
     excluded: Excluded | None = None
-    """The records of its range that options left out, which the next run may need; None if there
-    are none, or if work is not kept."""
     border: bytes = b""  # the first border of its range, if work is kept
     columns: SideFile | None = None  # None if it has no records
     sources: PartSources | None = None
+    # If work is kept, for the first part of a group: the census of all parts of the group
+    # (`parts._groups`).
     census: FileDigest | None = None
-    """If work is kept, for the first part of a group: the census of all parts of the group
-    (`parts._groups`)."""
 
     @property
     def side_files(self) -> list[SideFile]:
@@ -190,10 +190,10 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
 # Statistics of lines
 
-_MOST_SEEN: Final = 10_000  # names that were filtered out and are not looked at again
-_HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
-_REPAIR_EXAMPLES: Final = 3
-"""Examples of each repair: the first ones by names, which do not depend on the order of lines."""
+_MOST_SEEN = 10_000  # names that were filtered out and are not looked at again
+_HASH_EXAMPLES = 10  # of records whose `sample_hash` was wrong
+# Examples of each repair: the first ones by names, which do not depend on the order of lines.
+_REPAIR_EXAMPLES = 3
 
 
 class _Repair(msgspec.Struct, frozen=True, order=True):
@@ -219,7 +219,7 @@ class WrongHash(msgspec.Struct, frozen=True, order=True):
 
 
 _counter: Any = msgspec.field(default_factory=Counter)
-_list: Any = msgspec.field(default_factory=list)
+_list: Any = []
 
 
 class LineStatistics(Sums):

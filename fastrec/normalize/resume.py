@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -45,8 +45,8 @@ from fastrec.storage import (
 )
 from fastrec.storage.base import Log
 
-_HEAD: Final = 12  # bytes before an entry: its length and fingerprint
-_COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
+_HEAD = 12  # bytes before an entry: its length and fingerprint
+_COPIED = 4 << 20  # bytes of another journal that are copied at a time
 
 JournalEntry = SortResult | MergedRun | Part
 
@@ -211,8 +211,8 @@ class Reusable(msgspec.Struct):
     covered: set[Range] = set()
     # Runs merged from the runs of these tasks.
     merged: list[MergedRun] = []
+    # Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash.
     chunks: dict[tuple[str, int, int, str], SortResult] = {}
-    """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash."""
     next_task: int = 0  # the first task number that no file in the work directory uses
     next_piece: int = 0  # the first number that no piece has
 

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS
@@ -19,8 +19,8 @@ from fastrec.summary.document import Summary
 if TYPE_CHECKING:
     from fastrec.normalize.options import Options
 
-SCRATCH_LEVEL: Final = -1  # the compression level of a corpus that is read only once
-_CHUNK_BYTES: Final = 1 << 20
+SCRATCH_LEVEL = -1  # the compression level of a corpus that is read only once
+_CHUNK_BYTES = 1 << 20
 
 
 class ScratchCorpus(NamedTuple):

@@ -22,18 +22,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import check_choice
 
-unicode_json: Final = msgspec.json.Encoder().encode
-"""Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
-
-Raises UnicodeEncodeError if it contains half of a surrogate pair.
-"""
+# Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
+#
+# Raises UnicodeEncodeError if it contains half of a surrogate pair.
+unicode_json = msgspec.json.Encoder().encode
 
 
 def _is_plain(text: str) -> bool:
@@ -61,13 +60,13 @@ def _sha256(raw: str, reference: str) -> str:
     return digest.hexdigest()
 
 
-HASHES: Final = ("sha256", "xxh3_128")
+HASHES = ("sha256", "xxh3_128")
 
-TEXT_HASHES: Final[dict[str, Hash]] = {
+# Recipe R1: the functions that compute `sample_hash` if `input.reference` is a string.
+TEXT_HASHES: dict[str, Hash] = {
     "sha256": _sha256,
     "xxh3_128": lambda raw, reference: xxh3_128_hexdigest((raw + reference).encode()),
 }
-"""Recipe R1: the functions that compute `sample_hash` if `input.reference` is a string."""
 
 
 def _as_json(raw: str, reference: str | list[str]) -> bytes:
@@ -79,15 +78,15 @@ def _as_json(raw: str, reference: str | list[str]) -> bytes:
     )
 
 
-LIST_HASHES: Final[dict[str, Hash]] = {
+# Recipe R5: the functions that compute `sample_hash` if `input.reference` is an array.
+LIST_HASHES: dict[str, Hash] = {
     "sha256": lambda raw, reference: sha256(_as_json(raw, reference)).hexdigest(),
     "xxh3_128": lambda raw, reference: xxh3_128_hexdigest(_as_json(raw, reference)),
 }
-"""Recipe R5: the functions that compute `sample_hash` if `input.reference` is an array."""
 
 
-_REMEMBERED: Final = 1 << 19  # characters of questions
-_LONGEST: Final = 1 << 14
+_REMEMBERED = 1 << 19  # characters of questions
+_LONGEST = 1 << 14
 
 
 def remembering(compute: Hash) -> Hash:
@@ -137,8 +136,8 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
     return hashes[algorithm](raw, reference)
 
 
-ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
-WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
+ABSENT = "absent"  # counted in place of a recipe for records without a hash
+WRONG = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
 # from `input.raw` and the references to the text that is hashed
 Text = Callable[[str, list[str]], bytes]
@@ -152,7 +151,10 @@ def _unicode(references: list[str]) -> bytes:
     return b",".join(map(unicode_json, references))
 
 
-RECIPES: Final[dict[str, Text]] = {
+# By name, the text that each recipe hashes.
+#
+# Half of a surrogate pair raises UnicodeEncodeError, except in R4 to R6, which escape it.
+RECIPES: dict[str, Text] = {
     "R1": lambda raw, refs: (raw + _first(refs)).encode(),
     "R2": lambda raw, refs: (raw + "".join(refs)).encode(),
     "R3": lambda raw, refs: (raw + _first(refs)).encode(),
@@ -170,20 +172,16 @@ RECIPES: Final[dict[str, Text]] = {
     "R9": lambda raw, refs: b'{"input":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
     "R10": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
 }
-"""By name, the text that each recipe hashes.
 
-Half of a surrogate pair raises UnicodeEncodeError, except in R4 to R6, which escape it.
-"""
-
-_EARLIER: Final[dict[str, tuple[str, ...]]] = {
+# For each recipe, the earlier ones that can hash the same text. All other pairs differ in length
+# or in a character.
+_EARLIER: dict[str, tuple[str, ...]] = {
     "R2": ("R1",),
     "R3": ("R1", "R2"),
     "R4": ("R2",),  # only if a reference imitates the JSON text
     "R8": ("R2", "R4"),
     "R10": ("R5",),
 }
-"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length
-or in a character."""
 
 
 class RecipeFinder:

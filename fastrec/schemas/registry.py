@@ -18,7 +18,7 @@ of fields that versions spell differently, then its label.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema, Shape
@@ -125,31 +125,28 @@ def _has_new_nulls(record: dict[str, Any]) -> bool:
     return any(name in part and part[name] is None for part, names in places for name in names)
 
 
-SCHEMAS: Final[dict[str, Schema]] = {
+# Every version by name, the oldest first.
+SCHEMAS: dict[str, Schema] = {
     schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)
 }
-"""Every version by name, the oldest first."""
 
-DEFAULT_SCHEMA: Final = V0_2_0
-"""The version of a corpus if all of its records are of this version, and none names a metric.
+# The version of a corpus if all of its records are of this version, and none names a metric.
+#
+# `Record` is its Struct.
+DEFAULT_SCHEMA = V0_2_0
 
-`Record` is its Struct.
-"""
+NEWEST_SCHEMA = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
 
-NEWEST_SCHEMA: Final = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
+# The versions that a corpus can have, by name.
+TARGETS: dict[str, Schema] = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
 
-TARGETS: Final[dict[str, Schema]] = {
-    schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)
-}
-"""The versions that a corpus can have, by name."""
-
-CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TARGETS.values()}
-"""The same by what manifests say."""
+# The same by what manifests say.
+CORPUS_LABELS: dict[str, Schema] = {schema.label: schema for schema in TARGETS.values()}
 
 
 AnyRecord = Record | ReleasedRecord | Record021 | Record030
 
-_BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
+_BY_RECORD = {schema.record: schema for schema in SCHEMAS.values()}
 
 
 def schema_of(record: AnyRecord) -> Schema:

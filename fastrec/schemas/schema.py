@@ -21,7 +21,6 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    Final,
     NamedTuple,
     NewType,
     TypeVar,
@@ -98,8 +97,8 @@ def labels_of(*versions: str) -> frozenset[str]:
     )
 
 
-LABELS: Final = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
-"""The labels of all published versions, whether or not fastrec can judge records by them."""
+# The labels of all published versions, whether or not fastrec can judge records by them.
+LABELS = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 
@@ -117,9 +116,9 @@ class Field(msgspec.Struct, frozen=True):
 class Shape(msgspec.Struct, frozen=True):
     """The known fields of one kind of object by key, in the order of the normal form."""
 
+    # Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty
+    # for the record.
     path: str
-    """Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty
-    for the record."""
     struct: type[Base]
     fields: dict[str, Field]
 
@@ -167,8 +166,8 @@ def _build(shape: Shape | None, value: Any) -> Any:
     return shape.struct(**{field.name: _build(field.shape, child) for field, child in known})
 
 
-ONE: Final = ("single_turn",)
-MANY: Final = ("multi_turn", "agentic")  # the interaction types of conversations
+ONE = ("single_turn",)
+MANY = ("multi_turn", "agentic")  # the interaction types of conversations
 
 
 class Rule(NamedTuple):
@@ -197,15 +196,14 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     ]  # the values of `schema_version` that name this version; others are worth a warning
     record: type[Any]
     recipe: str  # the recipe of `sample_hash`
+    # With these labels, a record that decodes as this version, and follows its rules, is of this
+    # version.
     sure_labels: frozenset[str]
-    """With these labels, a record that decodes as this version, and follows its rules, is of this
-    version."""
+    # Whether such a record with another label is surely of this version.
+    #
+    # It may say no too often, never yes too often: then the rules for telling versions apart decide
+    # (`registry`).
     claims: Callable[[Any], bool]
-    """Whether such a record with another label is surely of this version.
-
-    It may say no too often, never yes too often: then the rules for telling versions apart decide
-    (`registry`).
-    """
 
     @cached_property
     def closed(self) -> bool:

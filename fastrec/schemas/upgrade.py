@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -38,7 +38,8 @@ from fastrec.schemas.v0_3_0 import (
 )
 from fastrec.schemas.widen import widen
 
-UPGRADES: Final[dict[str, str]] = {
+# What the steps do that lose or may confuse something, by code.
+UPGRADES: dict[str, str] = {
     "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in "
     "`metadata`",
     "upgrade.unknown_root_key": "an unknown key of the root went to `metadata`, as JSON text "
@@ -65,7 +66,6 @@ UPGRADES: Final[dict[str, str]] = {
     "upgrade.one_assistant_turn": "a multi_turn record has one assistant turn; later producers "
     "call this single_turn",
 }
-"""What the steps do that lose or may confuse something, by code."""
 
 
 def _spell_long_integer(value: Any) -> msgspec.Raw:
@@ -77,7 +77,7 @@ def _spell_long_integer(value: Any) -> msgspec.Raw:
     return msgspec.Raw(repr(value).encode())
 
 
-_encode: Final = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deterministic").encode
+_encode = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deterministic").encode
 
 
 def as_text(value: Any) -> str:
@@ -315,8 +315,8 @@ def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
     return compile_function("copy", lines, struct=struct)
 
 
-_copy_newer_record: Final = _copier(Record, "schema_version", "evaluation_result_id", "metadata")
-_copy_record: Final = _copier(
+_copy_newer_record = _copier(Record, "schema_version", "evaluation_result_id", "metadata")
+_copy_record = _copier(
     Record,
     *(
         "schema_version",
@@ -329,10 +329,10 @@ _copy_record: Final = _copier(
     ),
     *("performance", "metadata"),
 )
-_copy_input: Final = _copier(Input, "reference")
-_copy_message: Final = _copier(Message, "tool_calls", "tool_call_id")
-_copy_evaluation: Final = _copier(Evaluation, "score")
-_copy_performance: Final = _copier(Performance, "additional_details")
+_copy_input = _copier(Input, "reference")
+_copy_message = _copier(Message, "tool_calls", "tool_call_id")
+_copy_evaluation = _copier(Evaluation, "score")
+_copy_performance = _copier(Performance, "additional_details")
 
 
 def upgrade_input(asked: Any, schema: Schema) -> Any:

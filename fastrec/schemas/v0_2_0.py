@@ -11,7 +11,7 @@ and bound with the schema file: the file decides, the Structs are its fast form.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -98,9 +98,9 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
-_LABELS: Final = labels_of("0.2.0")
+_LABELS = labels_of("0.2.0")
 
-SCHEMA: Final = Schema(
+SCHEMA = Schema(
     name="0.2.0",
     about="the version that fastrec began with: one reference and one answer as text, "
     "`interactions`",
@@ -128,7 +128,7 @@ class ReleasedRecord(Record, kw_only=True):
     output: ReleasedOutput | UnsetType | None = UNSET
 
 
-_KNOWN: Final = len(Record.__struct_fields__)
+_KNOWN = len(Record.__struct_fields__)
 
 
 def _claims(record: Any) -> bool:
@@ -157,7 +157,7 @@ def _claims(record: Any) -> bool:
     return bool(unknown) or record.schema_version in _LABELS
 
 
-RELEASED: Final = Schema(
+RELEASED = Schema(
     name="0.2.0-released",
     about="0.2.0 as it was released: references, answers and reasoning traces may be lists",
     label="0.2.0",

@@ -8,7 +8,7 @@ only text in `metadata`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -87,9 +87,9 @@ else:
     )
 
 
-_LABELS: Final = labels_of("0.2.2", "0.2.3", "0.3.0")
-_EARLIER: Final = labels_of("0.2.1")
-_EARLIEST: Final = labels_of("0.2.0")
+_LABELS = labels_of("0.2.2", "0.2.3", "0.3.0")
+_EARLIER = labels_of("0.2.1")
+_EARLIEST = labels_of("0.2.0")
 
 
 def _claims(record: Any) -> bool:
@@ -117,7 +117,7 @@ def has_new_null(record: Any) -> bool:
     return bool(output) and output.reasoning_trace is None
 
 
-SCHEMA: Final = Schema(
+SCHEMA = Schema(
     name="0.3.0",
     about="0.2.1 with `evaluation_result_id`; the same as 0.2.2 and 0.2.3",
     label="0.3.0",
@@ -128,7 +128,7 @@ SCHEMA: Final = Schema(
     claims=_claims,
 )
 
-V0_2_1: Final = Schema(
+V0_2_1 = Schema(
     name="0.2.1",
     about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in "
     "`metadata`",

@@ -7,12 +7,12 @@ decodes several times as fast as a record.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises if it refuses a line."""
+# What a decoder raises if it refuses a line.
+REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def view(**fields: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from keyword import iskeyword
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,8 +26,10 @@ from fastrec.schemas.schema import Base, Free, compile_function, rewrite_hint
 # function is generated from the types of a record class: an object of a few fields is counted in
 # less time than one call takes.
 
-_NULL: Final = type(None)
-_STRINGS: Final[dict[frozenset[Any], str]] = {
+_NULL = type(None)
+# By the types of a value, the expression for the number of its strings; `float` stands for all
+# numbers.
+_STRINGS: dict[frozenset[Any], str] = {
     frozenset({float}): "0",
     frozenset({float, _NULL}): "0",
     frozenset({str}): "1",
@@ -39,8 +41,6 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
     frozenset({dict[str, str]}): "2 * len({0})",
     frozenset({dict[str, str], _NULL}): "2 * len({0} or ())",
 }
-"""By the types of a value, the expression for the number of its strings; `float` stands for all
-numbers."""
 
 
 def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:

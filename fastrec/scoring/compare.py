@@ -10,26 +10,21 @@ import re
 import string
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
-from typing import Final
 
 from fastrec.errors import UsageError
 from fastrec.scoring.extract import NUMBER
 
 Cleaner = Callable[[str], str]
-LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
-_CURRENCY: Final = re.compile(
-    r"\\?[$€£¥₹]|\b(?:USD|EUR|GBP|dollars?|euros?|cents?)\b", re.IGNORECASE
-)
-_TEXT_COMMAND: Final = re.compile(
-    r"\\(?:text|mathrm|textbf|mathbf|operatorname|mbox)\s*\{([^{}]*)\}"
-)
-_LATEX_SPACE: Final = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<!\\)\$|\\[()\[\]]|~")
-_FRACTION: Final = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_SHORT_FRACTION: Final = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
-_ARTICLE: Final = re.compile(r"\b(?:a|an|the)\b", re.IGNORECASE)
-_THOUSANDS: Final = re.compile(r"(?<=\d)(?:,|\{,\}|\\,)\s?(?=\d{3}(?!\d))")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_CURRENCY = re.compile(r"\\?[$€£¥₹]|\b(?:USD|EUR|GBP|dollars?|euros?|cents?)\b", re.IGNORECASE)
+_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mathbf|operatorname|mbox)\s*\{([^{}]*)\}")
+_LATEX_SPACE = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<!\\)\$|\\[()\[\]]|~")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b", re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,)\s?(?=\d{3}(?!\d))")
 
 
 def _latex(text: str) -> str:
@@ -45,7 +40,7 @@ def _fraction(text: str) -> str:
     return _SHORT_FRACTION.sub(r"\1/\2", text)
 
 
-CLEANERS: Final[dict[str, Cleaner]] = {
+CLEANERS: dict[str, Cleaner] = {
     "case": str.casefold,
     "punctuation": lambda text: text.translate(_PUNCTUATION),
     "articles": lambda text: _ARTICLE.sub(" ", text),
@@ -72,7 +67,7 @@ def cleaner_of(names: Sequence[str]) -> Cleaner:
     return clean
 
 
-_EXACT: Final = Context(prec=50, traps=[])
+_EXACT = Context(prec=50, traps=[])
 
 
 def number_of(text: str) -> Decimal | None:
@@ -135,7 +130,7 @@ def comparison_of(name: str, tolerance: float) -> Compare:
     return COMPARISONS[name]
 
 
-COMPARISONS: Final[dict[str, Compare]] = {
+COMPARISONS: dict[str, Compare] = {
     "equal": _equal,
     "contains": _contains,
     "choice": _same_choice,

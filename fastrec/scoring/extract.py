@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from fastrec.errors import UsageError
 from fastrec.where import compile_pattern
@@ -21,12 +20,12 @@ Extractor = Callable[[str], str | None]
 Extract = str | dict[str, str]
 
 # A minus sign counts unless it stands behind a word or a closing bracket, as in 5-3.
-_DIGITS: Final = r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
-NUMBER: Final = re.compile(rf"((?:(?<![\w)\]}}])[-−])?{_DIGITS})(?:/(-?{_DIGITS}))?")
-"""A number, or a fraction of two: the numerator, and the denominator if there is one."""
+_DIGITS = r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
+# A number, or a fraction of two: the numerator, and the denominator if there is one.
+NUMBER = re.compile(rf"((?:(?<![\w)\]}}])[-−])?{_DIGITS})(?:/(-?{_DIGITS}))?")
 
 # Forms of a choice, the most explicit ones first. Of each form, the last occurrence counts.
-_CHOICES: Final = [
+_CHOICES = [
     re.compile(
         r"\b(?i:answer|choice|option)\b(?:\s+(?:is|was|would\s+be|should\s+be))?\s*[:=]?\s*"
         r"[\"'`*_($\[{]{0,6}(?:\\(?:text|mathrm|boxed|textbf)\{)?\(?"
@@ -41,8 +40,8 @@ _CHOICES: Final = [
     re.compile(r"^\W*([A-J])\W*$", re.MULTILINE),
 ]
 
-_BOXED: Final = re.compile(r"\\f?boxed\s*")
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_BOXED = re.compile(r"\\f?boxed\s*")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def extractor_of(extract: Extract | Sequence[Extract]) -> Extractor:
@@ -144,9 +143,9 @@ def _json_field(name: str) -> Extractor:
     return last_value
 
 
-_DECODER: Final = json.JSONDecoder(strict=False)
-_END_OF_STRING: Final = {quote: re.compile(rf"{quote}\s*(?=[,}}\]\n]|\Z)") for quote in "\"'"}
-_END_OF_WORD: Final = re.compile(r"[,}\n]|\Z")
+_DECODER = json.JSONDecoder(strict=False)
+_END_OF_STRING = {quote: re.compile(rf"{quote}\s*(?=[,}}\]\n]|\Z)") for quote in "\"'"}
+_END_OF_WORD = re.compile(r"[,}\n]|\Z")
 
 
 def _json_value(text: str, start: int) -> str | None:
@@ -193,13 +192,13 @@ def _pattern(pattern: str, *, last: bool) -> Extractor:
     return matching
 
 
-_NAMED: Final[dict[str, Extractor]] = {
+_NAMED: dict[str, Extractor] = {
     "whole": _whole,
     "number": _last_number,
     "choice": _choice,
     "boxed": _boxed,
 }
-_WITH_ARGUMENT: Final[dict[str, Callable[[str], Extractor]]] = {
+_WITH_ARGUMENT: dict[str, Callable[[str], Extractor]] = {
     "json": _json_field,
     "first": lambda pattern: _pattern(pattern, last=False),
     "last": lambda pattern: _pattern(pattern, last=True),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -27,8 +27,7 @@ from fastrec.toml_file import read_toml
 class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How to score some records."""
 
-    name: str
-    """The metric."""
+    name: str  # The metric.
     extract: Extract | list[Extract] = "whole"
     clean: list[str] = []
     compare: Literal["equal", "number", "choice", "contains"] = "equal"
@@ -37,7 +36,8 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     filters: Filters = Filters()
 
 
-SHIPPED: Final = {
+# The rules that ship with fastrec.
+SHIPPED = {
     "exact": Rule(name="exact", clean=["case", "punctuation", "articles"]),
     "number": Rule(
         name="number",
@@ -50,7 +50,6 @@ SHIPPED: Final = {
         name="boxed", extract="boxed", clean=["latex", "currency", "thousands", "fraction"]
     ),
 }
-"""The rules that ship with fastrec."""
 
 
 def read_rules(path: str) -> list[Rule]:
@@ -78,7 +77,7 @@ def shipped_rule(name: str) -> Rule:
     return SHIPPED[name]
 
 
-_LONGEST_NUMBER: Final = 100  # characters of a reference that is nothing but a number
+_LONGEST_NUMBER = 100  # characters of a reference that is nothing but a number
 
 
 class Verdict(NamedTuple):

@@ -51,7 +51,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 from operator import itemgetter
-from typing import Final
 
 from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
@@ -61,8 +60,8 @@ from fastrec.storage import FileDigest, fingerprint
 
 Border = tuple[bytes, int]  # a prefix, and the size of all records that have it
 
-_STRING: Final = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
-_BLOCK: Final = 4_096  # borders per block of a file
+_STRING = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
+_BLOCK = 4_096  # borders per block of a file
 
 
 def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
@@ -119,11 +118,11 @@ def read_borders(path: str) -> Iterator[Border]:
         yield from zip(prefixes, sizes, strict=True)
 
 
+# Rank and position of a border, and the first key from there on.
 _Candidate = tuple[int, int, bytes]
-"""Rank and position of a border, and the first key from there on."""
 
-_WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the first sort field
-_SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
+_WITHIN = 1 << 64  # added to the rank of borders within a value of the first sort field
+_SAMPLED_BLOCKS = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
 
 def choose_cuts(

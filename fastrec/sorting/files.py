@@ -11,7 +11,7 @@ A reader checks every block, so a file that was damaged or cut off is never take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 import zstandard
@@ -22,12 +22,12 @@ from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
 # per writev: systems accept more, but this many are still in the cache for the checksum
-_MOST_VIEWS: Final = 256
-_LENGTH: Final = 4
-_HEAD: Final = _LENGTH + 8
-_COMPRESSED: Final = 1 << 31  # bit of the length
-_LEVEL: Final = 1
-_READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
+_MOST_VIEWS = 256
+_LENGTH = 4
+_HEAD = _LENGTH + 8
+_COMPRESSED = 1 << 31  # bit of the length
+_LEVEL = 1
+_READ_BYTES = 256 << 10  # bytes of a file of blocks read at a time
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode

@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise, repeat
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -173,8 +173,8 @@ class PartTexts:
         return block
 
 
-_ORIGIN_BYTES: Final = 128  # memory of an origin, about
-_KEY_BYTES: Final = 160  # memory of a key besides its bytes, with size and fingerprint, about
+_ORIGIN_BYTES = 128  # memory of an origin, about
+_KEY_BYTES = 160  # memory of a key besides its bytes, with size and fingerprint, about
 
 
 class RunSlice(msgspec.Struct, frozen=True, array_like=True):
@@ -213,8 +213,8 @@ class PartReader(Protocol):
     def stop(self) -> None: ...
 
 
+# Makes the reader of a part, given a range of keys, and whether rows are needed.
 OpenPart = Callable[[RunSlice, bytes | None, bytes | None, bool], PartReader]
-"""Makes the reader of a part, given a range of keys, and whether rows are needed."""
 
 
 class _Records(msgspec.Struct):
@@ -426,14 +426,14 @@ class Window(msgspec.Struct):
     """The records of consecutive keys, sorted, without duplicates."""
 
     keys: list[bytes]
+    # The piece and line of a record with several copies are those of the origin with the lowest
+    # piece number.
     rows: list[Any]
-    """The piece and line of a record with several copies are those of the origin with the lowest
-    piece number."""
     texts: list[memoryview]
     fingerprints: list[int]
     origins: OriginsByPosition
+    # Where records with equal keys begin and end; a key of one record has no entry.
     groups: list[tuple[int, int]]
-    """Where records with equal keys begin and end; a key of one record has no entry."""
 
 
 def whole_run(run: Run) -> RunSlice:

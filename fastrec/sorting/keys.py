@@ -32,31 +32,31 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise
 from operator import itemgetter, ne
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 
-FIELDS: Final = DEFAULT_SCHEMA.sort_fields
-"""The fields of a key without metrics, in the default order."""
+# The fields of a key without metrics, in the default order.
+FIELDS = DEFAULT_SCHEMA.sort_fields
 
-METRIC_FIELDS: Final = NEWEST_SCHEMA.sort_fields
-"""The fields of a key with metrics, in the default order."""
+# The fields of a key with metrics, in the default order.
+METRIC_FIELDS = NEWEST_SCHEMA.sort_fields
 
-METRIC: Final = METRIC_FIELDS[-1]
+METRIC = METRIC_FIELDS[-1]
 
-END: Final = b"\xff"
-"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key
-after those."""
+# A prefix followed by this is greater than all keys with the prefix, and not greater than any key
+# after those.
+END = b"\xff"
 
-_HAS_METRIC: Final = b"\1"
+_HAS_METRIC = b"\1"
 _NEGATIVE = b"\1"
 _NATURAL = b"\2"
 _STRING = b"\3"
-_LENGTH_BYTES: Final = 4
-_LONGEST: Final = 2 ** (8 * _LENGTH_BYTES) - 1
+_LENGTH_BYTES = 4
+_LONGEST: int = 2 ** (8 * _LENGTH_BYTES) - 1
 
 
 def sort_order(first: Iterable[str], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def _key_with_metric(record: Any) -> bytes:
     return text.encode() if text.count("\0") == 6 else _key(record) + _metric(metric)
 
 
-_FAST: Final = {FIELDS: _key, METRIC_FIELDS: _key_with_metric}
+_FAST = {FIELDS: _key, METRIC_FIELDS: _key_with_metric}
 
 
 def _string(text: str) -> bytes:
@@ -118,7 +118,7 @@ def _metric(value: str | UnsetType) -> bytes:
     return b"\0" if isinstance(value, UnsetType) else _HAS_METRIC + _string(value)
 
 
-_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "sample_id": encode_sample_id,
     METRIC: _metric,
 }
@@ -265,9 +265,9 @@ def sample_id_of(field: bytes) -> int | str:
 
 # The fields of many keys, as columns
 
-_FEW: Final = 8  # keys of a question that are not worth it
-_MANY: Final = 1_000  # keys of one question
-_MOST_KNOWN: Final = 1 << 14
+_FEW = 8  # keys of a question that are not worth it
+_MANY = 1_000  # keys of one question
+_MOST_KNOWN = 1 << 14
 
 
 class KeyColumns(msgspec.Struct):
@@ -278,8 +278,8 @@ class KeyColumns(msgspec.Struct):
     models: list[bytes] = []
     evaluation_ids: list[bytes] = []
     sample_ids: list[bytes] = []
+    # Where each group ends: keys in a row with the same scope, sample_hash and sample_id.
     ends: list[int] = []
-    """Where each group ends: keys in a row with the same scope, sample_hash and sample_id."""
 
     @classmethod
     def of(cls, fields: Iterable[Sequence[bytes]]) -> Self:

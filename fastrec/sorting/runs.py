@@ -22,7 +22,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import compress, groupby, islice
 from operator import eq, itemgetter
 from struct import pack, unpack
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -31,15 +31,15 @@ from fastrec.storage import FileDigest, fingerprint
 
 Row = Sequence[Any]  # the row of a record: its piece, its line, and values for statistics
 
+# A piece, the first line in it that has the record, and the number of copies in it.
 Origin = tuple[int, int, int]
-"""A piece, the first line in it that has the record, and the number of copies in it."""
 
 Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
 
+# The origins of records with several copies, by position among other records.
 OriginsByPosition = dict[int, Origins]
-"""The origins of records with several copies, by position among other records."""
 
-_MOST_SHARED: Final = 1 << 14
+_MOST_SHARED = 1 << 14
 
 
 class SharedOrigins:
@@ -100,7 +100,7 @@ def without(
     return kept, new_rows, new_origins
 
 
-BLOCK_ROWS: Final = 128
+BLOCK_ROWS = 128
 
 _encode_rows = msgspec.msgpack.Encoder().encode
 decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
@@ -210,28 +210,26 @@ def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
 
 
 # texts that are still in the cache for their checksum and their fingerprints
-_BATCH_BYTES: Final = 1 << 18
+_BATCH_BYTES = 1 << 18
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    path: str
-    """Path of the data file; the index has the same path with `.index` added."""
+    path: str  # Path of the data file; the index has the same path with `.index` added.
     records: int
     data_bytes: int
     index_bytes: int
+    # Empty if there are so many runs that they will be merged before a range of keys is needed.
     fences: list[Fence]
-    """Empty if there are so many runs that they will be merged before a range of keys is needed."""
-    data_hash: str = ""
-    """128-bit xxh3 of the data file."""
+    data_hash: str = ""  # 128-bit xxh3 of the data file.
     index_hash: str = ""
+    # For a merged run, instead of fences: the offsets in index and data where each region begins,
+    # and where the last
+    # one ends, 64 bits each.
     bounds: bytes = b""
-    """For a merged run, instead of fences: the offsets in index and data where each region begins,
-    and where the last
-    one ends, 64 bits each."""
+    # Path of the part of a trusted corpus that has the texts, instead of a data file.
     part: str = ""
-    """Path of the part of a trusted corpus that has the texts, instead of a data file."""
+    # Path of the columns of this part. The index only says which of its records the run has.
     columns: str = ""
-    """Path of the columns of this part. The index only says which of its records the run has."""
     last: bytes = b""  # the highest key, if there is a `part`
     has_repeats: bool = False  # whether records of the part have equal keys
 

@@ -32,14 +32,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from fastrec.errors import ForeignFormatError, ShardCorruptError, need, shown
 from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
 from fastrec.sources.zstd_frames import TEXT_BYTES, zstd_text
 
-MAX_WINDOW: Final = 128 << 20  # the default limit of the zstd library
-_TEXT_SAMPLE: Final = 1 << 12
+MAX_WINDOW = 128 << 20  # the default limit of the zstd library
+_TEXT_SAMPLE = 1 << 12
 
 
 class Format(enum.Enum):
@@ -53,7 +53,7 @@ class Format(enum.Enum):
     PARQUET = "Parquet"
 
 
-_SUFFIXES: Final = {
+_SUFFIXES = {
     Format.PLAIN: (".jsonl", ".ndjson", ".json"),
     Format.ZSTD: (".zst", ".zstd"),
     Format.GZIP: (".gz", ".gzip"),
@@ -62,9 +62,9 @@ _SUFFIXES: Final = {
     Format.PARQUET: (".parquet",),
 }
 
-PARQUET_MAGIC: Final = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
 
-_MAGIC: Final = (
+_MAGIC = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
     # 3.1.2: skippable frames
     *((bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)),
@@ -75,8 +75,8 @@ _MAGIC: Final = (
     (PARQUET_MAGIC, Format.PARQUET),
 )
 
-MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
-"""Number of bytes that `detect` needs; fewer only if the input is shorter."""
+# Number of bytes that `detect` needs; fewer only if the input is shorter.
+MAGIC_BYTES = max(len(magic) for magic, _ in _MAGIC)
 
 
 def detect(head: bytes) -> Format:
@@ -162,13 +162,14 @@ def decompress(
     return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)
 
 
-_TO_LINES: Final = (
+_TO_LINES = (
     "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
 )
-_UNPACK: Final = "unpack it, and give the *.jsonl files in it"
+_UNPACK = "unpack it, and give the *.jsonl files in it"
 
-COLUMNS_MAGIC: Final = b"fastrec\1"
-_FOREIGN: Final = (
+COLUMNS_MAGIC = b"fastrec\1"
+# First bytes, what such a file is, and what to do with it.
+_FOREIGN = (
     (
         COLUMNS_MAGIC,
         "a file of columns",
@@ -215,11 +216,10 @@ _FOREIGN: Final = (
         "`git lfs pull` downloads the file itself",
     ),
 )
-"""First bytes, what such a file is, and what to do with it."""
-_TAR: Final = 257, b"ustar"
-_HEAD_BYTES: Final = 1 << 16  # to tell formats of text
-_MARKUP: Final = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
-_COLUMN: Final = re.compile(r"[^\W\d][\w .:()%/-]{0,63}")
+_TAR = 257, b"ustar"
+_HEAD_BYTES = 1 << 16  # to tell formats of text
+_MARKUP = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
+_COLUMN = re.compile(r"[^\W\d][\w .:()%/-]{0,63}")
 
 
 def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:

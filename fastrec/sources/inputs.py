@@ -26,7 +26,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -161,10 +161,10 @@ def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
 
 
-_MANIFEST: Final = "manifest.json"
-MANIFEST_FORMAT: Final = 4  # that this version reads
-_UNFINISHED: Final = ".fastrec-writing"
-_MOST_UNNAMED: Final = 3  # in a notice
+_MANIFEST = "manifest.json"
+MANIFEST_FORMAT = 4  # that this version reads
+_UNFINISHED = ".fastrec-writing"
+_MOST_UNNAMED = 3  # in a notice
 
 
 class _Manifest(msgspec.Struct):

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -29,12 +29,12 @@ from fastrec.errors import ForeignFormatError, ShardCorruptError, ShardError, li
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader, ReaderFile
 
-_SLICE_BYTES: Final = 16 << 20
-_BATCH_BYTES: Final = 2 << 20
-_BATCH_ROWS: Final = 1000
-_CUT: Final = "it is cut or damaged: a Parquet file ends with a footer, and this one has none"
-_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
-_BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
+_SLICE_BYTES = 16 << 20
+_BATCH_BYTES = 2 << 20
+_BATCH_ROWS = 1000
+_CUT = "it is cut or damaged: a Parquet file ends with a footer, and this one has none"
+_FEWER_ROWS = "this Parquet file is damaged: it has fewer rows than its footer says"
+_BUFFER_BYTES = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
@@ -175,11 +175,12 @@ def _tables(
 
 # Rows of records
 
-RECORD: Final = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
-"""Columns that every table of records has."""
-FREE: Final = ("metadata", "additional_details", "arguments")
-"""Fields of records that are objects with any keys."""
-OBJECTS: Final = (
+# Columns that every table of records has.
+RECORD = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
+# Fields of records that are objects with any keys.
+FREE = ("metadata", "additional_details", "arguments")
+# Fields of records that are objects, or arrays of objects.
+OBJECTS = (
     *FREE,
     "input",
     "output",
@@ -191,15 +192,14 @@ OBJECTS: Final = (
     "token_usage",
     "performance",
 )
-"""Fields of records that are objects, or arrays of objects."""
-MEASURES: Final = ("response_characters", "turns", "tool_calls")
-"""Columns of an export that are counted in the record."""
-_EXTRA: Final = "extra"
-_STEP: Final = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+# Columns of an export that are counted in the record.
+MEASURES = ("response_characters", "turns", "tool_calls")
+_EXTRA = "extra"
+_STEP = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 
-_encode_lines: Final = msgspec.json.Encoder().encode_lines
-_decode_raw: Final = msgspec.json.Decoder(Raw).decode
-_decode_extra: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode_lines = msgspec.json.Encoder().encode_lines
+_decode_raw = msgspec.json.Decoder(Raw).decode
+_decode_extra = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def lines(path: str, reader: Reader, start: int, end: int | None) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import chain
-from typing import Final, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 from xxhash import xxh3_128
@@ -52,18 +52,18 @@ from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
 from fastrec.storage.local import LOCAL, why_irregular
 
-STDIN: Final = "-"
+STDIN = "-"
 
-_READ_BYTES: Final = 1 << 20
-_LITTLE_TEXT: Final = 512 << 10  # text of zstd that is held for a caller who holds little
-_SMALLEST: Final = 4 << 20  # bytes of a slice or a task
-_FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
+_READ_BYTES = 1 << 20
+_LITTLE_TEXT = 512 << 10  # text of zstd that is held for a caller who holds little
+_SMALLEST = 4 << 20  # bytes of a slice or a task
+_FEWEST = 16  # slices of a shard, or tasks, unless they would be smaller than that
 
 # the last tasks have this fraction of the text that is left, and at least of the size of the others
-_LAST: Final = 4
+_LAST = 4
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
-_EXPANSION: Final = {
+_EXPANSION = {
     Format.PLAIN: 1,
     Format.ZSTD: 4,
     Format.GZIP: 4,
@@ -98,22 +98,22 @@ class Shard(msgspec.Struct, frozen=True):
 
     path: str
     size: int  # size of the file in bytes; 0 for a stream
+    # The format; None if the first bytes could not be read yet: a stream, or a file that
+    # cannot be opened.
     format: Format | None
-    """The format; None if the first bytes could not be read yet: a stream, or a file that
-    cannot be opened."""
     version: int = 0  # changes when the file does; 0 if that is not known
+    # Standard input, a pipe or a device: it can be read once, from the start, and only by this
+    # process.
     stream: bool = False
-    """Standard input, a pipe or a device: it can be read once, from the start, and only by this
-    process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
     # if it is a part of a corpus: what it must be, which is checked while it is read
     listed: Listed | None = None
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
     # whether a trusted part is read like a run: few other ones have keys in its range
     is_run: bool = False
+    # For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may
+    # have made it.
     compression: str = ""
-    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may
-    have made it."""
 
     @property
     def signature(self) -> str:

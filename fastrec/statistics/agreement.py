@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from fastrec.statistics.intervals import Z
 
+# Answers that two graders judge: right by both, by the first only, by the second only, by none.
 Table = tuple[int, int, int, int]
-"""Answers that two graders judge: right by both, by the first only, by the second only, by none."""
 
 
 def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:

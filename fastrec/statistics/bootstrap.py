@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
 from fastrec.statistics.p_values import Array
 
-DRAWS: Final = 1_000
-_CELLS: Final = 4_000_000  # of a matrix of draws
-_ENDS: Final = (2.5, 97.5)
-_DIGITS: Final = 12
-_MOST_DECIMALS: Final = 300  # that numpy can round to
+DRAWS = 1_000
+_CELLS = 4_000_000  # of a matrix of draws
+_ENDS = (2.5, 97.5)
+_DIGITS = 12
+_MOST_DECIMALS = 300  # that numpy can round to
 
 
 def draw_means(sums: Array, counts: Array, seed: int) -> Array:

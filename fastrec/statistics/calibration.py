@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-_BINS: Final = 10
+_BINS = 10
 
 
 class Bin(msgspec.Struct):

@@ -8,14 +8,14 @@ is unbiased whatever the grader does, and its interval is narrow if the grader i
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fastrec.statistics.intervals import Z
 from fastrec.statistics.p_values import Array
 
-FEWEST_LABELS: Final = 2  # of which a spread can be computed
+FEWEST_LABELS = 2  # of which a spread can be computed
 
 
 class Corrected(NamedTuple):

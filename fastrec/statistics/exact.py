@@ -7,12 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Final
 
+# What a model made of a question: a share of right answers, or a score; a fraction if it is
+# exact.
 Value = float | Fraction | None
-"""What a model made of a question: a share of right answers, or a score; a fraction if it is
-exact."""
-_MOST_PARTS: Final = (
+_MOST_PARTS = (
     1 << 26
 )  # of a mean: between two neighbours of all doubles, there is one such fraction at most
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
-Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
+Z = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
 def wilson_interval(

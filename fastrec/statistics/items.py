@@ -23,23 +23,23 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.p_values import Array, incomplete_beta, t_p_values
 
-FEWEST_MODELS: Final = 8  # that item analysis needs
-FEWEST_QUESTIONS: Final = 30  # that tell which correlations are usual
-_DRAWS: Final = 20_000  # permutations
-_SUSPECT: Final = 0.1  # permutations decide about p-values below this
-_CELLS: Final = 4_000_000  # of an array of permutations
-_LARGEST: Final = 0.999  # correlation that is transformed
-_QUARTILES: Final = 1.3489795003921634  # the distance of the quartiles of a normal distribution
-_TARGET: Final = 0.9  # the reliability that `needed` questions have
-_TAIL: Final = 0.025
-_STEPS: Final = 60  # of a bisection, which reaches the precision of doubles
+FEWEST_MODELS = 8  # that item analysis needs
+FEWEST_QUESTIONS = 30  # that tell which correlations are usual
+_DRAWS = 20_000  # permutations
+_SUSPECT = 0.1  # permutations decide about p-values below this
+_CELLS = 4_000_000  # of an array of permutations
+_LARGEST = 0.999  # correlation that is transformed
+_QUARTILES = 1.3489795003921634  # the distance of the quartiles of a normal distribution
+_TARGET = 0.9  # the reliability that `needed` questions have
+_TAIL = 0.025
+_STEPS = 60  # of a bisection, which reaches the precision of doubles
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 

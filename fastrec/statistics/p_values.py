@@ -24,18 +24,18 @@ Both tests are two-sided, and do not depend on the unit of the values. Neither u
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
-_CONVERGED: Final = 1e-14
-_MOST_TERMS: Final = 100_000
-_ROUNDING: Final = 1e-12
-_LARGE: Final = 1e200
-_WHOLE: Final = 1e10  # smaller binomial coefficients are exact
+_CONVERGED = 1e-14
+_MOST_TERMS = 100_000
+_ROUNDING = 1e-12
+_LARGE = 1e200
+_WHOLE = 1e10  # smaller binomial coefficients are exact
 
 
 def paired_p_values(questions: Array, changed: Array, evidence: Array, uniform: Bools) -> Array:

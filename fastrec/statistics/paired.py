@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fastrec.statistics.exact import Value, scale_of, to_double
 from fastrec.statistics.intervals import Z
@@ -21,10 +21,10 @@ from fastrec.statistics.intervals import Z
 Test = Literal["mcnemar", "t"]
 _Pair = tuple[Value, Value]
 
-_MOST_ANSWERS: Final = 1_000_000  # of a model to a question
-_Z_POWER: Final = 0.8416212335729143  # 80 % of a normal distribution lie below
-_FEWEST: Final = 6  # differences of one sign that give p < 0.05
-_MOST_ROOT: Final = 1e9  # of a number of questions
+_MOST_ANSWERS = 1_000_000  # of a model to a question
+_Z_POWER = 0.8416212335729143  # 80 % of a normal distribution lie below
+_FEWEST = 6  # differences of one sign that give p < 0.05
+_MOST_ROOT = 1e9  # of a number of questions
 
 
 class Differences(NamedTuple):

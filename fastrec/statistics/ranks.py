@@ -20,27 +20,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastrec.statistics.adjust import holm
 from fastrec.statistics.p_values import Array, Bools, paired_p_values, t_p_values
 
-ALPHA: Final = 0.05
-_LEAST_CHANGED: Final = 6  # of a pair with p < 0.05: 2^(1-5) is above
-_LEAST_EVIDENCE: Final = 3.4  # of such a pair, with so many changes
-_LEAST_T_SQUARED: Final = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
-_MANY: Final = (
+ALPHA = 0.05
+_LEAST_CHANGED = 6  # of a pair with p < 0.05: 2^(1-5) is above
+_LEAST_EVIDENCE = 3.4  # of such a pair, with so many changes
+_LEAST_T_SQUARED = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
+_MANY = (
     64  # changes of a pair: with more, 2^(1-k) is far below any p-value that decides about ranks
 )
-_AT_ONCE: Final = 128  # questions
-_BITS: Final = (
-    45  # of values that are compared: means of the same scores may differ in the last bits
-)
-_SAME_SIZE: Final = 1e-9
-_ROUNDING: Final = 1e-12
-_FEW: Final = 32  # models
+_AT_ONCE = 128  # questions
+_BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
+_SAME_SIZE = 1e-9
+_ROUNDING = 1e-12
+_FEW = 32  # models
 
 
 class PairSums(NamedTuple):

@@ -18,19 +18,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from fastrec.errors import UsageError
 from fastrec.statistics.exact import Value, mean_score
 
-RIGHT: Final = 1
-WRONG: Final = 2
-ERROR: Final = 4
+RIGHT = 1
+WRONG = 2
+ERROR = 4
 
+# The fields that say which trial a record is, such as the epoch, with their values.
 TrialFields = tuple[tuple[str, str], ...]
-"""The fields that say which trial a record is, such as the epoch, with their values."""
 
 
 class Trial(NamedTuple):
@@ -128,7 +128,7 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         return 0.0 if flags == ERROR and self.errors_as_wrong else value
 
 
-MEAN: Final = RepeatsAs()
+MEAN = RepeatsAs()
 
 
 def _majority(answers: Sequence[Trial]) -> bool:

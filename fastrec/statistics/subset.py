@@ -8,14 +8,14 @@ over all questions. Whether this works is judged on models that the choice has n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fastrec.statistics.items import Indices
 from fastrec.statistics.p_values import Array
 
-SPLITS: Final = 20  # of models into those that choose and those that judge
+SPLITS = 20  # of models into those that choose and those that judge
 
 
 class Fidelity(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128
@@ -93,10 +93,10 @@ def is_plain(name: str) -> bool:
     return PurePath(name).name == name and "\0" not in name
 
 
-_BLOCK: Final = 1 << 20
+_BLOCK = 1 << 20
 
+# The 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality.
 fingerprint = xxh3_64_intdigest
-"""The 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality."""
 
 
 class FileDigest(msgspec.Struct, frozen=True, array_like=True):

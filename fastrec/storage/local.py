@@ -9,14 +9,16 @@ import secrets
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from fastrec.errors import UsageError, naming, shown
 from fastrec.storage.base import NewFile, Reader, ends_early
 
-_PRIVATE: Final = 0o600
-_COPY_BYTES: Final = 1 << 20
-_CANNOT_LINK: Final = {
+_PRIVATE = 0o600
+_COPY_BYTES = 1 << 20
+# Another file system, one without hard links, too many of them, or a rule of the system; a copy
+# may still work.
+_CANNOT_LINK = {
     errno.EXDEV,
     errno.EPERM,
     errno.EACCES,
@@ -25,8 +27,6 @@ _CANNOT_LINK: Final = {
     errno.ENOTSUP,
     errno.EOPNOTSUPP,
 }
-"""Another file system, one without hard links, too many of them, or a rule of the system; a copy
-may still work."""
 
 
 class _NewLocalFile(NewFile):
@@ -74,7 +74,7 @@ class _NewLocalFile(NewFile):
                 os.unlink(self._temporary)  # noqa: PTH108
 
 
-_KINDS: Final = {
+_KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -277,7 +277,7 @@ class LocalStorage:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-LOCAL: Final = LocalStorage()
+LOCAL = LocalStorage()
 
 
 def user_directory(variable: str, default: str) -> Path:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -25,16 +25,16 @@ from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.limits import current_limits
 from fastrec.storage.base import Log, NewFile, Reader, Storage, ends_early
 
-_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime")
-_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
+_TIMES = ("LastModified", "last_modified", "updated", "mtime")
+_VERSIONS = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
 
 
 class FoundObject(NamedTuple):
     path: str
     size: int
+    # Changes when the object changes; 0 if the store does not say. Two objects of the same version
+    # are copies.
     version: int
-    """Changes when the object changes; 0 if the store does not say. Two objects of the same version
-    are copies."""
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
@@ -51,7 +51,7 @@ def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     )
 
 
-_PACKAGES: Final = {
+_PACKAGES = {
     "s3": "s3fs",
     "s3a": "s3fs",
     "gs": "gcsfs",
@@ -76,10 +76,10 @@ def _file_system(path: str) -> tuple[Any, str]:
     return fs, name
 
 
-_AHEAD: Final = 2  # blocks that are requested before they are needed
-_UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
-_FLUSH_SECONDS: Final = 5.0
-_FLUSH_BYTES: Final = 4 << 20
+_AHEAD = 2  # blocks that are requested before they are needed
+_UPLOAD_PART = 16 << 20  # bytes; a smaller object is sent in one request
+_FLUSH_SECONDS = 5.0
+_FLUSH_BYTES = 4 << 20
 
 
 class _ObjectReader(Reader):
@@ -447,7 +447,7 @@ class ObjectStore(Storage):
                     fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
 
-OBJECT_STORE: Final = ObjectStore()
+OBJECT_STORE = ObjectStore()
 
 
 def _names(fs: Any, paths: Iterable[str]) -> list[str]:

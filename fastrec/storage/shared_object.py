@@ -17,7 +17,7 @@ import contextlib
 import errno
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # takes 20 ms to load, and only URLs need it
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         ObjectStore,
     )
 
-_ATTEMPTS: Final = 5
-_WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
-_NO_VERSION: Final = '"00000000000000000000000000000000"'  # an ETag that no object has
+_ATTEMPTS = 5
+_WAIT_SECONDS = 0.1  # before the second attempt; doubles with each one
+_NO_VERSION = '"00000000000000000000000000000000"'  # an ETag that no object has
 
 
 class ChangedError(OSError):

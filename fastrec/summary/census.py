@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,8 +41,8 @@ from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
 
-_BLOCK_ROWS: Final = 512
-_BLOCK_BYTES: Final = 64 << 10  # of the last values of rows
+_BLOCK_ROWS = 512
+_BLOCK_BYTES = 64 << 10  # of the last values of rows
 
 Row = tuple[Any, ...]
 Counted = TypeVar("Counted")
@@ -154,16 +154,16 @@ def read_rows(path: str) -> Iterator[Any]:
         yield from block
 
 
-IDENTITY_EXAMPLES: Final = 100
+IDENTITY_EXAMPLES = 100
 
+# evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models
+# with an answer, of identities and of records; and packed lists, which are only unpacked if there
+# may be several records of a model or of an identity: models, evaluation_ids, outcomes and, by
+# sample_id, numbers of contradictions, if there are any.
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
-"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models
-with an answer, of identities and of records; and packed lists, which are only unpacked if there may
-be several records of a model or of an identity: models, evaluation_ids, outcomes and, by sample_id,
-numbers of contradictions, if there are any."""
 
+# For each record of a key, which contradiction it belongs to; None if it contradicts no other.
 Numbers = Sequence[int | None]
-"""For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(
@@ -171,8 +171,8 @@ _unpack = msgspec.msgpack.Decoder(
 ).decode
 
 _Key = tuple[bytes, bytes, bytes]
+# model_id, evaluation_id and outcome of each record of a key.
 _Records = tuple[list[bytes], list[bytes], list[Outcome]]
-"""model_id, evaluation_id and outcome of each record of a key."""
 
 
 def census_of_part(
@@ -250,9 +250,9 @@ def _numbered(
     return _pack((*records, [next(numbers[run], None) for run in runs]))
 
 
+# The highest key of a Counter, and its count: enough to tell how many questions all models
+# have.
 Highest = tuple[int, int]
-"""The highest key of a Counter, and its count: enough to tell how many questions all models
-have."""
 
 
 def _higher(mine: Highest, theirs: Highest) -> Highest:
@@ -263,12 +263,12 @@ class QuestionCounts(Sums):
     MERGES: ClassVar = {"by_models": _higher, "by_answering": _higher}
 
     questions: int = 0
+    # The highest number of models that have records of a question, and how many questions have so
+    # many.
     by_models: Highest = (0, 0)
-    """The highest number of models that have records of a question, and how many questions have so
-    many."""
+    # The highest number of models that answered a question, and how many questions have so
+    # many.
     by_answering: Highest = (0, 0)
-    """The highest number of models that answered a question, and how many questions have so
-    many."""
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
@@ -293,9 +293,9 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     sample_id: bytes
     model: bytes
     evaluation_id: bytes
+    # By sample_hash, which contradiction each record belongs to; None if it contradicts no
+    # other.
     numbers: dict[bytes, list[int | None]]
-    """By sample_hash, which contradiction each record belongs to; None if it contradicts no
-    other."""
 
     def identity(self, *, contradicting: bool) -> Identity:
         """The identity with its records that contradict another one, or with the others."""

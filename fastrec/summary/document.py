@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from fastrec.notebook import Tabular, flat
 
-_SUMMARY_FORMAT: Final = 4
+_SUMMARY_FORMAT = 4
 
 _Count = Annotated[int, Meta(ge=0)]
 _Positive = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _SampleId = int | str
 Kind = Literal["judgement", "cost", "bookkeeping"]
-_MOST_BITS: Final = 14_000
-_PIECE_TEXTS: Final = 1_000
+_MOST_BITS = 14_000
+_PIECE_TEXTS = 1_000
 
 
 def json_safe(value: int | str) -> int | str:

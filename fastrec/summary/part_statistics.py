@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -38,21 +38,21 @@ from fastrec.summary.rows import Sums
 from fastrec.summary.same_run import SameRunCounts, Superseded
 from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
-_LISTS: Final = ("hash", "id")
+_LISTS = ("hash", "id")
 
+# Where identical records come from: numbers of pieces of input, and how many copies each of them
+# has.
 _CopyCounts = tuple[tuple[int, int], ...]
-"""Where identical records come from: numbers of pieces of input, and how many copies each of them
-has."""
 
 
 class LinesByPiece(Sums):
     """What became of the records of each piece of input, by the number of the piece."""
 
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
+    # Records with copies. The first piece in the order of the input keeps the record; all other
+    # copies are duplicates. The order may change from run to run, so it is applied when parts are
+    # added up.
     shared: Counter[_CopyCounts] = msgspec.field(default_factory=Counter)
-    """Records with copies. The first piece in the order of the input keeps the record; all other
-    copies are duplicates. The order may change from run to run, so it is applied when parts are
-    added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
     left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
 
@@ -91,7 +91,7 @@ class IdentityCounts(Sums):
 
     identities: int = 0
     records: int = 0
-    examples: list[Identity] = msgspec.field(default_factory=list)
+    examples: list[Identity] = []
 
     def add(self, identity: Identity) -> None:
         """Add an identity, if it has records of this kind. Identities come in order."""
@@ -111,8 +111,8 @@ class Census(Sums):
     )
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
-    superseded: list[Run] = msgspec.field(default_factory=list)
-    """With `--repeats`: keys that are superseded by another key of their identity."""
+    # With `--repeats`: keys that are superseded by another key of their identity.
+    superseded: list[Run] = []
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
 
 
@@ -220,7 +220,7 @@ def write_statistics(
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 
-_FEWEST: Final = 16  # parts whose counts a task adds up: fewer take less time than a task
+_FEWEST = 16  # parts whose counts a task adds up: fewer take less time than a task
 
 
 class _CountsTask(msgspec.Struct, frozen=True):

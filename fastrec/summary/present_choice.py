@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -61,7 +61,7 @@ def no_match(filters: Filters, evaluations: Iterable[EvaluationSummary]) -> NoMa
     return nothing_matches(filters, names)
 
 
-METRICS: Final = ("judgements", "all")  # which metrics to look at, unless they are chosen by name
+METRICS = ("judgements", "all")  # which metrics to look at, unless they are chosen by name
 
 
 class ScopeWithKind(Scope, Protocol):

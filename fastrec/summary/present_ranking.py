@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -25,9 +25,8 @@ from fastrec.summary.rows import from_portable
 from fastrec.where import GroupBy, largest_groups, with_groups
 from fastrec.wording import cluster_in_words, title_of
 
-_MOST: Final = 5  # listed in a line
-MIN_COVERAGE: Final = 50.0
-"""Percent of the questions that a model must have answered to be ranked."""
+_MOST = 5  # listed in a line
+MIN_COVERAGE = 50.0  # Percent of the questions that a model must have answered to be ranked.
 
 
 class CorpusFacts(msgspec.Struct, kw_only=True):
@@ -190,7 +189,7 @@ class Stats(Tabular, kw_only=True):
     outcomes: tuple[str, ...] = ()
     """--right, --wrong and --errors: only records with these outcomes count, so the accuracy says
     what was chosen; empty if all count."""
-    damaged: list[str] = msgspec.field(default_factory=list)
+    damaged: list[str] = []
     """Files of the corpus that are missing or cut, by their sizes: what these numbers need is
     whole."""
 
@@ -245,7 +244,8 @@ def largest(stats: Stats, number: int) -> Stats:
     )
 
 
-RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
+# Sort keys by name: the best model has the smallest key, and None sorts last.
+RANKINGS: dict[str, Callable[[ModelStats], Any]] = {
     "accuracy": lambda model: _highest_first(model.accuracy),
     "score": lambda model: _highest_first(model.mean_score),
     "coverage": lambda model: -model.coverage,
@@ -254,7 +254,6 @@ RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
     "latency": lambda model: model.latency_ms.p50,
     "model": lambda model: model.model_id,
 }
-"""Sort keys by name: the best model has the smallest key, and None sorts last."""
 
 
 def _highest_first(value: float | None) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec import Raw
@@ -24,8 +24,8 @@ from fastrec.summary.document import Kind
 class Sums(msgspec.Struct):
     """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
 
+    # How to merge two values of fields that do not add up.
     MERGES: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
-    """How to merge two values of fields that do not add up."""
 
     def __iadd__(self, other: Self) -> Self:
         for name in self.__struct_fields__:
@@ -48,16 +48,16 @@ def add_up(mine: Any, theirs: Any) -> Any:
     return mine
 
 
-USUAL_TYPE: Final = "single_turn"
+USUAL_TYPE = "single_turn"
 _SMALLEST = -(2**63)
 _LARGEST = 2**63 - 1
-_MOST_INPUT_BYTES: Final = 12 << 20  # of inputs whose number of characters is remembered
-_ENTRY_BYTES: Final = 200  # memory of such an input besides its text
-BUCKETS_PER_POWER: Final = 64
-"""Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of
-every latency in it."""
+_MOST_INPUT_BYTES = 12 << 20  # of inputs whose number of characters is remembered
+_ENTRY_BYTES = 200  # memory of such an input besides its text
+# Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of
+# every latency in it.
+BUCKETS_PER_POWER = 64
 
-FIRST_EXPONENT: Final = 1_100  # added to exponents, which go down to -1073
+FIRST_EXPONENT = 1_100  # added to exponents, which go down to -1073
 
 
 class Column:
@@ -87,18 +87,18 @@ class Note:
     BOOKKEEPING = 16
 
 
-_TRUE: Final = ("true", True)
-KINDS: Final[dict[Kind, int]] = {
+_TRUE = ("true", True)
+KINDS: dict[Kind, int] = {
     "judgement": Note.JUDGEMENT,
     "cost": Note.COST,
     "bookkeeping": Note.BOOKKEEPING,
 }
-_BITS: Final[dict[Any, int]] = {**KINDS}
+_BITS: dict[Any, int] = {**KINDS}
 
 
-outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
-"""From a row to the outcome of the record: whether it is correct, its score, and whether it has an
-error."""
+# From a row to the outcome of the record: whether it is correct, its score, and whether it has an
+# error.
+outcome_of = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
 
 
 def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:

@@ -32,7 +32,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -48,7 +48,8 @@ from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
 from fastrec.summary.rows import Sums
 
-TRIAL_FIELDS: Final = (
+# The fields that tell trials apart, in `metadata` or at the root of a record.
+TRIAL_FIELDS = (
     "epoch",  # Inspect
     "trial",  # tau-bench
     "trial_id",
@@ -69,21 +70,19 @@ TRIAL_FIELDS: Final = (
     "seed",
     "filter",  # lm-evaluation-harness: what extracts the answer from the output
 )
-"""The fields that tell trials apart, in `metadata` or at the root of a record."""
 
+# By key: which contradiction each of its records belongs to; None if it contradicts no other.
+#
+# The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
 Contradictions = dict[bytes, list[int | None]]
-"""By key: which contradiction each of its records belongs to; None if it contradicts no other.
 
-The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
-"""
-
-_ABSENT: Final = Raw()
-_TRIAL: Final = dict.fromkeys(TRIAL_FIELDS, (Raw, _ABSENT))
-_TURNS: Final = sorted({schema.turns_field for schema in TARGETS.values()})
+_ABSENT = Raw()
+_TRIAL = dict.fromkeys(TRIAL_FIELDS, (Raw, _ABSENT))
+_TURNS = sorted({schema.turns_field for schema in TARGETS.values()})
 
 
-_TRIAL_METADATA: Final = view(**_TRIAL)
-_decode: Final = view_decoder(
+_TRIAL_METADATA = view(**_TRIAL)
+_decode = view_decoder(
     evaluation=view(score=Raw, is_correct=bool),
     metadata=(_TRIAL_METADATA, _TRIAL_METADATA()),
     **dict.fromkeys(("output", "error", *_TURNS), (Raw, _ABSENT)),
@@ -141,9 +140,9 @@ def _number(score: Raw) -> Any:
         return bytes(score)
 
 
-_MOST_HELD: Final = 1 << 17
-_WINDOW_BYTES: Final = 1 << 20
-_ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no line
+_MOST_HELD = 1 << 17
+_WINDOW_BYTES = 1 << 20
+_ROW: Sequence[Any] = (0, 0)  # superseded records have no piece and no line
 
 
 class Superseded:
@@ -192,27 +191,27 @@ def superseded_in(
         yield from zip(window.keys, map(bytes, window.texts), strict=True)
 
 
-_RUN_PAIRS: Final = 100
-_LIST: Final = "run"
+_RUN_PAIRS = 100
+_LIST = "run"
 # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
-_BODY: Final = b',"model_id":'
-_LABEL: Final = b'"schema_version":"'
-_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_METADATA: Final = re.compile(
+_BODY = b',"model_id":'
+_LABEL = b'"schema_version":"'
+_TEXT = rb'"(?:[^"\\]|\\.)*+"'
+_METADATA = re.compile(
     rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT)
 )  # of the root, with texts only
 
+# evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record
+# that is dropped.
 RunPair = tuple[str, str, str, str]
-"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record
-that is dropped."""
 
 
 class SameRunCounts(Sums):
     """Records that were dropped because they are equal to others but for their run."""
 
     records: int = 0
+    # Records by runs: only the first hundred pairs in order, whose counts are exact.
     pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
-    """Records by runs: only the first hundred pairs in order, whose counts are exact."""
     superseded: list[Run] = msgspec.field(
         default_factory=list
     )  # their keys and the digests of their bodies

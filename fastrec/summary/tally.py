@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter, mul, or_
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -34,14 +34,14 @@ from fastrec.summary.rows import (
     to_portable,
 )
 
-UNIT_BITS: Final = 1_074
-_ROOT_BITS: Final = 128  # extra bits of precision for a square root
+UNIT_BITS = 1_074
+_ROOT_BITS = 128  # extra bits of precision for a square root
 
 Outcome = Sequence[
     Any
 ]  # of a record: whether it is correct, its score, and whether it has an error
 
-NO_OUTCOME: Final[Outcome] = (False, 0, False)
+NO_OUTCOME: Outcome = (False, 0, False)
 
 
 class RepeatSums(Sums):
@@ -69,14 +69,14 @@ class RepeatSums(Sums):
 class Repeats(Sums):
     """A model's questions with several records, by the number of records or answers."""
 
+    # Questions whose records are all answers.
     without_errors: dict[int, RepeatSums] = msgspec.field(
         default_factory=lambda: defaultdict(RepeatSums)
     )
-    """Questions whose records are all answers."""
+    # The answers to the other questions.
     answers: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
-    """The answers to the other questions."""
+    # All records of these, with errors as wrong.
     records: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
-    """All records of these, with errors as wrong."""
 
 
 RepeatsByModel = dict[bytes, Repeats]
@@ -190,8 +190,8 @@ def _quotient(numerator: int, denominator: int) -> float | None:
         return None
 
 
-_type_of: Final = itemgetter(Column.INTERACTION_TYPE)
-_version_of: Final = itemgetter(Column.SCHEMA_VERSION)
+_type_of = itemgetter(Column.INTERACTION_TYPE)
+_version_of = itemgetter(Column.SCHEMA_VERSION)
 
 
 def _bucket_of(latency: float | str) -> int:
@@ -285,11 +285,11 @@ class ModelTally(Sums):
 class Tally(Sums):
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
+    # By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
+    # keys.
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(
         default_factory=lambda: defaultdict(ModelTally)
     )
-    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort
-    keys."""
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
         scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
@@ -340,7 +340,7 @@ class Tally(Sums):
                     setattr(model, name, merge(getattr(model, name), theirs))
 
 
-_unpacked: Final = lru_cache(maxsize=1 << 12)(
+_unpacked = lru_cache(maxsize=1 << 12)(
     from_portable
 )  # many models have the same sums, which are long
 

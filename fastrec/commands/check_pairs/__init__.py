@@ -15,9 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from fastrec.commands.check_pairs.files import WHERE, Pair, find_pairs, name_findings
 from fastrec.commands.check_pairs.rows import (
@@ -67,7 +65,7 @@ class PairCheck(Framed, kw_only=True):
     """Results whose score is the mean of their rows, within rounding."""
     different: int = 0
     """Results whose score is not the mean of their rows."""
-    not_compared: dict[str, int] = msgspec.field(default_factory=dict)
+    not_compared: dict[str, int] = {}
     """Other results by the reason: `no rows`, `not a mean`, `invalid rows` or `too large`."""
     without_checksum: int = 0
     """Pairs whose aggregate states no checksum: damage to the samples file is not noticed."""
@@ -79,15 +77,15 @@ class PairCheck(Framed, kw_only=True):
     """Size of the rows, after decompression."""
     seconds: float = 0.0
     """How long it took."""
-    codes: dict[str, int] = msgspec.field(default_factory=dict)
+    codes: dict[str, int] = {}
     """Number of findings by code."""
     errors: int = 0
     """Number of findings that are errors."""
     warnings: int = 0
     """Number of findings that are warnings."""
-    groups: list[FindingGroup] = msgspec.field(default_factory=list)
+    groups: list[FindingGroup] = []
     """Findings by code and path, errors first, then the most frequent; at most 1,000 groups."""
-    bad_files: list[str] = msgspec.field(default_factory=list)
+    bad_files: list[str] = []
     """Files that could not be read completely, and why."""
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -113,17 +111,17 @@ class PairCheck(Framed, kw_only=True):
 # Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where
 # such a metric differs, nothing is wrong. Its score is not compared.
 
-_WORDS: Final = re.compile(r"[a-z]+[0-9]*")
-_LETTERS: Final = re.compile(r"[a-z]+")
-_OF_SEVERAL: Final = re.compile(
+_WORDS = re.compile(r"[a-z]+[0-9]*")
+_LETTERS = re.compile(r"[a-z]+")
+# Metrics over several answers to a question, such as pass@5.
+_OF_SEVERAL = re.compile(
     r"(?:pass|maj|cons|best|match|hits?)[@^_ -]*(?:at|of)?[@^_ "
     r"-]*(?:k|[2-9]|[1-9][0-9]+)(?![a-z0-9])"
 )
-"""Metrics over several answers to a question, such as pass@5."""
 
 # Words in names of metrics that are computed over all samples at once, or that describe the spread
 # of scores.
-_NOT_MEANS: Final = frozenset(
+_NOT_MEANS = frozenset(
     _WORDS.findall(
         "auc auroc auprc bits bleu bootstrap bpb calibration cer chrf ci compression corpus "
         "correlation count "
@@ -135,7 +133,7 @@ _NOT_MEANS: Final = frozenset(
         "variance weighted wer"
     )
 )
-_LIKE_ACCURACY: Final = frozenset(
+_LIKE_ACCURACY = frozenset(
     _WORDS.findall(
         "acc accuracy correct correctness em equiv exact match pass resolved solved success"
     )

@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
@@ -45,15 +45,15 @@ from fastrec.storage import (
     without_file_protocol,
 )
 
-_SAMPLES: Final = re.compile(
+_SAMPLES = re.compile(
     r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?P<packed>\.(?:zst|zstd|gz|gzip|bz2|xz))?"
 )
 # `more`: early converters wrote `<uuid>_samples.Format.jsonl`.
 
-_UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-WHERE: Final = "$.detailed_evaluation_results"
-_LEVELS: Final = ("<collection>", "<developer>", "<model>")
+_UUID_LIKE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+WHERE = "$.detailed_evaluation_results"
+_LEVELS = ("<collection>", "<developer>", "<model>")
 
 
 class Place(msgspec.Struct, frozen=True):

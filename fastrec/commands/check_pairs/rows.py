@@ -17,7 +17,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -46,14 +46,14 @@ from fastrec.storage import hash_of_file, join, storage_of
 from fastrec.summary.rows import Sums
 
 # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
-_LARGEST: Final = 64 << 20
-_MOST_JOINED: Final = 10_000  # combinations of ids to remember
+_LARGEST = 64 << 20
+_MOST_JOINED = 10_000  # combinations of ids to remember
 # Without normal forms, which is a third faster; records keep the `sample_hash` of their row.
-_SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
+_SETTINGS = JudgeSettings(normal=False, records=True, sample_hash="fill")
 
-_TAKEN: Final = ("0.2.1", NEWEST_SCHEMA.name)  # the versions of rows that the data store takes
-_BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
-_WRONG_HASH: Final = Finding(
+_TAKEN = ("0.2.1", NEWEST_SCHEMA.name)  # the versions of rows that the data store takes
+_BLANK = Finding("pair.blank_line", "$", "expected a row, found a blank line")
+_WRONG_HASH = Finding(
     "pair.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"
 )
 
@@ -181,7 +181,7 @@ def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
     return [result_id if isinstance(result_id, str) else UNSET for result_id in ids]
 
 
-_decode_id: Final = view_decoder(evaluation_result_id=(Any, UNSET))
+_decode_id = view_decoder(evaluation_result_id=(Any, UNSET))
 
 
 def _float(score: float) -> float:

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from fastrec.answers.selection import Selection, check_known_fields
 from fastrec.commands.diff.compare import Changes, ModelName, Scope, compare_range
@@ -53,7 +53,7 @@ from fastrec.summary.document import ModelSummary, filled
 from fastrec.summary.present_choice import names_of_scope
 from fastrec.wording import points_per_unit
 
-_COUNTED: Final = (
+_COUNTED = (
     "old_records",
     "new_records",
     "old_questions",

@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -47,8 +47,8 @@ Scope = tuple[
 
 ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a model_id
 
-_MODEL: Final = ("evaluation_name", METRIC, "model_id")
-_HASH: Final = ("evaluation_name", METRIC, "sample_hash")
+_MODEL = ("evaluation_name", METRIC, "model_id")
+_HASH = ("evaluation_name", METRIC, "sample_hash")
 
 
 class CompareTask(msgspec.Struct, frozen=True):
@@ -74,17 +74,17 @@ class Changes:
 
     def __init__(self, examples: int) -> None:
         self._examples = examples
+        # By model: its records, questions and answered questions in OLD and in NEW (`old_records`
+        # …); all of `Counts`; the `questions` that can be compared, and how many of them are
+        # `repeated`; and the sums of their means in OLD and in NEW. By the number of a cluster: the
+        # sum of the differences of its questions.
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
-        """By model: its records, questions and answered questions in OLD and in NEW (`old_records`
-        …); all of `Counts`; the `questions` that can be compared, and how many of them are
-        `repeated`; and the sums of their means in OLD and in NEW. By the number of a cluster: the
-        sum of the differences of its questions."""
+        # By model: how many questions have each difference of means, if that is not 0.
         self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
-        """By model: how many questions have each difference of means, if that is not 0."""
         self.fields: Counter[str] = Counter()
         self.text_bytes = 0  # of the lines that were read
+        # By kind of change, its first records. By model and whether they rose, the first flips.
         self.listed: defaultdict[Hashable, list[Any]] = defaultdict(list)
-        """By kind of change, its first records. By model and whether they rose, the first flips."""
 
     def add(self, other: Changes) -> None:
         for model, numbers in other.numbers.items():
@@ -136,8 +136,8 @@ class _Comparison:
         self._compared: Array = in_both[self._group]
         self.changes = Changes(task.examples)
         old = np.flatnonzero(self._compared & ~records.is_new)
+        # Of each question, if it can be compared.
         self._cluster = records.cluster[_first(self._question, old)]
-        """Of each question, if it can be compared."""
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -24,28 +23,28 @@ from fastrec.judge.findings import json_path
 from fastrec.schemas.view import view_decoder
 from fastrec.where import said, values_of
 
-OTHER_FIELDS: Final = "(other fields)"
+OTHER_FIELDS = "(other fields)"
 
-_RUN: Final = b',"evaluation_id":'
-_MODEL: Final = b',"model_id":'
-_OUTPUT: Final = b',"output":'
-_TAIL: Final = b',"answer_attribution":'
-_VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
-_LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
+_RUN = b',"evaluation_id":'
+_MODEL = b',"model_id":'
+_OUTPUT = b',"output":'
+_TAIL = b',"answer_attribution":'
+_VERDICT = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
+_LABEL = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
 
-CAUSES: Final = (
+# Why a right answer became a wrong one (`ModelDifference.losses`).
+CAUSES = (
     "error", "same_output", "cut_short", "no_value", "other_value", "other_output",
 )  # fmt: skip
-"""Why a right answer became a wrong one (`ModelDifference.losses`)."""
-_EXTRACTED: Final = ("answer_attribution", "extracted_value")
-_LIMITS: Final = ("length", "max_tokens", "max_output_tokens", "model_length")  # finish reasons
+_EXTRACTED = ("answer_attribution", "extracted_value")
+_LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")  # finish reasons
 
 _Object = dict[str, Raw]
 
 
 _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_labelled: Final = view_decoder(metadata=(dict[str, Raw], {}))
+_decode_labelled = view_decoder(metadata=(dict[str, Raw], {}))
 
 
 def compare_lines(old: bytes, new: bytes) -> list[str]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,12 +41,12 @@ from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join
 from fastrec.summary.document import ModelSummary
 
-BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
-"""The fields to compare by if none are given: the whole sort key except the run, which is new every
-night. The metric is always compared by, where records name one."""
+# The fields to compare by if none are given: the whole sort key except the run, which is new every
+# night. The metric is always compared by, where records name one.
+BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 
 # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
-_LONGEST_ID: Final = 1_000
+_LONGEST_ID = 1_000
 
 
 class ComparedCorpus(msgspec.Struct):

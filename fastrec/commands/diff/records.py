@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,10 +26,10 @@ from fastrec.corpus.scan import PartFile, Position, position_maker
 from fastrec.errors import CorpusError
 from fastrec.summary.document import filled, json_safe
 
+# The positions of a range: the first, and the first after it; None is no bound.
 Bounds = tuple[Position | None, Position | None]
-"""The positions of a range: the first, and the first after it; None is no bound."""
 
-_NUMBERS: Final = ("correct", "error", "bytes", "fingerprint")
+_NUMBERS = ("correct", "error", "bytes", "fingerprint")
 
 
 class ChosenPart(PartFile, frozen=True):

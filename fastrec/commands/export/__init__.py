@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -48,9 +48,9 @@ from fastrec.storage import is_url
 if TYPE_CHECKING:
     from fastrec.answers.selection import Selection
 
-FORMATS: Final = ("parquet", "csv", "matrix", "pairs")
-_MARKER: Final = "export.json"
-_CONFIGS: Final = {
+FORMATS = ("parquet", "csv", "matrix", "pairs")
+_MARKER = "export.json"
+_CONFIGS = {
     "parquet": "data/*.parquet",
     "csv": "records.csv",
 }  # the files that the viewer shows

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,22 +34,22 @@ from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view_decoder
 
-_BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
-_READ_AHEAD: Final = 2  # batches
-_LARGEST_INTEGER: Final = 2**63 - 1
-_CODED: Final = ("evaluation", "metric", "model")
-_FLAGS: Final = {"correct": "correct", "failed": "error"}
-_COUNTS: Final = ("turns", "tool_calls")
-_DOUBLES: Final = ("score", "latency_ms")
-_TOKENS: Final = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
+_BATCH_BYTES = 4 << 20  # text to hold as records at a time
+_READ_AHEAD = 2  # batches
+_LARGEST_INTEGER = 2**63 - 1
+_CODED = ("evaluation", "metric", "model")
+_FLAGS = {"correct": "correct", "failed": "error"}
+_COUNTS = ("turns", "tool_calls")
+_DOUBLES = ("score", "latency_ms")
+_TOKENS = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
 
-_TYPES: Final = {
+# The types of columns that are no texts.
+_TYPES = {
     **dict.fromkeys(_FLAGS, pa.bool_()),
     **dict.fromkeys(_DOUBLES, pa.float64()),
     **dict.fromkeys((*_TOKENS, *_COUNTS, "trial"), pa.int64()),
     "metadata": pa.map_(pa.string(), pa.string()),
 }
-"""The types of columns that are no texts."""
 
 
 class _Rows(NamedTuple):
@@ -78,8 +78,8 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def __init__(self, selection: Selection, schema: pa.Schema) -> None:
         self.selection = selection
         self.version = CORPUS_LABELS[selection.manifest.schema]
+        # Errors while batches were read: DuckDB passes on only their texts.
         self.failures: list[FastrecError] = []
-        """Errors while batches were read: DuckDB passes on only their texts."""
         self._schema = schema
 
     @property
@@ -268,7 +268,7 @@ def _sample_ids(rows: _Rows) -> pa.Array:
     return rows.texts("sample_id", values)
 
 
-_NULL: Final = Raw(b"null")
+_NULL = Raw(b"null")
 
 
 _decode_error = view_decoder(error=str)
@@ -320,10 +320,10 @@ def _text(value: Raw) -> str:
     return _decode_text(text) if text.startswith(b'"') else text.decode()
 
 
-_TEXTS: Final[dict[str, Callable[[Sequence[Any]], list[Any]]]] = {
+# Columns that are read from all lines, and how.
+_TEXTS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "input": lambda lines: [asked.raw for asked in _inputs(lines)],
     "reference": _references,
     "output": lambda lines: list(map(_said, lines)),
     "metadata": lambda lines: list(map(_metadata, lines)),
 }
-"""Columns that are read from all lines, and how."""

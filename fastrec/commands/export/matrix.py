@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from msgspec import Raw
@@ -32,14 +32,14 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.view import view, view_decoder
 from fastrec.sorting.keys import METRIC
 
-_LEAST_UNCLEAR: Final = float(
+_LEAST_UNCLEAR = float(
     1 << 53
 )  # an integer of this size may be spelled in another way than the double
-_NO_ANSWER: Final = 0
-_WRONG: Final = 1
-_RIGHT: Final = 2
-_CORRECT: Final = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
-_CELL: Final = np.dtype([("score", np.float64), ("verdict", np.uint8)])
+_NO_ANSWER = 0
+_WRONG = 1
+_RIGHT = 2
+_CORRECT = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
+_CELL = np.dtype([("score", np.float64), ("verdict", np.uint8)])
 
 
 class _Block:
@@ -157,7 +157,7 @@ def _sample_id(table: ScopeRecords, question: int) -> str:
     return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
 
 
-_decode: Final = view_decoder(evaluation=view(score=Raw))
+_decode = view_decoder(evaluation=view(score=Raw))
 
 
 def write_matrix(

@@ -21,7 +21,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -41,16 +41,16 @@ from fastrec.schemas.schema import LABELS
 from fastrec.schemas.view import view, view_decoder
 from fastrec.toml_file import read_toml
 
-_SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
-_HELD_BYTES: Final = 32 << 20  # rows that wait to be appended
-_MOST_PROBLEMS: Final = 40
-_LONGEST_NAME: Final = 240  # bytes of the name of a folder
-_LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
-_RESULT: Final = re.compile(r"^evaluation_results\[(\d+)\]")
-_WRONG_LABELS: Final = (
+_SETTINGS = ("temperature", "top_p", "top_k", "max_tokens")
+_HELD_BYTES = 32 << 20  # rows that wait to be appended
+_MOST_PROBLEMS = 40
+_LONGEST_NAME = 240  # bytes of the name of a folder
+_LONGEST_SETTING = 200  # longer metadata of a run is no setting
+_RESULT = re.compile(r"^evaluation_results\[(\d+)\]")
+_WRONG_LABELS = (
     LABELS - SCHEMA.labels
 )  # records of 0.3.0 with these are refused by readers of the data store
-_LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
+_LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
 class Details(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,11 +61,11 @@ class Details(msgspec.Struct, forbid_unknown_fields=True):
 
     source_metadata: dict[str, Any] = {}
     eval_library: dict[str, Any] = {}  # for records that do not name their harness or its version
+    # In seconds since 1970; the time of the export, if it is not given.
     retrieved_timestamp: str = ""
-    """In seconds since 1970; the time of the export, if it is not given."""
     models: dict[str, dict[str, Any]] = {}  # fields of `model_info`
+    # Fields of results, such as `source_data` and `generation_config`.
     evaluations: dict[str, dict[str, Any]] = {}
-    """Fields of results, such as `source_data` and `generation_config`."""
     metrics: dict[str, dict[str, Any]] = {}  # fields of `metric_config`
 
 
@@ -165,7 +165,7 @@ class _Run:
         }
 
 
-_LIBRARY: Final = (("name", "harness"), ("version", "harness_version"))
+_LIBRARY = (("name", "harness"), ("version", "harness_version"))
 
 
 def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:

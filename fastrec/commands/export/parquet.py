@@ -21,7 +21,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
@@ -36,16 +36,16 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.limits import current_limits
 from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
 
-_BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
-_GROUP_ROWS: Final = 100_000
+_BATCH_BYTES = 2 << 20  # text to hold as records at a time
+_GROUP_ROWS = 100_000
 
 Steps = tuple[str | int, ...]
 Convert = Callable[[list[Any]], list[Any]]
 
 
+# The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values
+# without a column.
 _DecodedRecord = tuple[Any, dict[str, Any]]
-"""The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values
-without a column."""
 
 
 class Decoder:
@@ -121,7 +121,7 @@ def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.S
     )
 
 
-_TYPE_NAMES: Final = {
+_TYPE_NAMES = {
     bool: "boolean",
     int: "integer",
     LongInteger: "integer",
@@ -131,8 +131,8 @@ _TYPE_NAMES: Final = {
     UnsetType: None,
     type(None): None,
 }
-_BOUNDS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
-"""The integers that a type represents exactly."""
+# The integers that a type represents exactly.
+_BOUNDS = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
 
 
 class _InexactError(Exception):
@@ -312,7 +312,9 @@ def _column(name: str, hint: Any) -> _Scalar | _Struct:
     return _Scalar(name, type_, convert, typed=typed)
 
 
-_SCALARS: Final[dict[frozenset[Any], tuple[pa.DataType, Convert, bool]]] = {
+# For each set of types that a field may have: the type of its column, the conversion, whether
+# types differ.
+_SCALARS: dict[frozenset[Any], tuple[pa.DataType, Convert, bool]] = {
     frozenset({str}): (pa.string(), _with_nulls, False),
     frozenset({Literal}): (pa.string(), _with_nulls, False),
     frozenset({bool}): (pa.bool_(), _with_nulls, False),
@@ -324,8 +326,6 @@ _SCALARS: Final[dict[frozenset[Any], tuple[pa.DataType, Convert, bool]]] = {
     frozenset({int, float}): (pa.float64(), _with_nulls, True),
     frozenset({int, float, bool}): (pa.float64(), _with_nulls, True),
 }
-"""For each set of types that a field may have: the type of its column, the conversion, whether
-types differ."""
 
 
 def write_parquet(task: ExportTask) -> None:

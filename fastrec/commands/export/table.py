@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import compress, repeat
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -29,9 +29,9 @@ from fastrec.schemas.view import REFUSALS, view, view_decoder
 from fastrec.sorting.keys import METRIC
 
 Row = TypeVar("Row")
-CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
-MEASURES: Final = ("response_characters", "turns", "tool_calls")
-_COLUMNS: Final = (
+CHUNK_BYTES = 1 << 20  # text to decode at a time
+MEASURES = ("response_characters", "turns", "tool_calls")
+_COLUMNS = (
     "sample_hash",
     "model_id",
     "evaluation_id",
@@ -113,12 +113,10 @@ def read_rows(
         yield rows, size
 
 
-_USAGE: Final = view(
-    input_tokens=(Raw, Raw()), output_tokens=(Raw, Raw()), total_tokens=(Raw, Raw())
-)
-_TIMES: Final = view(latency_ms=(Raw, Raw()))
-OUTPUT: Final = view(raw=str | list[str])
-TURN: Final = view(role=str, content=(str | None, None), tool_calls=(list[Raw] | None, None))
+_USAGE = view(input_tokens=(Raw, Raw()), output_tokens=(Raw, Raw()), total_tokens=(Raw, Raw()))
+_TIMES = view(latency_ms=(Raw, Raw()))
+OUTPUT = view(raw=str | list[str])
+TURN = view(role=str, content=(str | None, None), tool_calls=(list[Raw] | None, None))
 
 
 def has_metrics(schema: Schema) -> bool:

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from fastrec.answers.selection import Selection, select
 from fastrec.engine import check_jobs
@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 
     from fastrec.commands.export.arrow import LazyDataset
 
-_GROUP_ROWS: Final = 50_000
-_GROUP_BYTES: Final = 64 << 20
-_RESULT_ROWS: Final = 10_000  # of a query, to hold at a time
-_AS_DOUBLE: Final = "as a double; infinite if it is larger than any double"
-_AS_INTEGER: Final = "null if it is 2^63 or more: such a number is in `extra` of `records`"
-ANSWERS: Final = {
+_GROUP_ROWS = 50_000
+_GROUP_BYTES = 64 << 20
+_RESULT_ROWS = 10_000  # of a query, to hold at a time
+_AS_DOUBLE = "as a double; infinite if it is larger than any double"
+_AS_INTEGER = "null if it is 2^63 or more: such a number is in `extra` of `records`"
+# The columns of `answers`, and what they hold.
+ANSWERS = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id; null if the record has none",
     "model": "model_id",
@@ -67,17 +68,16 @@ ANSWERS: Final = {
     "source": "shard and line that the record comes from, as `shard:line`; null without "
     "`normalize --track-sources`",
 }
-"""The columns of `answers`, and what they hold."""
 
-_QUESTION: Final = "evaluation, metric, question"
-_QUESTIONS: Final = f"""
+_QUESTION = "evaluation, metric, question"
+_QUESTIONS = f"""
 select {_QUESTION}, min(sample_id) as sample_id, any_value(input) as input,
     any_value(reference) as reference, count(*) as answers, count(distinct model) as models,
     avg(correct::int) filter (not failed) as accuracy, avg(score) filter (not failed) as score,
     count(*) filter (failed) as errors
 from _answers group by {_QUESTION}
 """  # noqa: S608 - all of it is constant
-_MODELS: Final = f"""
+_MODELS = f"""
 select evaluation, metric, model, sum(answers)::bigint as answers, count(*) as questions,
     avg(correct) as accuracy, avg(score) as score
 from (
@@ -87,13 +87,14 @@ from (
 )
 group by evaluation, metric, model
 """  # noqa: S608
-_VIEWS: Final = {
+_VIEWS = {
     "answers": "select * exclude (failed) from _answers",
     "questions": _QUESTIONS,
     "models": _MODELS,
 }
 
-TABLES: Final = {
+# The tables, and what they hold.
+TABLES = {
     "answers": "one row per record",
     "questions": "one row per question and metric; accuracy and score over answers without an "
     "error",
@@ -102,7 +103,6 @@ TABLES: Final = {
     "records": "the records with all their fields, nested, as `export --format parquet` writes "
     "them",
 }
-"""The tables, and what they hold."""
 
 
 def batches(

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import zstandard
@@ -42,7 +41,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
-_TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
+_TEXTS: dict[str, Callable[[int], Writer]] = {"evaluation": EvaluationText, "words": Words}
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +123,8 @@ class _Source:
         answers = recipe.records // 2 if self.is_later else recipe.records
         self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
         self.pool: list[tuple[Answer, bytes]] = []
+        # Further records of the last answer: other metrics and epochs.
         self.waiting: deque[Answer] = deque()
-        """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle(
             [row for row in WARNINGS if not set(self.bank.weighted_types).isdisjoint(row.types)]
@@ -200,9 +199,9 @@ class _Source:
         return "blank", self.rng.choice(_BLANKS)
 
 
-FRAME_BYTES: Final = 4 << 20
-"""Text per compressed frame. A frame declares its size, so its text must fit in memory."""
-_COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
+# Text per compressed frame. A frame declares its size, so its text must fit in memory.
+FRAME_BYTES = 4 << 20
+_COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "zst": (
         ".zst",
         lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from fastrec.commands.generate.producers import Record, Reply
 from fastrec.commands.generate.tasks import Facts, Task, Texts, Trial, conversation, draw, reply
@@ -156,7 +156,7 @@ def _money(_: Rng, facts: Facts) -> None:
     facts["quotient"] = round(facts["amount"] / facts["rate"], 2)
 
 
-_FACTS: Final[Mapping[str, Callable[[Rng, Facts], None]]] = {
+_FACTS: Mapping[str, Callable[[Rng, Facts], None]] = {
     "column": _column,
     "trains": _trains,
     "money": _money,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,13 +22,13 @@ from fastrec.commands.generate.producers import Evaluation, Producer, Question, 
 from fastrec.commands.generate.tasks import STYLES, Task, Trial
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables, table
 
-ERRORS: Final = (
+ERRORS = (
     "timeout after 60 s",
     "refusal",
     "API error 503: “overloaded”",
     "context length exceeded",
 )
-_TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calculate")
+_TOOLS = ("search", "lookup_item", "update_item", "run_command", "calculate")
 
 
 def _metadata(
@@ -150,8 +150,8 @@ def _call(rng: Rng, log: PhraseTable) -> Record:
     return call
 
 
-_MOST_QUESTIONS: Final = 2_500
-_RECORDS_PER_QUESTION: Final = 16
+_MOST_QUESTIONS = 2_500
+_RECORDS_PER_QUESTION = 16
 
 
 class QuestionBank:
@@ -189,7 +189,7 @@ class QuestionBank:
 
 # Each makes the task with a number, random in everything else. Neighbouring numbers give different
 # kinds of tasks.
-TASKS: Final[Mapping[str, Callable[[Rng, int], Task]]] = {
+TASKS: Mapping[str, Callable[[Rng, int], Task]] = {
     "trivia_choice": tasks.trivia,
     "word_problems": tasks.problem,
     "open_answers": tasks.explanation,
@@ -199,10 +199,10 @@ TASKS: Final[Mapping[str, Callable[[Rng, int], Task]]] = {
     "booking_agent": partial(agent, "travel"),
     "shell_agent": partial(agent, "shell"),
 }
-_REFUSAL: Final = "I am sorry, but I cannot help with that."
-_GUESSED: Final = 0.2  # how often a model that does not know the answer chooses the right one
-_TRIES: Final = 100
-_BYTES_PER_TOKEN: Final = 4
+_REFUSAL = "I am sorry, but I cannot help with that."
+_GUESSED = 0.2  # how often a model that does not know the answer chooses the right one
+_TRIES = 100
+_BYTES_PER_TOKEN = 4
 
 
 class EvaluationText:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import groupby, zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
 from fastrec.commands.generate.records import arranged
@@ -20,20 +20,20 @@ from fastrec.commands.generate.text import table
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
-_PLACEHOLDER: Final = "@@hole@@"
-_DEEP: Final = 300
-_TYPES: Final = {
+_PLACEHOLDER = "@@hole@@"
+_DEEP = 300
+_TYPES = {
     "": ONE + MANY,
     "one": ONE,
     "many": MANY,
     "chat": ("multi_turn",),
     "agent": ("agentic",),
 }
-_BYTES: Final = {
+_BYTES = {
     "@list": b"[" * _DEEP + b"]" * _DEEP,
     "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
 }
-_CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
+_CHANGES: dict[str, Callable[[bytes], bytes]] = {
     # Between characters.
     "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),
     "@twice": lambda line: line + b" " + line,
@@ -50,8 +50,8 @@ class Change(NamedTuple):
     types: tuple[str, ...]
     versions: str
     value: str
+    # Add nulls that only the record's own version allows: a mistake may be valid in another.
     adds_nulls: bool
-    """Add nulls that only the record's own version allows: a mistake may be valid in another."""
 
     def fits(self, schema: Schema) -> bool:
         has_metrics = "evaluation_result_id" in schema.shape.fields
@@ -119,14 +119,14 @@ def _changes(name: str, *, adds_nulls: bool = False) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-_BY_CODE: Final = [list(group) for _, group in groupby(_changes("oldest"), lambda row: row.code)]
+_BY_CODE = [list(group) for _, group in groupby(_changes("oldest"), lambda row: row.code)]
 # The first row of every code, then the second of every code, and so on.
-INVALID_LINES: Final = tuple(row for turn in zip_longest(*_BY_CODE) for row in turn if row)
-REPAIRABLE: Final = _changes("repairable", adds_nulls=True)  # what `--repair all` fixes
-MISTAKES: Final = (
+INVALID_LINES = tuple(row for turn in zip_longest(*_BY_CODE) for row in turn if row)
+REPAIRABLE = _changes("repairable", adds_nulls=True)  # what `--repair all` fixes
+MISTAKES = (
     *REPAIRABLE,
     *_changes("contradictions", adds_nulls=True),
     # One row of the oldest version for each code that is the same in all versions.
     *(rows[0] for rows in _BY_CODE if rows[0].code.startswith("json.")),
 )
-WARNINGS: Final = _changes("warnings")
+WARNINGS = _changes("warnings")

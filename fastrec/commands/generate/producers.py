@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from json import JSONEncoder
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fastrec.commands.generate.text import Rng, table
 
 Record = dict[str, Any]
-_SIZES: Final = (1, 3, 7, 13, 34, 70)
-_ORGANISATIONS: Final = 13
+_SIZES = (1, 3, 7, 13, 34, 70)
+_ORGANISATIONS = 13
 
 
 class Spelling(msgspec.Struct, frozen=True):
@@ -67,8 +67,7 @@ class Producer(msgspec.Struct, frozen=True):
     spelling: Spelling
     score: Callable[[bool], float]
     habits: frozenset[str]
-    ability: float
-    """How good the model is, from about 0 to 1; large models are better."""
+    ability: float  # How good the model is, from about 0 to 1; large models are better.
 
 
 def producer(seed: int, number: int) -> Producer:
@@ -162,10 +161,8 @@ class Question(NamedTuple):
     reference: str
     choices: list[str] | None
     metadata: dict[str, Any]
-    source: Any
-    """What the writer needs to answer the question."""
-    also: str = ""
-    """A second reference, which versions with lists of references have."""
+    source: Any  # What the writer needs to answer the question.
+    also: str = ""  # A second reference, which versions with lists of references have.
 
 
 class Reply(NamedTuple):
@@ -173,11 +170,10 @@ class Reply(NamedTuple):
 
     text: str
     extracted: str
-    score: float
-    """A boolean, or for graded evaluations the share of what was asked for."""
+    score: float  # A boolean, or for graded evaluations the share of what was asked for.
     reasoning: str | None = None
+    # The turns before the answer, without `turn_idx`. Only conversations have them.
     turns: Sequence[Record] = ()
-    """The turns before the answer, without `turn_idx`. Only conversations have them."""
     error: str | None = None
+    # Tokens read and written, and milliseconds. None: any numbers will do.
     usage: tuple[int, int, float] | None = None
-    """Tokens read and written, and milliseconds. None: any numbers will do."""

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +26,8 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
 from fastrec.schemas.upgrade import without_nulls
 
-_WRONG_HASH: Final = "0123456789abcdef" * 4
-_TEMPLATE: Final = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
+_WRONG_HASH = "0123456789abcdef" * 4
+_TEMPLATE = "<|system|>\nThink first.\n<|user|>\n{}\n<|assistant|>\n"
 
 
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
@@ -136,7 +136,7 @@ def _add_measures(rng: Rng, producer: Producer, reply: Reply, record: Record) ->
 # leave the first one unchanged.
 
 # The last two sort differently by code point and by UTF-16 unit.
-_UNKNOWN_KEYS: Final = (
+_UNKNOWN_KEYS = (
     "harness",
     "Zone",
     "_private",
@@ -147,16 +147,16 @@ _UNKNOWN_KEYS: Final = (
     "\uff5a",
     "😀",
 )
-_METRICS: Final[tuple[Any, ...]] = (
+_METRICS: tuple[Any, ...] = (
     {"num_turns": 1},
     {"num_turns": "many", "b": 1, "a": 2},
     [],
     None,
     0.25,
 )
-_NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
+_NULLABLE = ("output", "interactions", "token_usage", "performance", "error")
 # Never matches inside a string, where quotes are escaped.
-_HALF: Final = re.compile(rb'("score": ?)0\.5(?=[,}])')
+_HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')
 
 
 def add_unknown_keys(rng: Rng, record: Record) -> None:
@@ -240,11 +240,11 @@ def _contradicted(record: Record, score: Callable[[bool], float] = int) -> Recor
 # in other words. One answer is scored by several metrics, one record each, and some evaluations ask
 # every question more than once.
 
-VERSIONS: Final = (*SCHEMAS, "mixed")
-"""What `generate` can be asked for: one version, or all of them."""
+# What `generate` can be asked for: one version, or all of them.
+VERSIONS = (*SCHEMAS, "mixed")
 
-_METRIC: Final = "evaluation_result_id"
-_SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: {}\nAnswer:"
+_METRIC = "evaluation_result_id"
+_SHOTS = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: {}\nAnswer:"
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest
 from operator import add, floordiv, mul, sub, truediv
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Reply
 from fastrec.commands.generate.text import Rng, table
 
-STYLES: Final = 4
-"""How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX."""
+# How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX.
+STYLES = 4
 Texts = Mapping[str, Any]
 Facts = dict[str, Any]
 
@@ -103,7 +103,7 @@ def conversation(*contents: str) -> list[Record]:
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same
 # table.
 
-_NEAR: Final = 6  # wrong choices come from so many rows before and after a row
+_NEAR = 6  # wrong choices come from so many rows before and after a row
 
 
 class _Fact(NamedTuple):
@@ -215,16 +215,16 @@ def _explain(topic: Texts, trial: Trial) -> Reply:
 # wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or
 # a unit that was not converted. Later steps go on from the wrong value, so the cause is visible.
 
-_OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {
+_OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
     "+": add,
     "−": sub,
     "×": mul,
     "÷": truediv,
     "//": floordiv,
 }
-_CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
-"""The operation that a model takes by mistake."""
-_LATEX: Final = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
+# The operation that a model takes by mistake.
+_CONFUSED = {"+": "×", "−": "+", "×": "+", "÷": "×"}
+_LATEX = str.maketrans({"×": r"\times", "÷": r"\div", "−": "-"})
 
 
 class _Step(NamedTuple):
@@ -313,7 +313,7 @@ def _mistaken(rng: Rng, kind: Texts, numbers: Texts) -> Sequence[_Step]:
 
 # Questions in eight languages: word problems, and capitals with short answers.
 
-LANGUAGES: Final = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
+LANGUAGES = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
 
 
 def capitals(language: str) -> dict[str, str]:

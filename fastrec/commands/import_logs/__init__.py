@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from itertools import groupby
 from math import isclose
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import zstandard
@@ -72,13 +72,13 @@ from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import hash_of_file, join, storage_of, without_file_protocol
 
-_TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
-_BLOCK: Final = 1 << 20
-_FEWEST_COPIED: Final = 2  # rows of a run that are no accident
-_FEW: Final = 3  # files that a message names
-_LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
+_TOLERANCE = 1e-6  # some harnesses compute means with 32-bit floats
+_BLOCK = 1 << 20
+_FEWEST_COPIED = 2  # rows of a run that are no accident
+_FEW = 3  # files that a message names
+_LEVEL = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
 # text that a thread compresses at a time: the bytes depend on it, not on the threads
-_JOB_BYTES: Final = 4 << 20
+_JOB_BYTES = 4 << 20
 
 
 class PlannedLog(msgspec.Struct):

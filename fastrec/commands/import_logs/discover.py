@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 import msgspec
 
@@ -25,9 +24,9 @@ from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, parent_of, storage_of
 
-RECORDS: Final = "record shards"
-_NOT_NEEDED: Final = "files of a harness that no log needs"
-_FOREIGN: Final = "files of another kind"
+RECORDS = "record shards"
+_NOT_NEEDED = "files of a harness that no log needs"
+_FOREIGN = "files of another kind"
 
 
 class Found(msgspec.Struct):

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from fastrec.notebook import Tabular, flat
 from fastrec.schemas.view import REFUSALS
 from fastrec.storage import base_name, is_url, join, storage_of
 
-_IMPORT_FILE: Final = "import.json"
+_IMPORT_FILE = "import.json"
 
 
 class MetricAccount(msgspec.Struct):
@@ -112,15 +112,15 @@ class Import(Tabular, kw_only=True):
     """The version of this document."""
     fastrec: str
     """The version of fastrec."""
-    logs: list[ImportedLog] = msgspec.field(default_factory=list)
+    logs: list[ImportedLog] = []
     """In the order of the input."""
-    bad_logs: list[BadLog] = msgspec.field(default_factory=list)
+    bad_logs: list[BadLog] = []
     """Logs that could not be imported, each with the reason."""
-    same_logs: dict[str, str] = msgspec.field(default_factory=dict)
+    same_logs: dict[str, str] = {}
     """Logs with the same content as another one, which was imported."""
     other_files: int = 0
     """Files that were found, but are not needed or belong to no harness."""
-    skipped_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    skipped_files: dict[str, list[str]] = {}
     """These files, by kind."""
 
     def rows(self) -> list[dict[str, Any]]:
@@ -128,9 +128,9 @@ class Import(Tabular, kw_only=True):
         return [flat(log, {}) for log in self.logs]
 
 
-_WORK: Final = ".import-"
-_SHARD: Final = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)}|table)-[0-9a-f]{{16}}\.jsonl\.zst")
-_OWN: Final = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
+_WORK = ".import-"
+_SHARD = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)}|table)-[0-9a-f]{{16}}\.jsonl\.zst")
+_OWN = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
 
 
 @contextlib.contextmanager

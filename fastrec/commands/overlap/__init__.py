@@ -9,7 +9,7 @@ hashes         how producers computed `sample_hash`, from the summary
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from fastrec.answers.choosing import choose_scopes, open_index
 from fastrec.commands.overlap.evaluations import SharedQuestions, find_shared
@@ -23,7 +23,7 @@ from fastrec.progress import Progress
 from fastrec.summary.document import ModelRecipes
 from fastrec.summary.present_choice import choose
 
-OVERLAPS: Final = ("models", "evaluations", "names", "hashes")
+OVERLAPS = ("models", "evaluations", "names", "hashes")
 
 
 class Overlap(Tabular, kw_only=True):

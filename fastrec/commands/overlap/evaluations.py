@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
 
-_EXAMPLES: Final = 3
+_EXAMPLES = 3
 
 
 class SharedExample(msgspec.Struct, kw_only=True):
@@ -60,7 +60,7 @@ class _Line(msgspec.Struct, gc=False):
     input: _Input
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_Line).decode
 
 
 class _Question(NamedTuple):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,20 +28,19 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
 
-REASONS: Final = {
+# What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
+# table.
+#
+# hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space:
+# they are equal but for white space. reference: only the references differ. prompt: only the
+# prompts (`input.raw`) differ.
+REASONS = {
     "hash": "other hash",
     "white_space": "white space",
     "reference": "other reference",
     "prompt": "other prompt",
     "prompt_and_reference": "both other",
 }
-"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
-table.
-
-hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they
-are equal but for white space. reference: only the references differ. prompt: only the prompts
-(`input.raw`) differ.
-"""
 
 
 class QuestionGroup(msgspec.Struct, kw_only=True):
@@ -173,15 +172,15 @@ class _Line(msgspec.Struct, gc=False):
     input: _Input
 
 
-_EXAMPLES: Final = 3
-_PAIRS_WITH_EXAMPLES: Final = 50
+_EXAMPLES = 3
+_PAIRS_WITH_EXAMPLES = 50
 # The digests that two questions of an id must have in common for each reason, as in REASONS; with
 # the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
-_AGREEMENTS: Final = ([0, 1], [2, 3], [2], [3])
+_AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
-_decode_text: Final = msgspec.json.Decoder(str).decode
-_decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
+_decode = msgspec.json.Decoder(_Line).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_references = msgspec.json.Decoder(str | list[str]).decode
 
 
 def find_joins(

@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Unpack
+from typing import BinaryIO, Unpack
 
 import msgspec
 
@@ -67,14 +67,14 @@ from fastrec.summary.present_ranking import (
     rank,
 )
 
-_OPEN: Final = (
+_OPEN = (
     "Leaderboard",
     "Trend",
     "Evaluations",
     "Line counts",
 )  # sections that are not folded
-_FIRST_MODELS: Final = 15  # of the leaderboard that are not folded
-_ABOUT_LINES: Final = (
+_FIRST_MODELS = 15  # of the leaderboard that are not folded
+_ABOUT_LINES = (
     "Line counts",
     "Schema versions",
     "Duplicates and repeats",

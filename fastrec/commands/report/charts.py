@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from fastrec.answers.pictures import (
     calibration_picture,
@@ -65,12 +64,12 @@ def reliability_plots(models: Sequence[Calibration]) -> Html:
 # Results over several corpora: a line for each of a few models of each evaluation, with changes
 # marked.
 
-_FIRST: Final = 2  # plots that are shown; the others unfold
-_LINES: Final = 8  # models of a plot; page.css has as many colours
-_TREND_HEIGHT: Final = 160
-_MARGIN: Final = 8  # pixels above and below
-_GRID: Final = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
-_MOST_CHANGES: Final = 500
+_FIRST = 2  # plots that are shown; the others unfold
+_LINES = 8  # models of a plot; page.css has as many colours
+_TREND_HEIGHT = 160
+_MARGIN = 8  # pixels above and below
+_GRID = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
+_MOST_CHANGES = 500
 
 
 def trend_plots(paths: Sequence[AnyPath], filters: Filters) -> Html:

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from glob import escape
 from itertools import chain, zip_longest
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -37,11 +36,11 @@ def costs_table(costs: Sequence[ModelCost]) -> Html:
     )
 
 
-_LONGEST: Final = 1_000  # characters of a text
-_REFERENCE_CHARS: Final = 200
-_ANSWERS: Final = 2  # shown of each side: the best models, and the worst
-_ANALYSED: Final = 50  # evaluations whose questions are analysed
-_SUSPECTS: Final = 50  # questions in the table
+_LONGEST = 1_000  # characters of a text
+_REFERENCE_CHARS = 200
+_ANSWERS = 2  # shown of each side: the best models, and the worst
+_ANALYSED = 50  # evaluations whose questions are analysed
+_SUSPECTS = 50  # questions in the table
 
 
 def suspected_keys(index: QuestionTable, stats: Stats) -> Html:

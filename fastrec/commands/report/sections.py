@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.rejects import decode_rejected
@@ -32,16 +32,16 @@ from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
 from fastrec.wording import titles
 
 # Columns of tables: their heads and fields, and how some fields become cells.
-_SAMPLE: Final = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id"}
-_FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+_SAMPLE = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id"}
+_FORMATS: dict[str, Callable[[Any], str]] = {
     "sample_id": str,
     "metric": lambda metric: metric or "",
     "given": code,
     "computed": code,
     "sample_hashes": lambda hashes: code(", ".join(hashes)),
 }
-_EXAMPLES: Final = 5  # per code
-_EXCERPT_BYTES: Final = 160
+_EXAMPLES = 5  # per code
+_EXCERPT_BYTES = 160
 
 
 def repaired_lines(summary: Summary) -> Html:
@@ -121,9 +121,9 @@ def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
     return {name: list(examples.values()) for name, examples in by_code.items()}
 
 
-_MOST_ROWS: Final = 5_000
-_MOST_TITLES: Final = 10  # evaluations in the banner
-_COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
+_MOST_ROWS = 5_000
+_MOST_TITLES = 10  # evaluations in the banner
+_COUNTS = ("kept", "duplicates", "rejected", "blank")
 
 
 def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:

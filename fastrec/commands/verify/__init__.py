@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -62,8 +62,8 @@ from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
 
-_ANY: Final = "any repair"
-_SUMMARY_SAYS: Final = f"{SUMMARY} says"
+_ANY = "any repair"
+_SUMMARY_SAYS = f"{SUMMARY} says"
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
@@ -292,12 +292,12 @@ class Verification(Tabular, kw_only=True):
     """Text in these parts."""
     seconds: float = 0.0
     """Duration of the check."""
-    problems: list[Problem] = msgspec.field(default_factory=list)
+    problems: list[Problem] = []
     """All problems, at most 20 per file one by one; empty if the corpus is OK."""
-    skipped: list[str] = msgspec.field(default_factory=list)
+    skipped: list[str] = []
     """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks
     their records."""
-    notices: list[str] = msgspec.field(default_factory=list)
+    notices: list[str] = []
     """Remarks for the reader."""
 
     def rows(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from operator import lt
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_128
@@ -46,13 +46,15 @@ from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.same_run import contradictions_of
 from fastrec.summary.tally import Tally
 
-MOST_PROBLEMS: Final = 20  # problems that are listed per file; further ones are only counted
+MOST_PROBLEMS = 20  # problems that are listed per file; further ones are only counted
 
-_ABSENT: Final = object()
+_ABSENT = object()
 _SAYS = f"{MANIFEST} says"
 _HAS = "the file has"
 
-KINDS: Final = {
+# What each kind of problem means. Kinds are part of the interface, like the codes of rejected
+# lines.
+KINDS = {
     "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of "
     "fastrec",
     "manifest.options": "the options or the schema in the manifest are invalid",
@@ -98,8 +100,6 @@ KINDS: Final = {
     "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
     "more": "further problems of a file that are not listed",
 }
-"""What each kind of problem means. Kinds are part of the interface, like the codes of rejected
-lines."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -189,9 +189,9 @@ class Problems(msgspec.Struct):
 
 class _CheckedSources(msgspec.Struct):
     problems: Problems
+    # By shard, the number of records and its lowest and highest line, each with the number of the
+    # record.
     shards: dict[str, tuple[int, tuple[int, int], tuple[int, int]]]
-    """By shard, the number of records and its lowest and highest line, each with the number of the
-    record."""
     valid: bool  # whether the file was read to its end, and all lines are sources
 
 
@@ -266,9 +266,9 @@ class CheckedPart(msgspec.Struct):
     records: int = 0
     first: bytes = b""
     last: bytes = b""
+    # Whether it was read to its end and all lines are records, so that its statistics can be
+    # compared.
     valid: bool = False
-    """Whether it was read to its end and all lines are records, so that its statistics can be
-    compared."""
     columns: Problems | None = None
     sources: _CheckedSources | None = None
 

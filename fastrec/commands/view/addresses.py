@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, get_args
+from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -34,8 +34,8 @@ from fastrec.answers.leaderboard import BoardEvaluation
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
 from fastrec.summary.present_ranking import EvaluationStats
 
-_ESCAPE: Final = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-_ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
+_ESCAPE = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+_ORDINAL = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
 
 
 class AnswerName(msgspec.Struct, frozen=True):
@@ -85,10 +85,10 @@ def _answer_name_of(text: str) -> AnswerName:
     return AnswerName(name_of(text))
 
 
-PAGE_SIZE: Final = 100
-LARGEST_PAGE: Final = 1_000
+PAGE_SIZE = 100
+LARGEST_PAGE = 1_000
 # The fields of a query, each with its parameter, in the order of addresses.
-_KEYS: Final = (
+_KEYS = (
     "evaluation",
     "metric",
     "model",
@@ -106,13 +106,13 @@ _KEYS: Final = (
     "where",
     "sort",
 )
-_PARAMETERS: Final = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
-_TYPED: Final = ("text", "where")  # as the user has typed them; others are names
-_CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
-_ALL: Final = Query(evaluation_name="", sort="hardest")
-_OUTCOMES: Final = get_args(OutcomeFilter)
-_SWITCHES: Final = ("differences", "whole")
-_MOST_DIGITS: Final = 12
+_PARAMETERS = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
+_TYPED = ("text", "where")  # as the user has typed them; others are names
+_CHOICES: dict[str, Sequence[str]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
+_ALL = Query(evaluation_name="", sort="hardest")
+_OUTCOMES = get_args(OutcomeFilter)
+_SWITCHES = ("differences", "whole")
+_MOST_DIGITS = 12
 
 
 class PageState(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -46,10 +46,10 @@ from fastrec.errors import shown as shown_path
 from fastrec.html import Html, details, each, html, soft
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
 
-_SHORT: Final = 400  # a longer result of a tool, or system prompt, is folded
-_LINES: Final = 8
-_MEASURE: Final = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
-_KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
+_SHORT = 400  # a longer result of a tool, or system prompt, is folded
+_LINES = 8
+_MEASURE = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
+_KNOWN_ROLES = {"user", "assistant", "tool", "system"}
 
 
 def _error_marks(total: int) -> Iterator[Html]:
@@ -169,7 +169,7 @@ def _others(values: Mapping[str, str]) -> Html | None:
     return details(counted(len(values), "unknown key"), listed, class_="folded")
 
 
-_MOST: Final = 100_000  # a longer text is cut, until it is asked for
+_MOST = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
-LONGEST: Final = 20_000  # characters of each text that are compared
-_MOST_EDITS: Final = 1_200
-_WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
-_SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
-_NOISE: Final = 2  # so many equal words between two differences do not count
+LONGEST = 20_000  # characters of each text that are compared
+_MOST_EDITS = 1_200
+_WORDS = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
+_SENTENCES = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
+_NOISE = 2  # so many equal words between two differences do not count
 
 
 Piece = tuple[str, str]  # of both texts: equal, or different; then one of them may be empty

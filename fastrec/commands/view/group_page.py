@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
@@ -17,8 +16,8 @@ from fastrec.svg import heat_class
 from fastrec.where import GroupBy, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
 
-_COLUMNS: Final = 60  # groups in the table
-_COMPUTED: Final = ("response.characters:4", "token_usage.total_tokens:4", "turns", "tool_calls")
+_COLUMNS = 60  # groups in the table
+_COMPUTED = ("response.characters:4", "token_usage.total_tokens:4", "turns", "tool_calls")
 
 
 def group_page(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
@@ -13,9 +12,9 @@ from fastrec.html import Child, Exact, Html, details, each, html, joined, multil
 from fastrec.svg import share_bar
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
-AGAIN: Final = Html('<meta http-equiv="refresh" content="1">')  # the browser asks again soon
-MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
-LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
+AGAIN = Html('<meta http-equiv="refresh" content="1">')  # the browser asks again soon
+MOST = 1_000  # models or answers of a page: a browser shows no more at once
+LONGEST_NAME = 81  # characters; longer ones are cut in the middle
 
 
 def verdict(outcome: Outcome, score: str, share: float | None) -> Html:
@@ -87,7 +86,7 @@ def answer_facts(answer: Answer) -> Html:
     return facts((name, text) for name, text in figures(answer).items() if text)
 
 
-_PAGE: Final = (
+_PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
     "<title>{title} · {corpus} · fastrec</title>"
@@ -105,7 +104,7 @@ _PAGE: Final = (
     '<dialog id="help" aria-label="Keys"><h2>Keys</h2><table><tbody>{keys}</tbody></table>'
     '<form method="dialog"><button class="button">Close</button></form></dialog></body></html>'
 )
-_KEYS: Final = {
+_KEYS = {
     "j n": "next question, or next row of the table",
     "k p": "previous question, or previous row of the table",
     "Enter": "open the row",

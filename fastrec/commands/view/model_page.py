@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from statistics import fmean
-from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -43,12 +42,12 @@ from fastrec.html import Child, Exact, Html, each, html, joined, num, row, short
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cost_text, cut_middle
 
-_NEAR: Final = 2  # neighbours on each side
-_WORST: Final = 10  # questions
-_MOST_QUERIES: Final = 24  # evaluations whose records are looked at
-_MOST_ERRORS: Final = 1_000  # that are read
-_MOST_VALUES: Final = 5  # of a field
-_FIELDS: Final = ("run", "interaction_type", "schema_version")
+_NEAR = 2  # neighbours on each side
+_WORST = 10  # questions
+_MOST_QUERIES = 24  # evaluations whose records are looked at
+_MOST_ERRORS = 1_000  # that are read
+_MOST_VALUES = 5  # of a field
+_FIELDS = ("run", "interaction_type", "schema_version")
 
 
 def model_page(

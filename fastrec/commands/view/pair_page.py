@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from fastrec.answers.choosing import choose_scopes
@@ -20,7 +18,7 @@ from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.paired import Paired, compare_series
 from fastrec.wording import metrics_of, title_of
 
-_ABOUT: Final = (
+_ABOUT = (
     "p: how likely so large a difference is if both models are equally good, by McNemar's test or "
     "a paired t-test over questions; adjusted for the number of evaluations (Benjamini and "
     "Hochberg). Detectable: the smallest difference that is found with p < 0.05 in 80% of all "

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from string import ascii_uppercase
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -50,12 +49,12 @@ from fastrec.normalize.corrections import Label, Labeller
 from fastrec.svg import Scale
 from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
 
-_MOST_CARDS: Final = 12  # with more answers than this, the page is a list
-_CARD_TEXT: Final = 2_000
-_LISTED_TEXT: Final = 600
-_START: Final = 160
-_EXTRACTED: Final = 200
-_TRIAL: Final = 60
+_MOST_CARDS = 12  # with more answers than this, the page is a list
+_CARD_TEXT = 2_000
+_LISTED_TEXT = 600
+_START = 160
+_EXTRACTED = 200
+_TRIAL = 60
 
 
 class NumberedAnswer(msgspec.Struct, frozen=True):
@@ -300,9 +299,9 @@ def _body(
     return parts
 
 
-NO_MORE: Final = "no-more"  # the anchor of a note that is visible only if an address has it
-_INPUT: Final = 6_000
-_PROMPT: Final = 3_000
+NO_MORE = "no-more"  # the anchor of a note that is visible only if an address has it
+_INPUT = 6_000
+_PROMPT = 3_000
 
 
 def question_page(
@@ -365,7 +364,7 @@ def _links(here: QuestionAddresses, index: QuestionTable, first: str | None) -> 
     return html('<nav class="steps" aria-label="Questions">{}</nav>', links)
 
 
-MARKS_SWITCH: Final = Html(
+MARKS_SWITCH = Html(
     '<label class="button"><input type="checkbox" id="marks"> Signs of Markdown</label>'
 )
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
 
 from fastrec.html import Html, html, joined, multiline, tag
 
-_BLOCKS: Final = re.compile(
+_BLOCKS = re.compile(
     r"""(?mx)
     ^(?P<fenced>
         (?P<fence>[ \t]*(?P<signs>`{3,}|~{3,})[ \t]*(?:\n|\Z|(?=[^`\s])))
@@ -33,7 +32,7 @@ _BLOCKS: Final = re.compile(
 )
 # Bold words have at least one word. Before and after both is white space, or punctuation that is no
 # operator.
-_SPANS: Final = re.compile(
+_SPANS = re.compile(
     r"""(?x)
     (?<![^\s("'“‘])
     (?P<span>(?P<mark>`(?!`)|\*\*)
@@ -42,8 +41,8 @@ _SPANS: Final = re.compile(
     (?![^\s)"'”’.,:;!?])
     """
 )
-_LINE: Final = re.compile(r".+\n?")
-_CELL: Final = re.compile(r"(\s*\|)?((?:\\\||[^|])*)")
+_LINE = re.compile(r".+\n?")
+_CELL = re.compile(r"(\s*\|)?((?:\\\||[^|])*)")
 
 
 def render(text: str) -> Html:
@@ -91,7 +90,7 @@ def _span(found: re.Match[str]) -> Html:
     return tag(name, mark, multiline(found["inside"]), mark)
 
 
-_ELEMENTS: Final[dict[str, Callable[[re.Match[str]], Html]]] = {
+_ELEMENTS: dict[str, Callable[[re.Match[str]], Html]] = {
     "fenced": _fenced,
     # The second row is the rule, which the style hides.
     "table": lambda found: html("<table>{}</table>", map(_row, _LINE.findall(found[0]))),

@@ -26,7 +26,7 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain, islice
-from typing import Any, Final, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import h11
@@ -83,11 +83,11 @@ from fastrec.storage import last_name
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import Stats, facts_of, rank
 
-_POLICY: Final = (
+_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-HEADERS: Final = {
+HEADERS = {
     "content-security-policy": _POLICY,
     "referrer-policy": "same-origin",  # without a referrer, browsers send no Origin either
     "x-content-type-options": "nosniff",
@@ -160,16 +160,16 @@ def _refusal(status: int, reason: str, allowed: str = "") -> Response:
     return HTMLResponse(page, status, {"allow": allowed} if status == 405 else None)
 
 
-_TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
+_TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
 
 
 class _MissingError(Exception):
     """There is no such page; the message says why."""
 
 
-_KEPT: Final = 4  # indexes of matching records
-_NEAREST: Final = 5  # names that a message suggests
-_OTHER_SERVER: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost):\d+/[\w-]+/(.*)", re.DOTALL)
+_KEPT = 4  # indexes of matching records
+_NEAREST = 5  # names that a message suggests
+_OTHER_SERVER = re.compile(r"https?://(?:127\.0\.0\.1|localhost):\d+/[\w-]+/(.*)", re.DOTALL)
 _LINES = 256  # of a block that is sent
 
 
@@ -542,8 +542,8 @@ class View:
     It accepts connections at once, and answers them in `serve`.
     """
 
+    # Where a browser finds it. Whoever knows the address can read the corpus on this machine.
     address: str
-    """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
     def __init__(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -160,7 +159,7 @@ def found_page(
     )
 
 
-_COLUMNS: Final[dict[str, tuple[tuple[Sort, ...], str]]] = {
+_COLUMNS: dict[str, tuple[tuple[Sort, ...], str]] = {
     "Question": (
         ("order",),
         "sample_id and the beginning of the input, in the order of the corpus",
@@ -171,8 +170,8 @@ _COLUMNS: Final[dict[str, tuple[tuple[Sort, ...], str]]] = {
     "Input": (("longest-input",), "Characters of the input"),
     "Output": (("longest-output",), "Characters of an output, on average"),
 }
-_MOST_KEYS: Final = 4  # columns of metadata
-_UPWARDS: Final = {"order", "hardest"}
+_MOST_KEYS = 4  # columns of metadata
+_UPWARDS = {"order", "hardest"}
 
 
 def table_page(
@@ -395,9 +394,9 @@ def _paging(addresses: Addresses, state: PageState, page: Page, *, keys: bool = 
     )
 
 
-_FIELDS: Final = {"text", "in", "where", "which", "right", "wrong", "least", "most", "model"}
-_PLACES: Final = {"both": "inputs and answers", "input": "inputs", "answers": "answers"}
-_WHICH: Final = {
+_FIELDS = {"text", "in", "where", "which", "right", "wrong", "least", "most", "model"}
+_PLACES = {"both": "inputs and answers", "input": "inputs", "answers": "answers"}
+_WHICH = {
     "all": "all questions",
     "all-wrong": "all models wrong",
     "all-right": "all models right",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 from fastrec.progress import Progress
 
-_PATIENCE: Final = 1.0  # seconds that a page waits
+_PATIENCE = 1.0  # seconds that a page waits
 
 
 class WorkingError(Exception):

@@ -33,7 +33,7 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -73,22 +73,20 @@ from fastrec.storage import parent_of
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
-METADATA: Final = (
+METADATA = (
     "scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation",
     "log_likelihoods", "stop_reason",
 )  # fmt: skip
 
-_OTHER: Final = "other"
+_OTHER = "other"
 
-_STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
-_REQUESTS: Final = re.compile(rb'"request_states"\s*:\s*\[')
-_ENTRY: Final = re.compile(
-    rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:'
-)
-_STATS: Final = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
-_STAT: Final = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
-_STAT_NAME: Final = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
-_INSTANCE: Final = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
+_STATE = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
+_REQUESTS = re.compile(rb'"request_states"\s*:\s*\[')
+_ENTRY = re.compile(rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:')
+_STATS = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
+_STAT = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
+_STAT_NAME = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
+_INSTANCE = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
@@ -123,8 +121,8 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
     )
 
 
-_ORDER: Final = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
-_NEEDED: Final = {
+_ORDER = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
+_NEEDED = {
     "scenario_state": "scenario_state.json with the requests and completions",
     "per_instance_stats": "per_instance_stats.json with the scores",
 }
@@ -282,9 +280,9 @@ def plan(log: Log) -> LogPlan:
     )
 
 
-_SLICE_BYTES: Final = 8 << 20  # of both files
+_SLICE_BYTES = 8 << 20  # of both files
 
-_NONE: Final = 0xFFFFFFFF
+_NONE = 0xFFFFFFFF
 
 
 class FileIndex:
@@ -340,8 +338,8 @@ def cut(
     return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
 
 
-_LATEST: Final = 1 << 40  # seconds since 1970
-_MOST_SHAPES: Final = 1000  # entries with different metrics to hold
+_LATEST = 1 << 40  # seconds since 1970
+_MOST_SHAPES = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
 _decode_entry = decoder(Entry[CountedStat])
@@ -419,7 +417,7 @@ def _add_uses(
     shapes.clear()
 
 
-_MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
+_MODEL = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
@@ -448,9 +446,9 @@ def _read(log: Log, role: str, kind: Any) -> Any:
     return None if path is None else read_document(path, decoder(kind), FOREIGN)
 
 
-_PERTURBED: Final = "perturbed"
-_MANY: Final = 1 << 53
-_KINDS: Final = {
+_PERTURBED = "perturbed"
+_MANY = 1 << 53
+_KINDS = {
     "worst": "it is the mean of the lowest score that each instance has under these perturbations",
     "original": "it is the mean over the unperturbed versions of the instances that are perturbed",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -29,12 +29,12 @@ from fastrec.storage.base import read_at
 
 _T = TypeVar("_T")
 
-FOREIGN: Final = "is not as HELM writes it"
+FOREIGN = "is not as HELM writes it"
 
-METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
+METHOD = "adapter_method"  # the key of the metadata that names the method of adaptation
 
 # the method that sends a request for each part of a long text
-LANGUAGE_MODELING: Final = "language_modeling"
+LANGUAGE_MODELING = "language_modeling"
 
 # The description of a perturbation. All of it is its identity: one name may have several.
 Perturbation = dict[str, Any]
@@ -263,9 +263,9 @@ def _media_text(media: MediaList | None) -> str:
     return "\n".join(parts)
 
 
-_EMPTY: Final = "HELM has no value of this metric for this instance"
-_TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
-_INFINITY: Final = float("inf")
+_EMPTY = "HELM has no value of this metric for this instance"
+_TOTALS = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
+_INFINITY = float("inf")
 
 # The scores of a sample, and the values of metrics in _TOTALS.
 _SampleScores = tuple[list[Score], dict[str, float]]
@@ -477,8 +477,8 @@ def _error(requests: list[RequestState]) -> str:
     return "; ".join(dict.fromkeys(problems))
 
 
-_decode_requests: Final = decoder(list[RequestState])
-_decode_entries: Final = decoder(list[Entry[Stat]])
+_decode_requests = decoder(list[RequestState])
+_decode_entries = decoder(list[Entry[Stat]])
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -45,7 +45,7 @@ from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
-METADATA: Final = (
+METADATA = (
     "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",
     "error_retries", "score_reason", "score_edited", "assistant_message", "completions",
 )  # fmt: skip
@@ -92,7 +92,7 @@ class Entry(LogObject):
     reducer: str | None = None
     unscored_samples: int | None = None
     scored_samples: int | None = None
-    metrics: dict[str, Metric] = msgspec.field(default_factory=dict)
+    metrics: dict[str, Metric] = {}
 
 
 class Results(LogObject):
@@ -126,12 +126,12 @@ class Header(LogObject):
         return None if is_partial else results.total_samples
 
 
-_decode_header: Final = decoder(Header)
+_decode_header = decoder(Header)
 
-_SHOWN: Final = 200
+_SHOWN = 200
 # Reducers that do not change the score of a single epoch.
-_SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
-_SAME_FOR_ALL: Final = (None, "", "mean")
+_SAME_FOR_ONE = (None, "", "mean", "median", "mode", "max")
+_SAME_FOR_ALL = (None, "", "mean")
 
 
 Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with its score
@@ -288,12 +288,12 @@ def _declared_keys(metrics: Any) -> list[str]:
     return [] if has_patterns else keys
 
 
-_SLICE_BYTES: Final = 16 << 20
-_LAST_VERSION: Final = 3
-_LOOK_AT: Final = 32  # samples, to learn the names of scores
+_SLICE_BYTES = 16 << 20
+_LAST_VERSION = 3
+_LOOK_AT = 32  # samples, to learn the names of scores
 
 
-_decode_summaries: Final = decoder(list[LogObject])  # they are only counted
+_decode_summaries = decoder(list[LogObject])  # they are only counted
 
 
 def plan(log: Log) -> LogPlan:

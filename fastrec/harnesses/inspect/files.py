@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import Any, Final
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import msgspec
@@ -33,15 +33,15 @@ from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, JsonObject, decoder
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
-MAX_MEMBER_BYTES: Final = 1 << 30  # a larger member is refused: it has to be in memory as a whole
+MAX_MEMBER_BYTES = 1 << 30  # a larger member is refused: it has to be in memory as a whole
 
-_READ_AHEAD: Final = 1 << 20
-_MAX_WINDOW: Final = 1 << 27
-_ENCRYPTED: Final = 1
-_ZSTD: Final = 93
-_METHODS: Final = (ZIP_STORED, ZIP_DEFLATED, _ZSTD)
-_SIGNATURE: Final = b"PK\x03\x04"
-_LOCAL_HEADER_BYTES: Final = 30  # before the name of a member
+_READ_AHEAD = 1 << 20
+_MAX_WINDOW = 1 << 27
+_ENCRYPTED = 1
+_ZSTD = 93
+_METHODS = (ZIP_STORED, ZIP_DEFLATED, _ZSTD)
+_SIGNATURE = b"PK\x03\x04"
+_LOCAL_HEADER_BYTES = 30  # before the name of a member
 
 
 class Archive:
@@ -133,19 +133,19 @@ def opened_archive(path: str) -> Iterator[Archive]:
         yield archive
 
 
-ARCHIVE: Final = "eval"
-_DOCUMENT: Final = "json"
+ARCHIVE = "eval"
+_DOCUMENT = "json"
 
-_FIRST: Final = re.compile(
+_FIRST = re.compile(
     rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
     re.DOTALL,
 )
-_STATUSES: Final = rb'"(?:started|success|cancelled|error)"'
-_USUAL: Final = re.compile(
+_STATUSES = rb'"(?:started|success|cancelled|error)"'
+_USUAL = re.compile(
     rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
 )
-_TOKEN: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
-_OTHERS: Final = (b"version", b"status", b"plan", b"results", b"stats")
+_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
+_OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
 
 
 def role_of(head: bytes, path: str) -> str | None:
@@ -221,36 +221,36 @@ class SampleEvents(LogObject):
     transcript: SampleEvents | None = None
 
 
-_CHUNK: Final = re.compile(
+_CHUNK = re.compile(
     r"(samples/.+_epoch_\d+)/"
     r"(sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
+_NOT_FINITE = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
 
 Buffer = bytes | bytearray | memoryview
 
-_decode_object: Final = decoder(LogObject)
-_decode_sample: Final = decoder(SlowSample)
-_decode_messages: Final = decoder(list[LoggedMessage])
-_decode_metadata: Final = decoder(JsonObject)
-_decode_texts: Final = decoder(list[str])
-_decode_attachments: Final = decoder(SampleAttachments)
-_decode_events: Final = decoder(SampleEvents)
-_decode_skipped: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
-_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
+_decode_object = decoder(LogObject)
+_decode_sample = decoder(SlowSample)
+_decode_messages = decoder(list[LoggedMessage])
+_decode_metadata = decoder(JsonObject)
+_decode_texts = decoder(list[str])
+_decode_attachments = decoder(SampleAttachments)
+_decode_events = decoder(SampleEvents)
+_decode_skipped = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_fast = msgspec.json.Decoder(LoggedSample).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_DECODED = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
 # What a sample may need while it is converted, besides what the process has anyway.
-MAX_SAMPLE_MEMORY: Final = 1_400_000_000
-_LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
+MAX_SAMPLE_MEMORY = 1_400_000_000
+_LARGE_SAMPLE = 8 << 20  # the memory of a smaller one is not estimated
 # copies of the text of values, as measured: in the sample, in its record, in lines …
-_WIDTH: Final = 7
-_WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
+_WIDTH = 7
+_WIDE = 5  # more bytes of text, as measured, where a character takes four
 # of an object in memory, as measured with short messages and nested lists
-_VALUE_BYTES: Final = 160
+_VALUE_BYTES = 160
 
 
 class SampleMembers(msgspec.Struct, frozen=True):

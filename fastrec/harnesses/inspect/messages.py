@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -86,10 +86,10 @@ class LoggedMessage(LogObject):
 # text itself. An image, sound, video or document is named by its media type and the SHA-256 of its
 # bytes.
 
-_WHOLE: Final = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
-_INSIDE: Final = re.compile(r"attachment://([0-9a-f]{32})")
-_MAX_URL: Final = 2000  # what is longer is data, not the URL or path of it
-_FORMATS: Final = {
+_WHOLE = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
+_INSIDE = re.compile(r"attachment://([0-9a-f]{32})")
+_MAX_URL = 2000  # what is longer is data, not the URL or path of it
+_FORMATS = {
     "wav": "audio/wav",
     "mp3": "audio/mpeg",
     "mp4": "video/mp4",

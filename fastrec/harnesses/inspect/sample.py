@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -31,8 +31,8 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import JsonObject, number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
-_NOTHING: Final = msgspec.Raw(b"")
-SKIPPED: Final = (
+_NOTHING = msgspec.Raw(b"")
+SKIPPED = (
     "events",
     "transcript",
     "store",
@@ -54,7 +54,7 @@ class Choice(LogObject):
 
 
 class ModelOutput(LogObject):
-    choices: list[Choice] = msgspec.field(default_factory=list)
+    choices: list[Choice] = []
     completion: str | None = None
     usage: Usage | None = None
     error: str | None = None
@@ -78,7 +78,7 @@ class LoggedSample(LogObject):
     input: str | list[LoggedMessage] = ""
     choices: list[Any] | None = None
     target: Any = ""
-    messages: list[LoggedMessage] = msgspec.field(default_factory=list)
+    messages: list[LoggedMessage] = []
     message_refs: list[tuple[int, int]] | None = None
     output: ModelOutput | None = None
     scores: dict[str, SampleScore] | None = None
@@ -118,7 +118,7 @@ class SlowSample(LoggedSample):
         return [name for name in SKIPPED if getattr(self, name)]
 
 
-_SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
+_SELDOM = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
 
 
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
@@ -191,10 +191,10 @@ def _milliseconds(seconds: float | None) -> float | None:
 # The `value` of an edited score is that of its last edit.
 
 # The name of the scorer of a log with `score` instead of `scores`, unless the results name it.
-OLD_SCORE: Final = "score"
+OLD_SCORE = "score"
 
-_LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-_WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 class Scorer(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import xxhash
@@ -31,10 +31,10 @@ from fastrec.sources.formats import parquet_module
 
 __all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
 
-METADATA: Final = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
+METADATA = ("log_likelihood", "log_likelihoods", "split", "task_version", "num_fewshot")
 
 # Start times below are no dates: lighteval writes the time since the machine was started.
-_FIRST_SECOND: Final = 1_000_000_000
+_FIRST_SECOND = 1_000_000_000
 
 
 class LogSlice(msgspec.Struct, frozen=True):

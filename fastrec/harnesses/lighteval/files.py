@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -26,19 +26,19 @@ from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 
-_DETAILS: Final = "details"
-_RESULTS: Final = "results"
+_DETAILS = "details"
+_RESULTS = "results"
 
-LAYOUTS: Final = (
+LAYOUTS = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
-_FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
-_NAME_OF_DETAILS: Final = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
-_NOT_PART: Final = re.compile(r"[^0-9A-Za-z]+")
-_NO_DETAILS: Final = "there are no details of this run: lighteval writes them with --save-details"
-_ADVICE: Final = "give the results_<date>.json of its run, too: it names the model"
+_FIRST_KEY = re.compile(rb'\s*\{\s*"config_general"\s*:')
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
+_NAME_OF_DETAILS = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
+_NOT_PART = re.compile(r"[^0-9A-Za-z]+")
+_NO_DETAILS = "there are no details of this run: lighteval writes them with --save-details"
+_ADVICE = "give the results_<date>.json of its run, too: it names the model"
 
 
 def role_of(head: bytes, path: str) -> str | None:
@@ -121,7 +121,7 @@ class Results(msgspec.Struct):
         return value if isinstance(value, str) else ""
 
 
-_decode: Final = decoder(Results)
+_decode = decoder(Results)
 
 
 def read_results(path: str) -> Results:

@@ -14,7 +14,7 @@ of a Python value, such as `[(-1.5, False)]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -36,7 +36,7 @@ from fastrec.schemas.newest import AnswerAttribution, Input, Output
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.sources.parquet import Table
 
-_DOC: Final = (
+_DOC = (
     "query",
     "original_query",
     "choices",
@@ -45,7 +45,7 @@ _DOC: Final = (
     "task_name",
     "sampling_methods",
 )
-_RESPONSE: Final = (
+_RESPONSE = (
     "input",
     "text",
     "text_post_processed",
@@ -53,10 +53,10 @@ _RESPONSE: Final = (
     "logprobs",
     "unconditioned_logprobs",
 )
-_TOKENS: Final = ("input_tokens", "output_tokens")
-_EXTRACTED: Final = "extracted_predictions"
+_TOKENS = ("input_tokens", "output_tokens")
+_EXTRACTED = "extracted_predictions"
 
-_FLAT: Final = (
+_FLAT = (
     "example",
     "full_prompt",
     "predictions",
@@ -66,8 +66,8 @@ _FLAT: Final = (
     "specifics",
     "metrics",
 )
-_FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
-_COLUMNS: Final = [
+_FLAT_TOKENS = ("input_tokens", "cont_tokens")
+_COLUMNS = [
     *(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)),
     "metric",
     *_FLAT,
@@ -215,10 +215,10 @@ def _further(specific: Any) -> JsonObject:
 
 
 # What lighteval keeps of a sample for a metric that only has a value for all samples together.
-_CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
+_CORPUS_INPUTS = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
 
 # Names like `acc_norm` pick this way; the second way is that of some tasks only.
-_RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
+_RULES_BY_NAME: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("norm_token", ("tokens",)),
     ("norm_pmi", ("pmi",)),
     ("norm", ("characters", "no_space")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -35,31 +35,31 @@ from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
 
-METADATA: Final = (
+METADATA = (
     "doc_hash", "filter", "log_likelihood", "log_likelihoods", "num_fewshot", "task_version",
 )  # fmt: skip
 
-_SLICE_BYTES: Final = 16 << 20
+_SLICE_BYTES = 16 << 20
 
-_OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
+_OF_THE_TASK = "it is aggregated by a function of the task, not as a mean"
 
 # How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
-_MEANS: Final = (
+_MEANS = (
     "acc acc_norm acc_bytes acc_mutual_info exact_match exact_match_mc mae anls bpb logprob "
     "choice_logprob choice_prob_norm choice_logprob_norm"
 )
-_ITSELF: Final = "acc_all brier_score perplexity bits_per_byte bypass f1 bleu chrf ter"
-_REGISTRY: Final = {
+_ITSELF = "acc_all brier_score perplexity bits_per_byte bypass f1 bleu chrf ter"
+_REGISTRY = {
     **dict.fromkeys(_MEANS.split(), "mean"),
     **{name: name for name in _ITSELF.split()},
     "word_perplexity": "weighted_perplexity",
     "byte_perplexity": "weighted_perplexity",
     "mcc": "matthews_corrcoef",
 }
-_LOWER: Final = frozenset(
+_LOWER = frozenset(
     {"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
 )
-_FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
+_FUNCTION = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class _Named(msgspec.Struct):
     filter: str | None = None
 
 
-_decode_named: Final = decoder(_Named)
+_decode_named = decoder(_Named)
 
 
 def plan(log: Log) -> LogPlan:

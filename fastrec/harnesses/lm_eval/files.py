@@ -19,7 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64
@@ -34,10 +34,10 @@ from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.base import read_at
 
-_CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
-_LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
+_CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
+_LONGEST = 64 << 20  # bytes of a line: two jobs hold it several times
 
-_decode_item: Final = decoder(msgspec.Raw, has_raw=True)
+_decode_item = decoder(msgspec.Raw, has_raw=True)
 
 
 def is_array(path: str) -> bool:
@@ -89,10 +89,10 @@ def rows_in(path: str) -> Iterator[bytes]:
             yield from (line for line in chunk.data.split(b"\n") if line and not line.isspace())
 
 
-_MOST_BYTES: Final = 64 << 20
-_NONE: Final = msgspec.Raw(b"")
+_MOST_BYTES = 64 << 20
+_NONE = msgspec.Raw(b"")
 # Arguments that name the model, in lm-eval's own order: an adapter is another model than its base.
-_NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
+_NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
 class Results(msgspec.Struct, kw_only=True):
@@ -144,7 +144,7 @@ class Results(msgspec.Struct, kw_only=True):
         return "" if text in ("null", "NaN") else text
 
 
-_decode: Final = decoder(Results, has_raw=True)
+_decode = decoder(Results, has_raw=True)
 
 
 def _plain_name(name: str) -> str:
@@ -199,22 +199,20 @@ def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
 # Lines may be longer than what can be seen of a file, so keys are searched for in text that may be
 # cut.
 
-_SAMPLES: Final = "samples"
-_RESULTS: Final = "results"
+_SAMPLES = "samples"
+_RESULTS = "results"
 
-_FIRST_KEY: Final = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
-_SAMPLE_KEY: Final = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
-_EARLY_KEY: Final = re.compile(rb'"(?:doc|target)"\s*:')
-_SURE_KEYS: Final = [
+_FIRST_KEY = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
+_SAMPLE_KEY = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
+_EARLY_KEY = re.compile(rb'"(?:doc|target)"\s*:')
+_SURE_KEYS = [
     re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")
 ]
-_RESULTS_KEY: Final = re.compile(rb'"results"\s*:\s*\{')
-_METRIC_KEY: Final = re.compile(
+_RESULTS_KEY = re.compile(rb'"results"\s*:\s*\{')
+_METRIC_KEY = re.compile(
     rb'"[^",\\]+_stderr,[^"\\]*"\s*:'
 )  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS: Final = re.compile(
-    rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
-)
+_OTHER_KEYS = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:')
 
 
 class _Top(msgspec.Struct):
@@ -224,7 +222,7 @@ class _Top(msgspec.Struct):
     n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=_NONE)
 
 
-_decode_top: Final = msgspec.json.Decoder(_Top).decode
+_decode_top = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
@@ -255,18 +253,16 @@ def _has_results(head: bytes) -> bool:
 
 # Pairing samples with the results of their run, and finding the task of each.
 
-_SUFFIX: Final = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
-_DATE: Final = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
-_ODD: Final = re.compile(r"\W")
+_SUFFIX = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
+_DATE = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
+_ODD = re.compile(r"\W")
 
-_NO_RESULTS: Final = (
+_NO_RESULTS = (
     "there is no results file of the same run beside it, so that the model and the date are "
     "unknown: "
     "put results_<date>.json into its directory, and import the directory"
 )
-_NO_SAMPLES: Final = (
-    "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
-)
+_NO_SAMPLES = "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
 
 
 class _Run(msgspec.Struct):
@@ -281,8 +277,8 @@ class _Hashes(msgspec.Struct):
     target_hash: str = ""
 
 
-_decode_hashes: Final = decoder(_Hashes)
-_decode_keys: Final = decoder(dict[str, msgspec.Raw], has_raw=True)
+_decode_hashes = decoder(_Hashes)
+_decode_keys = decoder(dict[str, msgspec.Raw], has_raw=True)
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -18,19 +18,17 @@ from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import spell
 
-NO_RESPONSE: Final = "the log has no response to this request"
+NO_RESPONSE = "the log has no response to this request"
 
-_ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
-_decode: Final = msgspec.json.Decoder().decode
+_ORDERED = 10  # up to this many requests, their names sort as their numbers do
+_decode = msgspec.json.Decoder().decode
 
-_decode_indices: Final = msgspec.json.Decoder(list[int]).decode
+_decode_indices = msgspec.json.Decoder(list[int]).decode
 # Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts
 # of them.
-_decode_likelihoods: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
-_decode_all_likelihoods: Final = msgspec.json.Decoder(
-    list[list[tuple[float, bool]]], strict=False
-).decode
-_NO_CONTEXT: Final = msgspec.Raw(b'""')
+_decode_likelihoods = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
+_decode_all_likelihoods = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
+_NO_CONTEXT = msgspec.Raw(b'""')
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -189,14 +187,14 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
     return []
 
 
-_EXPRESSION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_VALUE: Final = re.compile(
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_VALUE = re.compile(
     r"""\s*([A-Za-z_]\w*)((?:\.(?!strip\()\w+|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*)(\.strip\(\)|\s*\|\s*trim)?\s*"""
 )
-_STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
+_STEP = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
 
 # What may be the name of a key of a document, and is no template and no function.
-KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
+KEY = re.compile(r"(?!def )[^{}\n]{1,100}")
 
 
 class _Insert(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -46,25 +46,25 @@ from fastrec.harnesses.values import (
 )
 from fastrec.schemas.newest import Input, Output
 
-_MOST_SHOWN: Final = 60  # characters of a value in an error
-_NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
-_NO_FILTER: Final = ("none", "")
-_NO_OUTPUT: Final = Output(raw=[])
-_MUTUAL_INFO: Final = "acc_mutual_info"
+_MOST_SHOWN = 60  # characters of a value in an error
+_NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
+_NO_FILTER = ("none", "")
+_NO_OUTPUT = Output(raw=[])
+_MUTUAL_INFO = "acc_mutual_info"
 # Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does.
-_RULES: Final[dict[str, Rule]] = {
+_RULES: dict[str, Rule] = {
     "acc": "none",
     "acc_norm": "delimited",
     "acc_bytes": "bytes",
     _MUTUAL_INFO: "pmi",
 }
 
-_decode: Final = msgspec.json.Decoder().decode
-_decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
-_decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
+_decode = msgspec.json.Decoder().decode
+_decode_responses = msgspec.json.Decoder(list[list[str]]).decode
+_decode_filtered = msgspec.json.Decoder(list[str]).decode
 
-_NO_TEXT: Final = msgspec.Raw(b"")
-_MOST_NAMES: Final = 1_000
+_NO_TEXT = msgspec.Raw(b"")
+_MOST_NAMES = 1_000
 
 
 class Request(msgspec.Struct, gc=False):
@@ -72,7 +72,7 @@ class Request(msgspec.Struct, gc=False):
     arg_1: Any = None
 
 
-_KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
+_KEYS: list[tuple[str, Any] | tuple[str, Any, Any]] = [
     ("doc_id", int | str),
     ("arguments", dict[str, Request | None] | list[list[msgspec.Raw]]),
     ("doc", Any, None),
@@ -85,8 +85,8 @@ _KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
     ("prompt_hash", msgspec.Raw, _NO_TEXT),
     ("target_hash", msgspec.Raw, _NO_TEXT),
 ]
-_ODD: Final = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
-_KNOWN: Final = frozenset(key[0] for key in _KEYS)
+_ODD = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
+_KNOWN = frozenset(key[0] for key in _KEYS)
 
 
 class RowReader:

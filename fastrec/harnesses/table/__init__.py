@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET
 
@@ -46,12 +46,12 @@ __all__ = ["TableColumns", "columns_from", "plan", "samples"]
 
 _T = TypeVar("_T")
 
-_MOST_LAYOUTS: Final = 1_000  # sets of columns of a row that are remembered
-METADATA: Final = ("min_score", "max_score", "question_by")
+_MOST_LAYOUTS = 1_000  # sets of columns of a row that are remembered
+METADATA = ("min_score", "max_score", "question_by")
 
-_FIRST_ROWS: Final = 100  # that tell the columns
-_OBJECT: Final = "metadata."  # an object that is metadata by its name
-NAMED: Final = "named"  # the role of a file that the user named; others may be no tables
+_FIRST_ROWS = 100  # that tell the columns
+_OBJECT = "metadata."  # an object that is metadata by its name
+NAMED = "named"  # the role of a file that the user named; others may be no tables
 
 
 def plan(log: Log) -> LogPlan:

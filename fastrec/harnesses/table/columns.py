@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,22 +22,22 @@ from fastrec.harnesses.metadata import chosen_names
 from fastrec.harnesses.values import number_of
 from fastrec.toml_file import parse_toml
 
-KEY: Final = "@key"
-BESIDE: Final = "^"
-EMPTY: Final = (None, "")  # cells without a value
-NOTHING: Final = ("", "none", "null", "n/a")  # texts that stand for no value, in lower case
+KEY = "@key"
+BESIDE = "^"
+EMPTY = (None, "")  # cells without a value
+NOTHING = ("", "none", "null", "n/a")  # texts that stand for no value, in lower case
 
-_TRUE: Final = "true yes y t 1 1.0 correct right pass passed success resolved ✓ ✔ ✅"
-_FALSE: Final = "false no n f 0 0.0 -0.0 incorrect wrong fail failed failure unresolved ✗ ✘ ❌"
-TRUTH: Final = dict.fromkeys(_TRUE.split(), 1.0) | dict.fromkeys(_FALSE.split(), 0.0)
+_TRUE = "true yes y t 1 1.0 correct right pass passed success resolved ✓ ✔ ✅"
+_FALSE = "false no n f 0 0.0 -0.0 incorrect wrong fail failed failure unresolved ✗ ✘ ❌"
+TRUTH = dict.fromkeys(_TRUE.split(), 1.0) | dict.fromkeys(_FALSE.split(), 0.0)
 
-_MOST_KEYS: Final = 100  # of an object whose members become metadata of their own
-_DEEPEST: Final = 8
-_RUN_PARTS: Final = ("id", "trial")  # names of a pattern that tell files of one run apart
+_MOST_KEYS = 100  # of an object whose members become metadata of their own
+_DEEPEST = 8
+_RUN_PARTS = ("id", "trial")  # names of a pattern that tell files of one run apart
 
-_METRICS: Final = ("correct_column", "score_column")
-_SERVED: Final = ("evaluation", "model", "id")
-_NEEDED: Final = (
+_METRICS = ("correct_column", "score_column")
+_SERVED = ("evaluation", "model", "id")
+_NEEDED = (
     ("--evaluation", "--evaluation-column"),
     ("--model", "--model-column"),
     ("--input-column", "--id-column with --question-by id"),

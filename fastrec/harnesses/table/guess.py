@@ -16,7 +16,7 @@ from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
 from os.path import commonprefix
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fastrec.errors import LogError, ShardError, UsageError, listed, shown
 from fastrec.harnesses.recognise import head_of
@@ -35,15 +35,15 @@ from fastrec.harnesses.table.rows import is_document, is_table, open_table, read
 from fastrec.harnesses.values import as_object, number_of
 from fastrec.sources.inputs import AnyFile
 
-_FIRST_ROWS: Final = 100
-_MOST_PLACES: Final = 5  # that are tried
-_DEEPEST: Final = 3  # where the rows of a document are looked for
-_FEW_ROWS: Final = 10  # whose models may all differ
-_EXTENSION: Final = re.compile(r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$")
+_FIRST_ROWS = 100
+_MOST_PLACES = 5  # that are tried
+_DEEPEST = 3  # where the rows of a document are looked for
+_FEW_ROWS = 10  # whose models may all differ
+_EXTENSION = re.compile(r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$")
 
 # The names that are known, the best first. Only columns whose first values are of the right kind
 # are taken. The first four are looked for at the top of a row, the others also in objects.
-_NAMES: Final = {
+_NAMES = {
     "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
     "model_column": "model model_id model_name model_test llm generator agent",
     "id_column": "sample_id question_id id doc_id example_id session_id qid pid uid task_id index",
@@ -58,9 +58,9 @@ _NAMES: Final = {
     "exact_match acc",
     "score_column": "score rating f1 grade reward",
 }
-_AT_TOP: Final = tuple(_NAMES)[:4]
-_SHARED: Final = _AT_TOP[:2]  # a few values in all rows
-_ANSWERS: Final = ("output_column", "correct_column", "score_column")
+_AT_TOP = tuple(_NAMES)[:4]
+_SHARED = _AT_TOP[:2]  # a few values in all rows
+_ANSWERS = ("output_column", "correct_column", "score_column")
 
 
 class _Seen(NamedTuple):
@@ -80,7 +80,7 @@ class _Seen(NamedTuple):
         return [self.rows, *map(self.options.get, (question, *_SHARED)), answers]
 
 
-_by_weight: Final = itemgetter(0)
+_by_weight = itemgetter(0)
 
 
 def guess(paths: Sequence[str], files: Sequence[AnyFile], output: str) -> list[str]:

@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from stringzilla import count
@@ -34,12 +34,12 @@ from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import read_at
 
-_DELIMITERS: Final = ",\t;"
-_LONGEST_CELL: Final = 512 << 20
-_BLOCK: Final = 1 << 20
-_PIECE_BYTES: Final = 16 << 20
-_NO_LIMIT: Final = 1 << 62
-_TABLE_NAME: Final = re.compile(r"\.(?:csv|tsv|ssv)(?:\.\w+)?$", re.IGNORECASE)
+_DELIMITERS = ",\t;"
+_LONGEST_CELL = 512 << 20
+_BLOCK = 1 << 20
+_PIECE_BYTES = 16 << 20
+_NO_LIMIT = 1 << 62
+_TABLE_NAME = re.compile(r"\.(?:csv|tsv|ssv)(?:\.\w+)?$", re.IGNORECASE)
 
 Row = tuple[int, dict[str, Any] | str]
 
@@ -221,10 +221,10 @@ def _as_bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-_decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_lines: Final = msgspec.json.Decoder(dict[str, Any]).decode_lines
-NO_OBJECT: Final = "it is no JSON object"
-_COLON: Final = b"\\u003"  # an escaped colon begins like this
+_decode_cells = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_lines = msgspec.json.Decoder(dict[str, Any]).decode_lines
+NO_OBJECT = "it is no JSON object"
+_COLON = b"\\u003"  # an escaped colon begins like this
 
 
 def _json_rows(path: str, piece: Piece | None) -> Iterator[Row]:
