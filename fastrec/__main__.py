@@ -1,7 +1,5 @@
 """`python -m fastrec`, and the program `fastrec`. Ctrl-C ends it without a traceback at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 

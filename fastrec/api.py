@@ -3,8 +3,6 @@
 It uses the same judge as the commands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache

@@ -11,8 +11,6 @@ So the original can always be restored: remove one quote from each cell that beg
 then one of these characters.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@
 of this package. So no text from a record can become markup.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence

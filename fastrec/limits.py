@@ -5,8 +5,6 @@ Tests use smaller limits (`use_limits`) to reach with a few kilobytes what other
 gigabytes. A new thread starts with the default ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

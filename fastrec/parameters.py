@@ -5,8 +5,6 @@ them as keyword arguments (`**filters: Unpack[FilterArguments]`), and `fastrec.f
 a field for each. This module imports nothing heavy, because `--help` needs it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Annotated, NamedTuple, TypedDict, get_type_hints

@@ -1,7 +1,5 @@
 """The interface through which a command reports how far it is."""
 
-from __future__ import annotations
-
 
 class Progress:
     """Receives the progress of a command, which works in one or more stages.

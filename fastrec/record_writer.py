@@ -7,8 +7,6 @@ A line is in the partial file when `add` returns. So a run that was killed loses
 one with the same name continues after the last complete line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -8,8 +8,6 @@ Charts have a caption, and a label for those who cannot see them. `answers.pictu
 numbers of a chart behind it, as a table.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache

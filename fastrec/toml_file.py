@@ -1,7 +1,5 @@
 """TOML files that users write: settings, names, weights, prices, columns and details."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -17,8 +17,6 @@ record has are computed: see `_COMPUTED`.
 A record without the field does not match, unless the condition is negated.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

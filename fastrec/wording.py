@@ -1,7 +1,5 @@
 """How titles, scores, shares and results are spelled in the terminal, browser and reports."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal

@@ -4,8 +4,6 @@ The confidence is in a field of a record, or it is the score that another metric
 FIELD:100 is one from 0 to 100. The scale is not guessed: a single number above 1 may be a mistake.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from fastrec.answers.question_table import QuestionTable

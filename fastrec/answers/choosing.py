@@ -1,7 +1,5 @@
 """Open the questions of a corpus, and choose scopes and models by filters."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec

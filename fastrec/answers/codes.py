@@ -1,7 +1,5 @@
 """Codes: numbers that stand for values, in arrays with a code of each record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -11,8 +11,6 @@ Prices are in a file:
 An exact name decides before a pattern, then the first pattern that matches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction

@@ -6,8 +6,6 @@
 All sums are exact. What an array cannot hold stands apart in the columns, and is added here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -5,8 +5,6 @@ models: most questions have only right and wrong answers, so all that is needed 
 numbers, and few pairs of these are different.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

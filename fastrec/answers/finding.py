@@ -1,7 +1,5 @@
 """Find questions by a `sample_hash`, the beginning of one, or a `sample_id`."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from os.path import commonprefix

@@ -3,8 +3,6 @@
 The scores of all models on all questions are an array; `statistics.items` has what follows from it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import msgspec

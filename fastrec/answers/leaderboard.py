@@ -16,8 +16,6 @@ Models of a group are compared with each other only within their batch: of a gro
 the first ones by mean have ranks, and none has a mean rank or wins.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction

@@ -5,8 +5,6 @@ signatures agree is about the share of runs that both texts have. Only texts tha
 band of places are compared in full.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence

@@ -6,8 +6,6 @@
 - results against the length of answers, their latency, and what they cost
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple

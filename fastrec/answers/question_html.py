@@ -4,8 +4,6 @@ The file has no script, and its content security policy allows only its own styl
 and opened without a server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.resources import files

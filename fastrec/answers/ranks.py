@@ -4,8 +4,6 @@ Rank ranges come from tests (`statistics.ranks`). If questions come in clusters,
 intervals are over these (`statistics.clusters`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@ nothing has to be kept for it. Lines that may have the phrase are found as bytes
 decoded.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ A record is one answer judged by one metric. Records of several metrics that hav
 conversation are shown as one answer with several verdicts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby

@@ -4,8 +4,6 @@ A question is counted once per metric. A model that answered a question several 
 the mean of its answers. Records with an error are no answers.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import msgspec

@@ -5,8 +5,6 @@ output. What the schema does not know stays: unknown keys are in `other`, next t
 to.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The records of a model for one question as trials, which several answers become one value by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter

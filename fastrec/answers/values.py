@@ -5,8 +5,6 @@ graded. `value_rows` has exact values, also of repeats; `value_blocks` has doubl
 at once; `judged_pairs` has the verdicts of two metrics on the same answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each command imports its implementation when it runs.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -14,8 +14,6 @@ values are attributes of an item or keyword arguments:
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

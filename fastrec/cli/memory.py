@@ -11,8 +11,6 @@ have both:
     /sys/fs/cgroup/job_7/memory.max     the limit: a number of bytes, or `max`
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

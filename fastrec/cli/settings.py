@@ -6,8 +6,6 @@ environment (FASTREC_JOBS and others), which overrides the settings. A file that
 named may come with somebody else's directory, so it cannot choose where the work is done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any

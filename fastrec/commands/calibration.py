@@ -1,7 +1,5 @@
 """`calibration`: whether the confidence that answers state is how often they are right."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from fastrec.answers.calibration import find_calibration

@@ -7,8 +7,6 @@
    a file, and the files are copied out in order.
 """
 
-from __future__ import annotations
-
 import glob
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence

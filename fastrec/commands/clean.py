@@ -9,8 +9,6 @@ All of it is done under the lock or the lease of OUT, so that no run is disturbe
 OUT.refused stay. In a store, files of a run that may still be about to publish stay, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

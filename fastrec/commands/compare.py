@@ -1,7 +1,5 @@
 """`fastrec compare`: two models on the questions that both have answered."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -7,8 +7,6 @@ A model with several answers to a question counts with their mean, as in `stats`
 a labels file to fill in: a random sample in which every answer is equally likely.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`costs`: what the answers of models cost."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Unpack
 

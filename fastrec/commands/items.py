@@ -3,8 +3,6 @@
 `answers.items` analyses each evaluation and metric.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`leaderboard`: all models on the primary metrics of all evaluations."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`fastrec questions`: the questions of each evaluation and metric, with their results."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any, Unpack

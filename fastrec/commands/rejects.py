@@ -5,8 +5,6 @@ rejected lines. The other errors of these lines are listed with it, so that nobo
 twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

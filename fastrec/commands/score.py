@@ -9,8 +9,6 @@ An answer that several metrics have judged has several records. It is scored onc
 the metric with most records of its model, unless a rule names a metric.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

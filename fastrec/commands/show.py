@@ -1,7 +1,5 @@
 """`fastrec show`: one question of a corpus with the answers of all models, or of some."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 

@@ -11,8 +11,6 @@
 6. With `group_by`, do the same for each group of records, as if it was an evaluation.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Sequence

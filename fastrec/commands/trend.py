@@ -1,7 +1,5 @@
 """`trend`: models over several corpora, such as those of successive nights."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Unpack
 

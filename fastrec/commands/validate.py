@@ -13,8 +13,6 @@ The only output file is an optional log.
 The log has every finding, except that a line lists at most a hundred errors.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -6,8 +6,6 @@ give different verdicts, the record has to be read, and so it has for a conditio
 a column.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from math import isnan

@@ -4,8 +4,6 @@ Checksums of text are 128-bit xxh3, which finds damage at a fraction of the cost
 have SHA-256, which other tools compute.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256

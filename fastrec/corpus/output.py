@@ -1,7 +1,5 @@
 """The interface of an output: a directory that a run makes, and publishes when it is complete."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256

@@ -16,8 +16,6 @@ system cannot do that, a crash between two renames leaves no OUT, and the next r
 one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """A published corpus that is open for reading: each document is read once, when needed."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import OrderedDict

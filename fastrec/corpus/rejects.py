@@ -4,8 +4,6 @@ Each task writes its own file of rejected lines, in which those of each piece of
 frame. At the end they are merged by source and line, and compressed again.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge

@@ -15,8 +15,6 @@ manifest are compared with what was read. If they differ, the part is read again
 checks everything, to find out what is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Search the parts of a corpus for credentials in metadata and configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import closing
 

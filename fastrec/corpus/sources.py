@@ -7,8 +7,6 @@
 order of the inputs, which the line counts call kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

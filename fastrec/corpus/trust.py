@@ -10,8 +10,6 @@ says otherwise (`--trust`, `--judge`). A corpus made with records that were take
 (`--trust`) is not on the list: its manifest names where they are from.
 """
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ So everything that influences the bytes is fixed: one thread, no declared size, 
 header. The compressor gets the text in steps of one size, however it arrives.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The interface of an engine, the serial engine, and the times of tasks."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -8,8 +8,6 @@ A Dask worker may have several threads, and may be presumed dead while it still 
 one process run one at a time, and each writes files under names of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

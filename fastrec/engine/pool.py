@@ -16,8 +16,6 @@ executor itself, and ends such a pool. Tasks then count as if their workers had 
 stays stopped is killed.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import multiprocessing

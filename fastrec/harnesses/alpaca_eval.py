@@ -9,8 +9,6 @@
 `output_1` is the answer of the baseline, which is no reference: it is metadata.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

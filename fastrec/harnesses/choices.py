@@ -16,8 +16,6 @@ If the score contradicts the pick, the task has a rule that the log does not tel
 unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf, isnan
 from typing import Literal

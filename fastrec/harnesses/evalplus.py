@@ -7,8 +7,6 @@ The metric `plus` is 1 if base and plus tests pass, as EvalPlus counts it. The f
 prompts, so the id of a task is its question. The name of the file has the model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest

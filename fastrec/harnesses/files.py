@@ -1,7 +1,5 @@
 """Read the files of logs: ranges of bytes, whole files, JSON documents, or rows of JSON."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from typing import IO, Any, TypeVar

@@ -9,8 +9,6 @@ an error, which Harbor counts as 0. One with rewards has a score, whatever stopp
 not have the task, so its name is the question.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ starts at an item, so its brackets are balanced and it ends outside a string onl
 right. Where no such place is right, strings and brackets are followed, which is slower.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar

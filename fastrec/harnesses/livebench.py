@@ -9,8 +9,6 @@ LiveBench comes from FastChat, and so do its files: what they share is read as i
 Answers look the same in both; those beside judgements of LiveBench are its own.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any

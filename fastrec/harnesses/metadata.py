@@ -16,8 +16,6 @@ A harness gives them as they are in the log. Here they become texts, for all har
 A name that the harness uses itself gets a prefix, `sample_` or `score_`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple

@@ -8,8 +8,6 @@
 Each turn is a sample. The second one is a conversation: its question alone is `input.raw`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

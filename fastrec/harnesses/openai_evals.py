@@ -8,8 +8,6 @@ error       the error of a sample without a score, for every metric of the run
 any other   nothing; counted
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

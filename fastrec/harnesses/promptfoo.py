@@ -11,8 +11,6 @@
 Assertions are not references: what they expect may be a rubric or a function.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

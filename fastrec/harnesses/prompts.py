@@ -1,7 +1,5 @@
 """The question in a prompt: what the user said last in a chat, or all of any other prompt."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

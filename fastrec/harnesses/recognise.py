@@ -1,7 +1,5 @@
 """Recognise the files of harnesses by their content."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 

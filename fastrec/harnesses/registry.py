@@ -12,8 +12,6 @@ their own:
     sample.py      makes a `Sample` with its scores of a sample of the log
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any, NamedTuple
 

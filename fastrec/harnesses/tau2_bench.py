@@ -5,8 +5,6 @@ such as by a timeout, has an error, and the reward that the log states. Argument
 (`llm_args`) are not read: they may have credentials.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The file names neither the model nor the domain: its name has the model, and the
 first message the domain. A trial that crashed has an error, and the reward that the log states: 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ Files of the leaderboard often do not name the model: then the name of a folder 
 versions have neither ids nor times: then a hash tells the runs of an agent apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

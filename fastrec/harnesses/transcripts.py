@@ -10,8 +10,6 @@ ways, and all are read:
 A trajectory in ATIF (Agent Trajectory Interchange Format) becomes such a chat.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any

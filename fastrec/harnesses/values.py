@@ -1,7 +1,5 @@
 """Values of logs: JSON as Python writes it, numbers, Python literals, text for metadata."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

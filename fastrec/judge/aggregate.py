@@ -8,8 +8,6 @@ field that is not given. Beyond the schema, scores are within their bounds, ids 
 and some values are warned of. What needs the rows, or the names of files, is not judged here.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

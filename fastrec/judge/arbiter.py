@@ -7,8 +7,6 @@ count a million errors and keep a few. There is no keyword in our schemas that i
 tests compare the errors with those of another validator.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property

@@ -16,8 +16,6 @@ and at memory speed. Only if they differ does it compare line by line.
 the chunk instead, since each dropped key drops two of them, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache

@@ -17,8 +17,6 @@ An input is learned by decoding it alone. Memory is bounded. If inputs do not re
 text is left alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ flaws (duplicate keys, numbers too large for a double, halves of surrogate pairs
 their JSON paths.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -5,8 +5,6 @@ a record they come before `evaluation`, so the rest of a line is short. Most lin
 literals that a credential begins with, and are not decoded.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

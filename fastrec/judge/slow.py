@@ -7,8 +7,6 @@ valid. The record is then upgraded, hashed and brought into normal form as plain
 filtered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

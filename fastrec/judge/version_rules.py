@@ -4,8 +4,6 @@ Most runs see records of one version. So the rules of a version are made when th
 its decoder and the functions that are generated for it take milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Shared context of an attempt to run: options, output, engine, journal, progress."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -7,8 +7,6 @@ It holds counts, a sample of keys and where regions begin in runs, but no record
 bounded, apart from some kilobytes per task and per part.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence

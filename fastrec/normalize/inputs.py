@@ -3,8 +3,6 @@
 Logs of a harness are refused, with advice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

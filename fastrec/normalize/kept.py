@@ -18,8 +18,6 @@ gone. Its base (`Base`) is the last corpus without the records of shards that ar
 and changed shards are judged.
 """
 
-from __future__ import annotations
-
 import contextlib
 from bisect import bisect_right
 from collections import defaultdict

@@ -10,8 +10,6 @@ A field of `Options` says what it decides, in its annotation (`About`). From tha
 The sizes of buffers follow from options, too.
 """
 
-from __future__ import annotations
-
 import enum
 import os
 from collections.abc import Iterator, Mapping

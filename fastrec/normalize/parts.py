@@ -11,8 +11,6 @@
    stay, but shards may have other names or another order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

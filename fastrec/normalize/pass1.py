@@ -17,8 +17,6 @@ before everything is read, so a run guesses:
    again with the other target.
 """
 
-from __future__ import annotations
-
 import secrets
 from array import array
 from collections import Counter

@@ -10,8 +10,6 @@ Finished tasks of an interrupted run are not repeated: their slices are skipped,
 same text too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 

@@ -17,8 +17,6 @@ In an object store each run has its own journal, because a run that lost its lea
 to its own. The next run starts with a copy of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

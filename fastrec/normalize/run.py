@@ -9,8 +9,6 @@ Finished tasks are in a journal, from which the next run resumes if this one is 
 (`resume`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -7,8 +7,6 @@ A part is judged line by line after all if lines may change, or if columns canno
 judge would say: a line may be too long, or have a label that leaves its version open.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import compress

@@ -17,8 +17,6 @@ depend on the order of its lines.
     R10  as R5, not escaped to ASCII
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii

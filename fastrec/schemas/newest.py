@@ -1,7 +1,5 @@
 """The Structs of the newest schema version, for code that makes records."""
 
-from __future__ import annotations
-
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 from fastrec.schemas.v0_3_0 import (
     SCHEMA,

@@ -15,8 +15,6 @@ suggests. A record that is valid nowhere is closest to the version whose marks i
 of fields that versions spell differently, then its label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -14,8 +14,6 @@ works on dicts, and upgrades every record; `upgrade_record` does the same from S
 Tests compare the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from itertools import count

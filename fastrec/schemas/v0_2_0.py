@@ -9,8 +9,6 @@ absence and `null` stay apart until the normal form unites them. A test compares
 and bound with the schema file: the file decides, the Structs are its fast form.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType

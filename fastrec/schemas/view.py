@@ -4,8 +4,6 @@ msgspec skips all other fields of a line without making objects of them, so a vi
 decodes several times as fast as a record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

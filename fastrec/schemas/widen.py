@@ -7,8 +7,6 @@ with unknown keys takes the slow path; the widened class then decodes the follow
 speed.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property

@@ -4,8 +4,6 @@ Cleaners take a text and return a text. They apply to the value and to every ref
 right if it agrees with any reference.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Callable, Sequence

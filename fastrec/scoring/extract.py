@@ -7,8 +7,6 @@ or `{ last = "PATTERN" }`. Of a list, the first extractor that finds something d
 All of them take time in proportion to the text, whatever a model wrote.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -9,8 +9,6 @@ compare = "number"               how to compare them; tolerance = 0.001
 missing = "wrong"                what counts if nothing can be extracted: wrong, or error
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple

@@ -43,8 +43,6 @@ So when it doubles, its cuts move.
 approximate quantiles.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque

@@ -8,8 +8,6 @@ are.
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 

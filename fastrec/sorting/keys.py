@@ -26,8 +26,6 @@ So all keys of a question are joined and compared with those of the question bef
 object, which is hashed once.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise

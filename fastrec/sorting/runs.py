@@ -16,8 +16,6 @@ stays when one of its shards goes.
     origins  {position of the record: ((piece, first line in it, copies in it), …)}
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, groupby, islice
 from operator import eq, itemgetter

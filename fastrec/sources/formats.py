@@ -23,8 +23,6 @@ checksum raise ShardCorruptError. Both come after the text before them, except f
 it, so nothing may be used before the iterator is exhausted.
 """
 
-from __future__ import annotations
-
 import codecs
 import enum
 import re

@@ -19,8 +19,6 @@ its two ends gives exactly its bytes, and any cut of a file into ranges assigns 
 range.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ Rows of `fastrec export` become exactly the records that they were made of: a co
 the type of NAME, and `extra` has what other columns cannot hold, by path.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -11,8 +11,6 @@ There is one method per purpose, because a wrong finding costs something differe
   pairs have to do with each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """How much two graders agree on the same answers, beyond chance."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

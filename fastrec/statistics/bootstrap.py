@@ -1,7 +1,5 @@
 """The bootstrap: means in many draws of questions, and intervals with 95 % of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Answers are put into ten bins of equal width by their confidence. A model is cal
 bin the share of right answers is the mean confidence. Each answer counts once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ small. The standard error over clusters adds up the deviations within each clust
 question per cluster, it is the standard error over questions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

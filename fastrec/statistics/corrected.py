@@ -5,8 +5,6 @@ grader over all answers, plus the mean difference between people and grader on t
 is unbiased whatever the grader does, and its interval is narrow if the grader is good.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

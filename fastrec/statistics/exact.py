@@ -1,7 +1,5 @@
 """Exact numbers: doubles that stand for fractions, and means that are rounded once."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter

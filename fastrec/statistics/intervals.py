@@ -1,7 +1,5 @@
 """95 % intervals of single means: an accuracy, or a mean score."""
 
-from __future__ import annotations
-
 import math
 
 Z = 1.959963984540054  # 97.5 % of a normal distribution lie below

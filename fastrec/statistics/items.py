@@ -19,8 +19,6 @@ The second test finds many more wrong keys than the first would, adjusted for al
 first keeps questions that merely tell little from being suspected.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple

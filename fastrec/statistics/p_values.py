@@ -21,8 +21,6 @@ numbers per pair:
 Both tests are two-sided, and do not depend on the unit of the values. Neither uses random numbers.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ the first. If questions come in clusters, tests take the sum of the differences 
 one difference. Sums are exact. `p_values` has the tests, and says why these.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ Of n answers, c are right. Both chances are the unbiased estimates: the share of
 answers. A question with fewer than K answers has no value. All values are exact.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ question of each range is chosen: the one with which the means of all models sta
 over all questions. Whether this works is judged on models that the choice has not seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

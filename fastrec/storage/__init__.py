@@ -4,8 +4,6 @@ A path is a string; one with `://` in it is a URL. An object store has no direct
 an object appears as a whole when its writer is finished, or not at all.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any

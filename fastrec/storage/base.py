@@ -1,7 +1,5 @@
 """The interface of a storage, and of the files in it."""
 
-from __future__ import annotations
-
 import errno
 import io
 from typing import Any, BinaryIO, Protocol, Self

@@ -1,7 +1,5 @@
 """Files of this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -19,8 +19,6 @@ Rows end with bytes. Lists are sorted and merged by the first three values of th
 first two values are equal are in one partition, so counts of partitions add up.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

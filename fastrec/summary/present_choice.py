@@ -1,7 +1,5 @@
 """Present a summary: choose evaluations, metrics and models by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 

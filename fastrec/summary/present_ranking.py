@@ -1,7 +1,5 @@
 """Present a summary: rank the models of each evaluation and metric, and explain the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any

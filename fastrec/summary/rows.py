@@ -5,8 +5,6 @@ kept. So no record is decoded twice, and nothing is subtracted for duplicates. `
 all counts that are made from rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter

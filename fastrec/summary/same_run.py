@@ -25,8 +25,6 @@ reads its range of keys. The text of a superseded record is the digest of its bo
 stands for all records of the key.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections import Counter

@@ -1,7 +1,5 @@
 """Build the summary document from what was counted over the lines, the tally and the census."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce

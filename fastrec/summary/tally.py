@@ -10,8 +10,6 @@ records. With k records of a question, c of them correct, its mean is c/k. So su
 for each k, and all of them are integers.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict

@@ -7,8 +7,6 @@
    number and their means, and the names of files that turned out to be part of a pair.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

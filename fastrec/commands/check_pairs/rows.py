@@ -9,8 +9,6 @@ A row belongs to the result with its `evaluation_result_id`; without one, to the
 that agree in all ids are joined alike, so each combination of ids is looked up once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from array import array

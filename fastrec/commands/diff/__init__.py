@@ -10,8 +10,6 @@ Two matched records are equal if their lines have equal 64-bit fingerprints and 
 chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -6,8 +6,6 @@ record of both: `old.records = unchanged + changed + removed + repeats_old` and
 and model.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -10,8 +10,6 @@ as they are spelled.
      compared             left out             compared                  split
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ gives them are the same; or the evaluation is the same, and each of these models
 questions by both, and the same mean of scores that vary.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from types import SimpleNamespace

@@ -16,8 +16,6 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple

@@ -7,8 +7,6 @@ Rows are numbers of records: first those of OLD, then those of NEW, each in the 
     bytes        …              …                the sizes of lines tell where they are
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

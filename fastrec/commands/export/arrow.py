@@ -8,8 +8,6 @@ read from the lines, but only of rows that a condition on other columns does not
 is read from the lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

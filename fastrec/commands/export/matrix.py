@@ -11,8 +11,6 @@ Memory holds the names of questions and models, one row, and the records that `R
 loads at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

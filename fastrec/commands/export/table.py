@@ -8,8 +8,6 @@ The sizes of a response (`MEASURES`) are the same in all formats. They are count
 itself; what the record claims is in `evaluation.num_turns` and `tool_calls_count`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import compress, repeat

@@ -13,8 +13,6 @@ text on every platform and Python version. Compressed bytes may change with the 
 zlib.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter, deque
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ of an output, misreads a result, runs a command that does something else than wh
 gives up. Some calls fail and are repeated, in right answers too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from functools import partial

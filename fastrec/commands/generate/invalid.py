@@ -7,8 +7,6 @@ no JSON encoder writes use a placeholder: a string that is replaced after encodi
 get wrong, and contradictions.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import groupby, zip_longest

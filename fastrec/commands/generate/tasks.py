@@ -5,8 +5,6 @@ visible cause: a slip in one step, another choice, a result that was misread. Te
 files in `data/`. All facts are common knowledge in our own words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import zip_longest

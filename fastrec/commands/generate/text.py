@@ -6,8 +6,6 @@ Text comes from tables of a few thousand short phrases, built once from the word
 compressible as real corpora: about four times at zstd level 3.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache

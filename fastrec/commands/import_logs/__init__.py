@@ -12,8 +12,6 @@ which say so. A shard is one frame of zstd, because simple readers stop after th
 shard of a large log is compressed by the threads of zstd.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections import Counter

@@ -7,8 +7,6 @@ A log of lm-eval or HELM has several files. If the user names only some of them,
 looked for in the same directory. Only logs of which a file was named are imported.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ names          models whose names differ only in spelling (`names`)
 hashes         how producers computed `sample_hash`, from the summary
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, Unpack
 

@@ -4,8 +4,6 @@ Evaluations share a question if the `sample_hash` is the same, or the input but 
 each question, one line is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple

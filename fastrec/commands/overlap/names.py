@@ -5,8 +5,6 @@ Whether the answers are the same is told by their outputs, verdicts and scores o
 Of several spellings, the others get the name of the model with the most records.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -11,8 +11,6 @@
 4. Write the file atomically.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from functools import partial

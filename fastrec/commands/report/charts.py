@@ -1,7 +1,5 @@
 """Charts about models: pictures of evaluations, calibration, trends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Sections about costs and questions."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from glob import escape

@@ -1,7 +1,5 @@
 """Sections about the corpus as a whole: lines, versions, repeats, hashes, repairs, inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -11,8 +11,6 @@ Report every problem.
    file.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

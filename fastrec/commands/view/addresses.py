@@ -19,8 +19,6 @@ NUL. So names are spelled with printable characters only; others become escapes,
 second answer of a model is `MODEL\2`: a backslash in the name itself is always doubled.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -5,8 +5,6 @@ read again for every page, so lines that somebody else adds count, too. A label 
 at the end of the file. So two servers may share a file.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

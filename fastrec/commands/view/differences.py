@@ -8,8 +8,6 @@
 3. A few equal words between two differences are noise, and belong to the differences.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups of records with the same value of a field; and pictures of all records, or of a group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fastrec.answers.choosing import choose_primary, choose_scopes

@@ -1,7 +1,5 @@
 """The frame of every page (head, top bar, help about keys), and small pieces of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from fastrec.answers.reading import Answer

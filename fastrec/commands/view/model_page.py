@@ -1,7 +1,5 @@
 """A model: its results, the questions on which models of similar rank are ahead, its errors."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

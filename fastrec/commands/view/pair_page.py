@@ -1,7 +1,5 @@
 """Two models: the tests of `compare`, the numbers, and the questions on which they differ."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from fastrec.answers.choosing import choose_scopes

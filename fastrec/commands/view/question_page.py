@@ -4,8 +4,6 @@ Answers are cards if they are few, else a list that unfolds. Two of them can be 
 differences, word by word.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice

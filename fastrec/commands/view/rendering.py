@@ -8,8 +8,6 @@ stays visible: a `*` or `_` may multiply or index, a `#` may begin a comment, an
 meaning for most signs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -13,8 +13,6 @@ Every response, an error too, has headers that forbid scripts, styles and reques
 own, framing, and storing. Pages are made in threads, so they may wait for parts.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import socket

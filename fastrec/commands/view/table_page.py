@@ -1,7 +1,5 @@
 """The start page, questions found by hash or id, and the table of questions with its filters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 

@@ -4,8 +4,6 @@ It runs in a thread. A page waits for it for a moment. Then it says how far the 
 browser asks again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any

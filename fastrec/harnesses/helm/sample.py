@@ -6,8 +6,6 @@ multiple_choice_separate_*   the choice that the metric picks     the same choic
 any other                    all completions of all requests      none
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar

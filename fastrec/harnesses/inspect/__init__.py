@@ -12,8 +12,6 @@ score in each epoch, that is the mean of all scores. Other reducers are applied 
 each sample (`REDUCERS`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice

@@ -11,8 +11,6 @@
 What only the interface of a provider needs is left out: signatures, citations, `internal`.
 """
 
-from __future__ import annotations
-
 import binascii
 import contextlib
 import re

@@ -8,8 +8,6 @@
 What the model said is `output.raw` or a message, never what a scorer made of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Plan a log: what its details and results say about the run, and slices of its ro
 slices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any

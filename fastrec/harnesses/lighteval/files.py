@@ -10,8 +10,6 @@ then the task, which the rows of details name since 0.11; then which results are
 tree.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Plan a log: what its results say about the run and its figures, and the slices o
 read a slice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -13,8 +13,6 @@ it, the content does: the hash over all samples that the results state, or else 
 one task, with the same metrics.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

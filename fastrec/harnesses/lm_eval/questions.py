@@ -5,8 +5,6 @@ question is made of a document (`doc_to_text`): the name of a key, or a template
 only inserts values, the question is rendered here. It counts if the prompt contains it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ a text alone                         rolling           nothing: the text is only
 settings of a generation             generation        all responses
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -13,8 +13,6 @@ so do values in the path of the file or beside the rows. A row that does not fit
 its line and the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice

@@ -7,8 +7,6 @@
 The command runs as it is. What was not certain follows, in lines that are comments.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,6 @@ of its first line, if the table has lines. A large file is cut into pieces, whic
 same time.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
