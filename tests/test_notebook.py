@@ -168,7 +168,7 @@ def test_every_result_of_a_function_is_here() -> None:
         value = getattr(fastrec, name)
         if inspect.isfunction(value):
             returned = inspect.signature(value).return_annotation
-            results.add(getattr(returned, "__name__", returned))
+            results.add(getattr(returned, "__name__", str(returned)))
     classes = {name for name in results if isinstance(getattr(fastrec, name, None), type)}
     classes |= {"Generated"}
     assert classes - NO_RESULTS - {"Corpus"} == set(MADE)
