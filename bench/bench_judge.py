@@ -4,8 +4,6 @@ A round begins with a new judge, like that of a new process: it knows no inputs 
 benchmarks of unknown keys it has learned them before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,11 +1,9 @@
 """The stages of a run, one by one and in their order."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,10 +24,10 @@ from fastrec.summary.rows import row_maker
 Text = list[bytes]
 Measure = Callable[..., None]
 
-_BLOCK: Final = 1 << 20
-_WINDOW: Final = 16 << 20
-_RUNS: Final = 8
-_PACK: Final[dict[Format, Callable[[bytes], bytes]]] = {
+_BLOCK = 1 << 20
+_WINDOW = 16 << 20
+_RUNS = 8
+_PACK: dict[Format, Callable[[bytes], bytes]] = {
     Format.PLAIN: bytes,
     Format.ZSTD: zstandard.ZstdCompressor(level=3, write_checksum=True).compress,
     Format.GZIP: lambda text: gzip.compress(text, 6, mtime=0),

@@ -6,18 +6,15 @@ on one core several times; the best time counts. Figures that use two cores are 
 recompression instead, which is a trial like any other.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from hashlib import sha256
-from typing import Final
 
 import msgspec
 import zstandard
 
-_ROUNDS: Final = 7
-_RECORDS: Final = 4_000
+_ROUNDS = 7
+_RECORDS = 4_000
 
 
 def calibrate() -> float:

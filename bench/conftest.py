@@ -1,12 +1,10 @@
 """Fixtures of the stage benchmarks: text, and results in MB/s of text and records/s."""
 
-from __future__ import annotations
-
 import gc
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -14,9 +12,9 @@ from bench.corpora import corpus
 from bench.real import real_files, shard_lines
 from fastrec.commands.generate import Recipe, lines
 
-CHUNK_BYTES: Final = 1 << 18
-RECORDS: Final = 6_000
-ROUNDS: Final = 9
+CHUNK_BYTES = 1 << 18
+RECORDS = 6_000
+ROUNDS = 9
 
 Text = list[bytes]
 

@@ -5,8 +5,6 @@ bench.contenders LABEL JOB`. Each imports its own library, so only that contende
 library is not installed.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -20,7 +18,7 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -33,20 +31,18 @@ from fastrec.engine import make_engine
 from fastrec.normalize.options import MEMORY_PER_JOB
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-NORMALIZE: Final = "fastrec normalize"
-VALIDATE: Final = "fastrec validate"
-FLOOR: Final = "bare recompression"
-_BLOCK: Final = 1 << 20
+NORMALIZE = "fastrec normalize"
+VALIDATE = "fastrec validate"
+FLOOR = "bare recompression"
+_BLOCK = 1 << 20
 
 
 class Contender(NamedTuple):
     """A tool that does a job, or a part of it."""
 
     label: str
-    run: Callable[[Job], object]
-    """Does the job in this process and its children."""
-    leaves_out: str = ""
-    """The parts of the job that it does not do."""
+    run: Callable[[Job], object]  # Does the job in this process and its children.
+    leaves_out: str = ""  # The parts of the job that it does not do.
 
 
 # The minimum for any tool that rewrites shards, or searches them.
@@ -107,9 +103,9 @@ def _decompress(shard: str) -> None:
 
 # Other tools that do some of the work of `normalize`.
 
-_KEYS: Final = "evaluation_name, sample_hash, model_id, evaluation_id, sample_id"
-_OBJECTS: Final = "input output messages interactions answer_attribution evaluation token_usage"
-_TYPES: Final = {
+_KEYS = "evaluation_name, sample_hash, model_id, evaluation_id, sample_id"
+_OBJECTS = "input output messages interactions answer_attribution evaluation token_usage"
+_TYPES = {
     **dict.fromkeys(_KEYS.replace("sample_hash", "schema_version").split(", "), "VARCHAR"),
     **dict.fromkeys(("interaction_type", "error"), "VARCHAR"),
     **dict.fromkeys((*_OBJECTS.split(), "performance", "metadata"), "JSON"),
@@ -179,15 +175,15 @@ def _gnu_sort(job: Job) -> None:
     subprocess.run(["bash"], input=pipeline.encode(), check=True)
 
 
-_INFERRED: Final = (
+_INFERRED = (
     "validation, rejected lines, normal form (absent and null become the same, "
     "numbers change), conflicts, summary"
 )
-_TUNED: Final = (
+_TUNED = (
     "validation, rejected lines, records with equal identity that differ, unknown keys, "
     "normal form, conflicts, summary"
 )
-NORMALIZERS: Final = (
+NORMALIZERS = (
     Contender(FLOOR, _recompress_all, "everything: it only decompresses and compresses again"),
     Contender("DuckDB", partial(_duckdb, memory="", query=_plain_query), _INFERRED),
     Contender(f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job", _limited_duckdb, _INFERRED),
@@ -275,8 +271,8 @@ def _jsonschema_rs() -> IsValid:
     return is_valid
 
 
-_MISSING: Final = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
-VALIDATORS: Final = (
+_MISSING = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
+VALIDATORS = (
     Contender(
         "pydantic + strict json",
         partial(_validate, _pydantic),
@@ -289,14 +285,14 @@ VALIDATORS: Final = (
 
 # fastrec itself: commands as users type them, a leaderboard, and pages of `fastrec view`.
 
-_OUTPUTS: Final = {
+_OUTPUTS = {
     "normalize": "--output {}/corpus --level {} --max-rejects 100% -q",
     "import": "--output {}/records --strict",
     "export": "--output {}/tables -q",
 }
-_ROWS: Final = 1_000
+_ROWS = 1_000
 # Between the questions that are asked for: they are in many parts, and at all places of them.
-_STEP: Final = 37
+_STEP = 37
 
 
 def _fastrec(label: str, job: Job) -> list[str]:
@@ -317,7 +313,7 @@ def _fastrec(label: str, job: Job) -> list[str]:
     return [sys.executable, "-m", "fastrec", command, *inputs, *options]
 
 
-_COMMANDS: Final = (
+_COMMANDS = (
     NORMALIZE,
     VALIDATE,
     "fastrec normalize CORPUS",
@@ -396,7 +392,7 @@ def _parameters(scope: Any, **more: str) -> str:
     return urlencode({"evaluation": scope.evaluation_name, **metric, **more})
 
 
-_ALL: Final = (
+_ALL = (
     *(Contender(label, partial(_run_fastrec, label)) for label in _COMMANDS),
     Contender("fastrec leaderboard", _rank),
     Contender("fastrec view", _view, "a browser"),
@@ -410,7 +406,7 @@ _ALL: Final = (
     *NORMALIZERS,
     *VALIDATORS,
 )
-CONTENDERS: Final = {contender.label: contender for contender in _ALL}
+CONTENDERS = {contender.label: contender for contender in _ALL}
 
 
 def command_of(contender: Contender, job: Job) -> list[str]:

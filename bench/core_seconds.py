@@ -5,8 +5,6 @@ turns symbols into categories. Samples become seconds by their share of the proc
 whole command.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil
@@ -17,15 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bench.contenders import CONTENDERS, FLOOR, NORMALIZE, command_of
 from bench.corpora import LEVEL, OUT, available, corpus
 from bench.measure import Job, measure
 from bench.tables import aligned
 
-_FREQUENCY: Final = 499  # samples per second; not a divisor of the kernel's timer
-_OTHER: Final = "other"
+_FREQUENCY = 499  # samples per second; not a divisor of the kernel's timer
+_OTHER = "other"
 
 
 class Category(NamedTuple):

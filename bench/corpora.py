@@ -5,8 +5,6 @@ the corpus is made again and the old one is deleted. All shards are zstd at leve
 shard.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil
@@ -15,7 +13,7 @@ from functools import cache
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import zstandard
@@ -28,14 +26,14 @@ from fastrec.engine import make_engine
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash
 
-OUT: Final = Path(__file__).parents[1] / "out" / "bench"
-LEVEL: Final = 3
-_VERSION: Final = 2  # increase it to make all corpora again
-_SMALL_TEXT: Final = 80  # characters to keep of each text in a small record
-_MODEL: Final = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
+OUT = Path(__file__).parents[1] / "out" / "bench"
+LEVEL = 3
+_VERSION = 2  # increase it to make all corpora again
+_SMALL_TEXT = 80  # characters to keep of each text in a small record
+_MODEL = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 
+# The files of a corpus, each with its lines or records, and the size of its text.
 Written = list[tuple[str, int, int]]
-"""The files of a corpus, each with its lines or records, and the size of its text."""
 
 
 def _source(module: Any) -> bytes:
@@ -116,8 +114,7 @@ class Logged(Plan, frozen=True, tag=True):
 
     kind: str
     seed: int
-    size: int
-    """Questions, samples or instances."""
+    size: int  # Questions, samples or instances.
 
     def content(self) -> bytes:
         return generator_version().encode() + _source(logs)
@@ -232,7 +229,7 @@ def _words(records: int, seed: int, shards: int, *, small: bool = False, **more:
     return Generated(Recipe(text="words", records=records, seed=seed, **more), shards, small)
 
 
-CORPORA: Final[dict[str, Plan]] = {
+CORPORA: dict[str, Plan] = {
     "mixed": _words(30_000, 1, 24),
     "small": _words(200_000, 2, 16, mix="single_turn", small=True),
     "agentic": _words(5_000, 3, 16, mix="agentic"),
@@ -273,8 +270,7 @@ class Corpus(msgspec.Struct, frozen=True):
 
     name: str
     key: str
-    shards: tuple[str, ...]
-    """File names in its directory."""
+    shards: tuple[str, ...]  # File names in its directory.
     lines: int
     text_bytes: int
     file_bytes: int

@@ -5,13 +5,11 @@
 they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,20 +21,19 @@ Better = Literal["lower", "higher"]
 Runs = Sequence[Measured]
 Trials = Sequence[Trial]
 
-_METHOD: Final = "forked-pool"
-"""How trials run. Change it when ratios become incomparable with earlier ones."""
-_STAGE_METHOD: Final = "new-judge"
-"""The same for stages."""
+# How trials run. Change it when ratios become incomparable with earlier ones.
+_METHOD = "forked-pool"
+_STAGE_METHOD = "new-judge"  # The same for stages.
 # Targets of the stage benchmarks that are ratios, and the good direction of each.
-_RATIOS: Final[dict[str, tuple[float, Better]]] = {
+_RATIOS: dict[str, tuple[float, Better]] = {
     "judge_of_msgspec[plain]": (0.75, "higher"),
     "judge_of_msgspec[real]": (1.0, "higher"),
     "unknown_keys_of_plain": (0.6, "higher"),
     "duplicate_key_check": (0.08, "lower"),
 }
-_NO_TARGET: Final[tuple[None, Better]] = (None, "higher")
+_NO_TARGET: tuple[None, Better] = (None, "higher")
 # Too noisy to compare with earlier runs; they are only compared with their target.
-_NOISY: Final = frozenset({"duplicate_key_check"})
+_NOISY = frozenset({"duplicate_key_check"})
 
 
 def _text(trial: Trial) -> int:
@@ -50,7 +47,7 @@ def _speed_of_third(runs: Runs, trials: Trials) -> float:
 
 
 # The unit, the good direction, and the value from the results of the trials.
-VALUES: Final[dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]]] = {
+VALUES: dict[str, tuple[str, Better, Callable[[Runs, Trials], float]]] = {
     "seconds": ("s", "lower", lambda runs, _: runs[0].seconds),
     "seconds of 20 pages": ("s", "lower", lambda runs, _: (runs[0].seconds - runs[1].seconds) / 20),
     "peak memory": ("MB", "lower", lambda runs, _: runs[0].peak_bytes / 1e6),
@@ -112,8 +109,8 @@ def _trial(given: Any, facts: dict[str, Any]) -> dict[str, Any]:
     return {**filled, "options": [option.format(**facts) for option in options]}
 
 
-FIGURES: Final = tuple(_figures())
-SETS: Final = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
+FIGURES = tuple(_figures())
+SETS = (*dict.fromkeys(figure.set for figure in FIGURES), "nights")
 
 
 def figures_of(sets: Iterable[str]) -> list[Figure]:
@@ -135,10 +132,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
     unit: str = "×"
     better: Better = "lower"
-    relative: float | None
-    """The number that is compared with earlier runs."""
-    of: str
-    """The corpora it was measured on. Only values with the same corpora are compared."""
+    relative: float | None  # The number that is compared with earlier runs.
+    of: str  # The corpora it was measured on. Only values with the same corpora are compared.
     target: float | None = None
     tolerance: float = 0.15
     error: str | None = None

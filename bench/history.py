@@ -5,8 +5,6 @@ the same machine, only those count. Otherwise those of all machines count, which
 relative.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -14,15 +12,14 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from bench.figures import Value
 
-HISTORY: Final = Path(__file__).parent / "history.jsonl"
-_ROOT: Final = Path(__file__).parents[1]
-_CPU_INFO: Final = Path("/proc/cpuinfo")
+HISTORY = Path(__file__).parent / "history.jsonl"
+_ROOT = Path(__file__).parents[1]
+_CPU_INFO = Path("/proc/cpuinfo")
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -53,8 +50,8 @@ class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
     date: str
     machine: Machine
     python: str
+    # The load average at the start. Above 0.5 the machine was busy with something else.
     load: float
-    """The load average at the start. Above 0.5 the machine was busy with something else."""
     calibration: float
     figures: dict[str, HistoryValue]
 
@@ -116,8 +113,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """A figure now and its best earlier value."""
 
     value: Value
-    best: float | None
-    """None if it was never measured on these corpora before."""
+    best: float | None  # None if it was never measured on these corpora before.
 
     @property
     def change(self) -> float | None:

@@ -4,8 +4,6 @@ Unlike a time, the count has no noise: it is the same on a busy machine. The loo
 over many records; the difference excludes the start-up.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,15 +11,14 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 from bench.corpora import corpus
 from bench.real import shard_lines
 
-_ROOT: Final = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[1]
 _FEW = 100
 _MANY = 400
-_TOTAL: Final = re.compile(r"Collected : (\d+)")
+_TOTAL = re.compile(r"Collected : (\d+)")
 
 
 def _judge(records: int) -> None:

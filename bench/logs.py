@@ -11,8 +11,6 @@
     a table   CSV with a question, an answer of 1 KB, its verdict and two columns of metadata
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import struct
@@ -23,7 +21,7 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from zipfile import ZipFile
 
 import msgspec
@@ -34,9 +32,9 @@ from fastrec.commands.generate.text import Rng, phrase_tables
 from fastrec.engine import make_engine
 
 Document = dict[str, Any]
-ANSWERS: Final = "answers.csv"
-_DATE: Final = "2026-03-01T12-00-00.000000"
-_encode: Final = msgspec.json.Encoder().encode
+ANSWERS = "answers.csv"
+_DATE = "2026-03-01T12-00-00.000000"
+_encode = msgspec.json.Encoder().encode
 
 
 @cache
@@ -142,8 +140,8 @@ def _generation(seed: int, questions: int, shots: int) -> Iterator[Document]:
 
 # Inspect
 
-_TOOLS: Final = ("bash", "python", "web_search", "text_editor")
-_LONG: Final = 100  # characters; longer texts in events become attachments
+_TOOLS = ("bash", "python", "web_search", "text_editor")
+_LONG = 100  # characters; longer texts in events become attachments
 
 
 def _write_inspect(seed: int, directory: Path, samples: int) -> tuple[int, int]:
@@ -400,23 +398,23 @@ def _write_table(seed: int, directory: Path, rows: int) -> tuple[int, int]:
     return rows, path.stat().st_size
 
 
-WRITERS: Final[Mapping[str, Callable[[int, Path, int], tuple[int, int]]]] = {
+# What writes a log of some size into a directory, and returns its samples and bytes of text.
+WRITERS: Mapping[str, Callable[[int, Path, int], tuple[int, int]]] = {
     "lm-eval": _write_lm_eval,
     "lm-eval-shots": partial(_write_lm_eval, shots=5),
     "inspect": _write_inspect,
     "helm": _write_helm,
     "table": _write_table,
 }
-"""What writes a log of some size into a directory, and returns its samples and bytes of text."""
 
 
 # The minimum for a tool that keeps all text of a log: read it, and compress it in the same pool.
 
-_TASK_BYTES: Final = 8 << 20
+_TASK_BYTES = 8 << 20
 # Of a member of a zip archive: the lengths of its name and its extra field.
-_HEADER: Final = struct.Struct("<26x2H")
+_HEADER = struct.Struct("<26x2H")
+# A file, places and sizes of its pieces, the file to write, and the level.
 _Task = tuple[str, list[tuple[int, int]], str, int]
-"""A file, places and sizes of its pieces, the file to write, and the level."""
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -5,8 +5,6 @@ shared page once. Systems without PSS use resident set sizes. The pause between 
 the cost of a sample, so that sampling takes at most 2 % of one core.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -17,29 +15,26 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 import psutil
 
-_PAUSE: Final = 0.03
-_SHARE: Final = 0.02
-_BLOCK: Final = 512  # bytes, in which the kernel counts
-_ROOT: Final = Path(__file__).parents[1]
+_PAUSE = 0.03
+_SHARE = 0.02
+_BLOCK = 512  # bytes, in which the kernel counts
+_ROOT = Path(__file__).parents[1]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The shards to read, the directory to write to, and how."""
 
-    inputs: tuple[str, ...]
-    """A directory of shards, or some of its shards."""
+    inputs: tuple[str, ...]  # A directory of shards, or some of its shards.
     output: str
-    scratch: str
-    """A directory for temporary files."""
+    scratch: str  # A directory for temporary files.
     jobs: int
     level: int
-    options: tuple[str, ...] = ()
-    """Further command-line options for fastrec."""
+    options: tuple[str, ...] = ()  # Further command-line options for fastrec.
 
     def shards(self) -> list[str]:
         """The paths of all shards."""
@@ -56,10 +51,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     peak_bytes: int
     output_bytes: int = 0
-    read_bytes: int = 0
-    """From the disk; what was in the page cache does not count."""
-    written_bytes: int = 0
-    """To files, whether they reached the disk or not."""
+    read_bytes: int = 0  # From the disk; what was in the page cache does not count.
+    written_bytes: int = 0  # To files, whether they reached the disk or not.
     error: str | None = None
 
 

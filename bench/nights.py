@@ -6,14 +6,11 @@ first nights begin without a corpus, and every other night begins with the state
 before left: see `Snapshot`.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 import msgspec
 
@@ -29,20 +26,20 @@ from bench.trials import JOBS, better
 Execute = Callable[[Job], Measured]
 Notify = Callable[[str], None]
 
-CORPUS: Final = "real-x10"
-FULL: Final = "full run"
-FIRST: Final = "first night"
-NOTHING: Final = "nothing changed"
-SMALL: Final = "nothing changed, a tenth of the shards and records"
-TEN_TIMES: Final = "nothing changed, a tenth of the shards"
-NIGHTS: Final[Mapping[str, tuple[Change, float]]] = {  # with their targets
+CORPUS = "real-x10"
+FULL = "full run"
+FIRST = "first night"
+NOTHING = "nothing changed"
+SMALL = "nothing changed, a tenth of the shards and records"
+TEN_TIMES = "nothing changed, a tenth of the shards"
+NIGHTS: Mapping[str, tuple[Change, float]] = {  # with their targets
     NOTHING: (Change(), 0.08),
     "new evaluation of 1 % of the text": (Change(evaluations=1), 0.12),
     "one more model on the largest evaluation": (Change(models=1), 0.40),
     "one shard of a small evaluation changed": (Change(changed=1), 0.12),
     "one shard of the largest evaluation removed": (Change(removed=1), 0.40),
 }
-_WEEK: Final[Mapping[str, Change]] = {
+_WEEK: Mapping[str, Change] = {
     "Mon": Change(),
     "Tue": Change(evaluations=1),
     "Wed": Change(small_models=3, changed=1),
@@ -51,8 +48,8 @@ _WEEK: Final[Mapping[str, Change]] = {
     "Sat": Change(small_models=3, removed=1),
     "Sun": Change(models=2, changed=1),
 }
-_VERSION: Final = "nights-1"  # increase it if nights become incomparable with earlier ones
-_FOOTER: Final = (
+_VERSION = "nights-1"  # increase it if nights become incomparable with earlier ones
+_FOOTER = (
     "Large models are new models on the evaluation that has most of the text, where the removed "
     "shard is too; small models are on another one."
 )

@@ -5,15 +5,12 @@ The measurements are saved to `out/bench/peers.json`, so that `--render` can wri
 without measuring.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -25,13 +22,13 @@ from bench.measure import Measured
 from bench.tables import aligned, shown, target_of
 from bench.trials import JOBS, Trial, run_trials
 
-_ROOT: Final = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[1]
 _START = "<!-- peers -->"
 _END = "<!-- /peers -->"
-_EVERY: Final = {
+_EVERY = {
     "jsonschema + strict json": 10
 }  # slow contenders get every tenth shard; throughputs are compared
-_DESCRIPTIONS: Final = {
+_DESCRIPTIONS = {
     "real-x10": (
         "lines from three evaluations and 240 models, of which 24 are real and 216 were made from "
         "them by moving "
@@ -55,8 +52,8 @@ class Row(msgspec.Struct, frozen=True):
 
     trial: Trial
     measured: Measured
+    # The text that it processed: less than the whole corpus if it got only some shards.
     text_bytes: int
-    """The text that it processed: less than the whole corpus if it got only some shards."""
 
 
 class Sheet(msgspec.Struct, frozen=True):

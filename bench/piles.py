@@ -5,8 +5,6 @@ advance, next to the pile, and dated an hour back. So a pile can be laid out aga
 the same paths, sizes, modification times and inodes: to fastrec it is the same pile.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -14,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import zstandard
@@ -22,27 +20,21 @@ import zstandard
 from bench.corpora import LEVEL
 from bench.real import shard_lines
 
-Pile = Mapping[str, Path]
-"""The file behind each name in the pile."""
+Pile = Mapping[str, Path]  # The file behind each name in the pile.
 Record = dict[str, Any]
 
-_HOUR: Final = 3600.0
-_CHANGED: Final = 10  # every tenth record of a changed shard is another one
+_HOUR = 3600.0
+_CHANGED = 10  # every tenth record of a changed shard is another one
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to a pile before a night."""
 
-    evaluations: int = 0
-    """New evaluations, each of 1 % of the text, in new shards."""
-    models: int = 0
-    """New models on the largest evaluation: a new shard each."""
-    small_models: int = 0
-    """New models on a small evaluation."""
-    changed: int = 0
-    """Shards of a small evaluation of which some records change."""
-    removed: int = 0
-    """Shards of the largest evaluation that are removed."""
+    evaluations: int = 0  # New evaluations, each of 1 % of the text, in new shards.
+    models: int = 0  # New models on the largest evaluation: a new shard each.
+    small_models: int = 0  # New models on a small evaluation.
+    changed: int = 0  # Shards of a small evaluation of which some records change.
+    removed: int = 0  # Shards of the largest evaluation that are removed.
 
     def described(self) -> list[str]:
         """One short phrase per kind of change."""

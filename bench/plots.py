@@ -1,10 +1,7 @@
 """SVG plots: a line over the runs with its target, and bars in groups as a picture of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
-from typing import Final
 
 import msgspec
 
@@ -48,13 +45,13 @@ def plot(points: Sequence[Point], target: float | None) -> str:
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{drawn}</svg>'
 
 
-_BARS_WIDTH: Final = 900
-_BARS_HEIGHT: Final = 380
-_SIDE: Final = 24
-_TOP: Final = 84
-_BASE: Final = _BARS_HEIGHT - 104
-_COLORS: Final = ("#b9c2cd", "#2563a8")
-_STYLE: Final = (
+_BARS_WIDTH = 900
+_BARS_HEIGHT = 380
+_SIDE = 24
+_TOP = 84
+_BASE = _BARS_HEIGHT - 104
+_COLORS = ("#b9c2cd", "#2563a8")
+_STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1c2530}"
     ".title{font-size:17px;font-weight:600}.soft{fill:#66717f;font-size:12px}"
     ".middle{text-anchor:middle}.axis{stroke:#98a3b0}.card{fill:#fff;stroke:#e2e5e9}"

@@ -4,8 +4,6 @@ A field that may be absent but not null has the default None and a type without 
 not check defaults.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator

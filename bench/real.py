@@ -13,14 +13,12 @@ five in total have another answer), or everything was evaluated again (all recor
 latencies and token counts, and half have another answer).
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,10 +28,10 @@ from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import shard_at
 
 Record = dict[str, Any]
-_REAL: Final = Path(__file__).parents[2] / "shared" / "real"
-_SHIFT: Final = 37
-_QUESTION: Final = ("sample_id", "sample_hash", "input")
-_TEXTS: Final = ("raw", "content", "reasoning_trace")
+_REAL = Path(__file__).parents[2] / "shared" / "real"
+_SHIFT = 37
+_QUESTION = ("sample_id", "sample_hash", "input")
+_TEXTS = ("raw", "content", "reasoning_trace")
 
 
 def shard_lines(path: Path) -> Iterator[bytes]:

@@ -1,19 +1,16 @@
 """`make bench-report`: the history of figures as a self-contained page, `out/bench/report.html`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Final
 
 from bench.corpora import OUT
 from bench.history import HistoryLine, HistoryValue, read
 from bench.plots import Point, plot
 from bench.tables import number
 
-_STYLE: Final = Path(__file__).with_suffix(".css")
+_STYLE = Path(__file__).with_suffix(".css")
 
 
 def page(history: Sequence[HistoryLine]) -> str:

@@ -20,8 +20,6 @@ in turns of as many as there are cores, or as long as the driver needs to make t
 results. The driver's seconds are measured, its start is that of `result.json`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -33,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import msgspec
@@ -51,22 +49,19 @@ from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 
-_SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a quarter
-_PER_QUESTION: Final = 200  # records of a question
-_NARROW: Final = 2_000  # records of the narrow shard before it changes
+_SHARD_TEXT = 64_000_000  # text of a shard, which is compressed to a quarter
+_PER_QUESTION = 200  # records of a question
+_NARROW = 2_000  # records of the narrow shard before it changes
 
 
 class Simulated(Charged, kw_only=True):
     """The result of a simulation."""
 
     journal_bytes: int = 0
-    kept_bytes: int = 0
-    """Size of the list of kept work."""
+    kept_bytes: int = 0  # Size of the list of kept work.
     seconds: float = 0.0
-    base_bytes: int = 0
-    """Peak memory before the simulation."""
-    stopped_bytes: int = 0
-    """Peak memory until the run was interrupted, if it was."""
+    base_bytes: int = 0  # Peak memory before the simulation.
+    stopped_bytes: int = 0  # Peak memory until the run was interrupted, if it was.
     peak_bytes: int = 0
 
 

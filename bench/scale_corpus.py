@@ -5,41 +5,34 @@ change of it leaves most of the corpus alone. It has no numbers of its own: its 
 the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Final
 
 from fastrec.sorting.cuts import Border
 
-RECORD: Final = 1_500  # bytes of text, as in real evaluation records
-_EVALUATIONS: Final = 40
-_LEAST: Final = 25_000  # records of an evaluation; a small corpus has fewer evaluations
-_NEW_MODEL: Final = 999  # comes after all others
-_NARROW: Final = 400  # the narrow shard has one in so many questions
-_EVALUATION: Final = len(b"evaluation-00\0")
-_HASH: Final = slice(_EVALUATION, _EVALUATION + 64)
-_PREFIX: Final = _HASH.stop + 1
-_MODEL: Final = slice(
-    _PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000")
-)
+RECORD = 1_500  # bytes of text, as in real evaluation records
+_EVALUATIONS = 40
+_LEAST = 25_000  # records of an evaluation; a small corpus has fewer evaluations
+_NEW_MODEL = 999  # comes after all others
+_NARROW = 400  # the narrow shard has one in so many questions
+_EVALUATION = len(b"evaluation-00\0")
+_HASH = slice(_EVALUATION, _EVALUATION + 64)
+_PREFIX = _HASH.stop + 1
+_MODEL = slice(_PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000"))
 
 
 class SimulatedCorpus:
     """Converts numbers of records to keys and back, and counts the records in ranges of keys."""
 
     def __init__(self, records: int, per_question: int) -> None:
-        self.records = records
-        """Those with numbers: all but the narrow shard's."""
-        self.narrow = 0
-        """Records of the narrow shard."""
+        self.records = records  # Those with numbers: all but the narrow shard's.
+        self.narrow = 0  # Records of the narrow shard.
         self._per_question = per_question
         self._questions = -(-records // per_question)
         self._evaluations = max(min(_EVALUATIONS, records // _LEAST), 1)
         first = self._questions // 2
         self.narrow_first = first * per_question
+        # The narrow shard's records lie between these two numbers.
         self.narrow_last = (first + -(-self._questions // _NARROW)) * per_question
-        """The narrow shard's records lie between these two numbers."""
 
     @property
     def total(self) -> int:

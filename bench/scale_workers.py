@@ -1,7 +1,5 @@
 """Simulated workers: they return results like real ones, and count their storage requests."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import random
@@ -11,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -34,20 +32,20 @@ from fastrec.summary.census import QuestionCounts
 from fastrec.summary.part_statistics import Census, LinesByPiece
 from fastrec.summary.tally import ModelTally, Tally
 
-_KEY: Final = 150  # bytes of a key
-_ROW: Final = 60  # bytes of a row of statistics
-_COLUMNS: Final = 15  # bytes of columns of a record
-_INDEX: Final = _KEY + _ROW + 18  # bytes of index of a record
-_IN_MEMORY: Final = 700  # what pass 1 reckons for a record beside its text
-_PART_SHARE: Final = 6  # compression ratio of a part
-_KEPT_SHARE: Final = 3  # compression ratio of what is kept for the next run
-_CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
-_MODELS: Final = 50  # in a part, and in a shard
-_COUNTS: Final = 500_000  # bytes of the counts of a part, which name most pieces of the input
-_INPUT_READ: Final = 1 << 20  # read of a shard at a time
-_BLOCKS_READ: Final = 256 << 10  # read of a file of blocks at a time
-_WRITE: Final = 32 << 20  # written at a time where storage takes objects in pieces
-_HASH: Final = "0" * 32
+_KEY = 150  # bytes of a key
+_ROW = 60  # bytes of a row of statistics
+_COLUMNS = 15  # bytes of columns of a record
+_INDEX = _KEY + _ROW + 18  # bytes of index of a record
+_IN_MEMORY = 700  # what pass 1 reckons for a record beside its text
+_PART_SHARE = 6  # compression ratio of a part
+_KEPT_SHARE = 3  # compression ratio of what is kept for the next run
+_CENSUS = 65  # bytes of the census for a record, in each of two lists
+_MODELS = 50  # in a part, and in a shard
+_COUNTS = 500_000  # bytes of the counts of a part, which name most pieces of the input
+_INPUT_READ = 1 << 20  # read of a shard at a time
+_BLOCKS_READ = 256 << 10  # read of a file of blocks at a time
+_WRITE = 32 << 20  # written at a time where storage takes objects in pieces
+_HASH = "0" * 32
 
 
 class Charged(msgspec.Struct, kw_only=True):
@@ -56,15 +54,12 @@ class Charged(msgspec.Struct, kw_only=True):
     records: int
     tasks: int = 0
     runs: int = 0
-    merges: list[int] = msgspec.field(default_factory=list)
-    """Runs that each round leaves."""
+    merges: list[int] = []  # Runs that each round leaves.
     regions: int = 0
     borders: int = 0
     parts: int = 0
-    made: int = 0
-    """Parts that were made; the others are those of the night before."""
-    slices: int = 0
-    """Slices of runs and of old parts that parts are gathered from."""
+    made: int = 0  # Parts that were made; the others are those of the night before.
+    slices: int = 0  # Slices of runs and of old parts that parts are gathered from.
     requests: Counter[str] = msgspec.field(default_factory=Counter)
     bytes_read: int = 0
     bytes_written: int = 0
@@ -105,8 +100,7 @@ class SimulatedWorkers(Engine):
 
     def __init__(self, corpus: SimulatedCorpus, lines: list[int], rng: random.Random) -> None:
         self.result = Charged(records=0)
-        self.staged: list[str] = []
-        """Paths of the parts that were made."""
+        self.staged: list[str] = []  # Paths of the parts that were made.
         self._corpus = corpus
         self._rng = rng
         self._lines = lines  # of each shard but the narrow one

@@ -10,12 +10,10 @@
 The same seed gives the same text everywhere. Every shard has its own random numbers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from fastrec.commands.generate.producers import Spelling
 from fastrec.commands.generate.text import Rng, phrase_tables
@@ -25,14 +23,12 @@ Record = dict[str, Any]
 Shards = Iterator[tuple[str, Iterator[bytes]]]
 Write = Callable[[int], str]
 
-_METRICS: Final = ("acc", "acc_norm", "exact_match", "f1", "judge_score", "bleu")
-_TOOLS: Final = ("read_file", "search", "run_command", "edit_file", "http_get", "query_table")
-_SPELLING: Final = Spelling(
+_METRICS = ("acc", "acc_norm", "exact_match", "f1", "judge_score", "bleu")
+_TOOLS = ("read_file", "search", "run_command", "edit_file", "http_get", "query_table")
+_SPELLING = Spelling(
     ascii_only=False, spaced=False, sort_keys=False, order=None, escape_slashes=False
 )
-_DUMPED: Final = Spelling(
-    ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False
-)
+_DUMPED = Spelling(ascii_only=True, spaced=True, sort_keys=False, order=None, escape_slashes=False)
 
 
 class _Model(NamedTuple):
@@ -236,7 +232,7 @@ def _document(seed: int, rng: Rng, number: int) -> str:
     )
 
 
-SHAPES: Final[dict[str, Callable[[int], Shards]]] = {
+SHAPES: dict[str, Callable[[int], Shards]] = {
     "many-evaluations": lambda seed: _shards(
         seed,
         [f"suite_{number % 17}_subject_{number:03d}" for number in range(300)],

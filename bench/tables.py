@@ -1,7 +1,5 @@
 """Format figures as text tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from bench.figures import Value

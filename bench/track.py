@@ -9,8 +9,6 @@
    worse, or if a night differs from a full run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -18,7 +16,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -41,10 +38,10 @@ from bench.tables import comparison_table
 from bench.trials import Results, run_trials
 
 # Of the other sets: 2, because they take long.
-_ROUNDS: Final = {"track": 5, "peers": 5, "import": 5, "view": 5}
-_BUSY: Final = 0.5
-_ROOT: Final = Path(__file__).parents[1]
-_ASSETS: Final = _ROOT / "docs" / "assets"
+_ROUNDS = {"track": 5, "peers": 5, "import": 5, "view": 5}
+_BUSY = 0.5
+_ROOT = Path(__file__).parents[1]
+_ASSETS = _ROOT / "docs" / "assets"
 
 
 class _Session:

@@ -4,14 +4,11 @@ Noise only adds time, and it comes in waves. So contenders take turns, and the b
 counts. Long trials run once.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Final
 
 import msgspec
 
@@ -19,8 +16,8 @@ from bench.contenders import CONTENDERS, command_of
 from bench.corpora import LEVEL, OUT, corpus
 from bench.measure import Job, Measured, measure
 
-JOBS: Final = 2
-_LONG: Final = 40.0  # seconds; a longer trial is not repeated
+JOBS = 2
+_LONG = 40.0  # seconds; a longer trial is not repeated
 
 
 class Trial(msgspec.Struct, frozen=True):

@@ -1,7 +1,5 @@
 """The logic of the benchmarks: comparing, storing and formatting. No test measures time."""
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import islice

@@ -3,8 +3,6 @@
 No test measures time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 No test measures time.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from zipfile import ZipFile

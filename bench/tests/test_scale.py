@@ -1,7 +1,5 @@
 """Scale: memory of the driver and storage requests grow linearly with the corpus."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from functools import cache
@@ -26,8 +24,8 @@ from tests.sorting.test_runs import spilled
 
 MIB = 1 << 20
 BLOCK = 128 * 200
+# Limits that are to a small corpus what the real ones are to a huge one.
 SMALL_LIMITS = Limits(unmerged_runs=16, merged_runs=8, merge_fan_in=8, least_merge_fan_in=4)
-"""Limits that are to a small corpus what the real ones are to a huge one."""
 
 
 def requests(result: Simulated) -> int:
