@@ -71,12 +71,7 @@ _CALL = 160  # characters of a tool call in one line, if the terminal does not s
 _MOST_POWERS = 5  # lines about what could have been seen; JSON has all
 
 
-@command(
-    "Print the records of a corpus, or some of them.",
-    ok="done, also if no record matches",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="a part could not be read",
-)
+@command("Print the records of a corpus, or some of them.")
 @shared("corpus", "filters")
 @option("--limit N", "Print at most N records.")
 @flag(
@@ -90,6 +85,12 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
 
     Only parts that have a matching record are read. On a terminal, characters that could control
     it are printed as JSON escapes.
+
+    \b
+    Exit codes:
+      0     done, also if no record matches
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     a part could not be read
 
     \b
     Examples:
@@ -327,12 +328,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command(
-    "Show a question with the answers of all models.",
-    usage="the command line is wrong, or QUESTION is not one question; the message lists the "
-    "candidates",
-    failure="a part could not be read",
-)
+@command("Show a question with the answers of all models.")
 @shared("corpus")
 @click.argument("question")
 @shared("filters", "full")
@@ -348,6 +344,13 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
     Long texts are cut, and long conversations folded to their first and last turns; --full shows
     all. Records of several metrics that have the same conversation are one answer with several
     verdicts. --format html makes one file with everything, to be mailed: it needs no server.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or QUESTION is not one question; the
+            message lists the candidates
+      3     a part could not be read
 
     \b
     Examples:
@@ -408,13 +411,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
             )
 
 
-@command(
-    "Compare two models of a corpus, and show where they differ.",
-    ok="done, whatever the difference",
-    check="no evaluation has records of both models",
-    usage="the command line is wrong, or A or B is not one model",
-    failure="a part could not be read",
-)
+@command("Compare two models of a corpus, and show where they differ.")
 @shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
@@ -465,6 +462,13 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     have judged: how often they agree, Cohen's kappa with a 95 % interval (a jackknife over
     questions), and the first answers on which they differ. In the viewer, "another metric differs"
     lists these questions.
+
+    \b
+    Exit codes:
+      0     done, whatever the difference
+      1     no evaluation has records of both models
+      2     the command line is wrong, or A or B is not one model
+      3     a part could not be read
 
     \b
     Examples:

@@ -40,12 +40,7 @@ if TYPE_CHECKING:
     from fastrec.commands.verify import Verification
 
 
-@command(
-    "Check every record of shards.",
-    ok="all lines are valid",
-    check="some lines are invalid, or, with --strict, have warnings",
-    failure="a shard could not be read completely, or the log could not be written",
-)
+@command("Check every record of shards.")
 @shared("paths", "jobs")
 @format_option("text", "json", "github")
 @option("--max-errors N", "Stop after this many invalid lines.")
@@ -75,6 +70,13 @@ def validate(
     Findings are counted by code and field, each with one example: the first message, and the first
     three locations. Errors are those of the schema version that the record comes closest to
     ("judged as"), or that --schema names.
+
+    \b
+    Exit codes:
+      0     all lines are valid
+      1     some lines are invalid, or, with --strict, have warnings
+      2     the command line is wrong
+      3     a shard could not be read completely, or the log could not be written
 
     \b
     Examples:
@@ -134,13 +136,7 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
     )
 
 
-@command(
-    "Check aggregates against their samples files.",
-    ok="no findings",
-    check="there are findings: errors, or warnings without --allow-warnings",
-    usage="the command line is wrong, or a directory has nothing to check",
-    failure="a file could not be read completely",
-)
+@command("Check aggregates against their samples files.")
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 @flag("--allow-warnings", "Exit 0 if there are warnings, but no errors.")
 @shared("jobs")
@@ -168,6 +164,13 @@ def check_pairs(
 
     Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are
     counted.
+
+    \b
+    Exit codes:
+      0     no findings
+      1     there are findings: errors, or warnings without --allow-warnings
+      2     the command line is wrong, or a directory has nothing to check
+      3     a file could not be read completely
 
     \b
     Examples:
@@ -228,11 +231,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
     )
 
 
-@command(
-    "List rejected lines, or extract them.",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="the rejected lines could not be read or written",
-)
+@command("List rejected lines, or extract them.")
 @shared("corpus")
 @option("--code CODE...", "Only lines whose first error has this code; may be repeated.")
 @format_option("text", "json")
@@ -249,6 +248,12 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     follow, up to ten in all. Extracted lines are the exact bytes of the input. Correct them in
     their places, and give the file to `fastrec normalize --fixes`; the file beside it,
     FILE.places.jsonl, says which line of which shard each one was.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the rejected lines could not be read or written
 
     \b
     Examples:
@@ -320,13 +325,7 @@ def _print_extracted(rejects: Rejects, target: str) -> None:
         )
 
 
-@command(
-    "Check that a corpus is intact.",
-    ok="the corpus is OK",
-    check="the corpus is damaged",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="the corpus could not be read",
-)
+@command("Check that a corpus is intact.")
 @shared("corpus")
 @format_option("text", "json")
 @shared("run")
@@ -335,6 +334,13 @@ def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> Non
 
     It checks checksums, sort order, normal form, duplicates and line counts. Every problem is
     printed on a line of its own, with the file and, if there is one, the line number.
+
+    \b
+    Exit codes:
+      0     the corpus is OK
+      1     the corpus is damaged
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the corpus could not be read
 
     \b
     Examples:

@@ -325,14 +325,7 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-@command(
-    "Compare two corpora.",
-    ok="no regression",
-    check="with --fail-on: a model regressed, is missing, or is incomplete",
-    usage="the command line is wrong, these corpora cannot be compared, or no record of them "
-    "matches the filters",
-    failure="a corpus could not be read",
-)
+@command("Compare two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @option(
@@ -403,6 +396,14 @@ def diff(
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that
     could hardly be compared is a failure, too.
+
+    \b
+    Exit codes:
+      0     no regression
+      1     with --fail-on: a model regressed, is missing, or is incomplete
+      2     the command line is wrong, these corpora cannot be compared, or no
+            record of them matches the filters
+      3     a corpus could not be read
 
     \b
     Examples:

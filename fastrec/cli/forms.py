@@ -65,11 +65,7 @@ _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
-@command(
-    "Ask a corpus anything in SQL.",
-    usage="the command line or the query is wrong",
-    failure="a part could not be read, or the result not written",
-)
+@command("Ask a corpus anything in SQL.")
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
 @option("-f --file FILE", "Read the query from this file; - is stdin.")
 @format_option("text", "csv", "json", "markdown", "parquet")
@@ -89,6 +85,12 @@ def sql(
 
     Texts are read from the records whenever a query names them: create a table of what several
     queries need. A query can read these tables and nothing else: no files, no extensions.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line or the query is wrong
+      3     a part could not be read, or the result not written
 
     \b
     Examples:
@@ -316,12 +318,7 @@ def _history() -> Iterator[None]:
             path.chmod(0o600)
 
 
-@command(
-    "Write a corpus as Parquet, CSV, a matrix or pairs.",
-    check="metadata have what looks like a credential; nothing published",
-    usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
-    failure="failed, nothing published",
-)
+@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
 @shared("corpus")
 @output_option("DIR", "Directory to publish the tables as.")
 @option("--format parquet|csv|matrix|pairs", "Format of the tables.")
@@ -358,6 +355,14 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     has the rule.
 
     \b
+    Exit codes:
+      0     done
+      1     metadata have what looks like a credential; nothing published
+      2     the command line is wrong, CORPUS is not a corpus, or no record
+            matches the filters
+      3     failed, nothing published
+
+    \b
     Examples:
       fastrec export corpus -o tables
       fastrec export corpus -o flat --format csv
@@ -378,12 +383,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
 
 
-@command(
-    "Show a corpus on one HTML page.",
-    usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches "
-    "the filters",
-    failure="something could not be read or written",
-)
+@command("Show a corpus on one HTML page.")
 @shared("corpus")
 @output_option(
     "FILE", "File to write, such as report.html; - for stdout.", type=click.Path(allow_dash=True)
@@ -409,6 +409,13 @@ def report(corpus: str, output: str, **options: Any) -> None:
     the corpora alone, and is written atomically.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or
+            no record matches the filters
+      3     something could not be read or written
+
+    \b
     Examples:
       fastrec report corpus -o report.html
       fastrec report nights/2026-11-17 -o night.html --trend nights/
@@ -429,13 +436,7 @@ def report(corpus: str, output: str, **options: Any) -> None:
         print_stderr(f"{shown(output)}: {format_bytes(size)}")
 
 
-@command(
-    "Look at questions and answers in a browser.",
-    ok="ended with Ctrl-C",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="a part could not be read",
-    interrupted="interrupted before the first page",
-)
+@command("Look at questions and answers in a browser.")
 @shared("corpus")
 @option(
     "--port",
@@ -459,6 +460,13 @@ def view(corpus: str, no_browser: bool, **options: Any) -> None:
 
     \b
     Needs: pip install starlette uvicorn
+
+    \b
+    Exit codes:
+      0     ended with Ctrl-C
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     a part could not be read
+      130   interrupted before the first page
 
     \b
     Examples:

@@ -31,11 +31,7 @@ _SHARE = "{:.1%}"
 _MOST_QUESTIONS = 10
 
 
-@command(
-    "Score stored answers again, without the model.",
-    usage="the command line or a rule is wrong, or no record matches",
-    failure="something could not be read or written",
-)
+@command("Score stored answers again, without the model.")
 @shared("corpus")
 @output_option("PATH", "Where to publish the new corpus: directory or URL.", required=False)
 @option("--rules FILE", "TOML file with rules: [[rule]] tables (docs/benchmark.md).")
@@ -66,6 +62,12 @@ def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **opt
 
     An answer that several metrics have judged is scored once. Patterns are those of re2, which take
     linear time.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line or a rule is wrong, or no record matches
+      3     something could not be read or written
 
     \b
     Examples:
@@ -143,11 +145,7 @@ def _example_lines(example: ScoreExample) -> list[str]:
     ]
 
 
-@command(
-    "Tell which questions are good.",
-    usage="the command line is wrong, or a pattern matches nothing",
-    failure="a part could not be read",
-)
+@command("Tell which questions are good.")
 @shared("corpus")
 @option(
     "--subset N",
@@ -175,6 +173,12 @@ def items(
 
     With fewer than 8 models, only difficulty and flags are known. docs/benchmark.md explains the
     numbers, and says how many wrong keys are found.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     a part could not be read
 
     \b
     Examples:

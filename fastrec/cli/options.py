@@ -11,10 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
-from inspect import cleandoc
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -125,36 +122,16 @@ class Command(click.Command):
                 formatter.write_dl(list(filter(None, records)))
 
 
-def command(
-    short_help: str,
-    *,
-    ok: str = "done",
-    check: str = "",
-    usage: str = "the command line is wrong",
-    failure: str = "",
-    interrupted: str = "",
-    cls: type[Command] = Command,
-) -> Callable[[_Command], click.Command]:
-    """Make a command.
-
-    Its help is the docstring, with the meaning of the exit codes before the examples, unless the
-    docstring has them.
-    """
-    codes = {"0": ok, "1": check, "2": usage, "3": failure, "130": interrupted}
+def command(short_help: str, cls: type[Command] = Command) -> Callable[[_Command], click.Command]:
+    """Make a command, whose help is the docstring."""
 
     def make(function: _Command) -> click.Command:
-        help_text = cleandoc(function.__doc__ or "")
-        if "Exit codes:" not in help_text:
-            spell = partial(fill, width=78, subsequent_indent=" " * 8)
-            rows = [spell(f"  {code:<6}{text}") for code, text in codes.items() if text]
-            lines = ["\b\nExit codes:", *rows, "", "\b\nExamples:"]
-            help_text = help_text.replace("\b\nExamples:", "\n".join(lines))
         params: list[click.Parameter] = getattr(function, "__click_params__", [])
         if all(parameter.name != "verbose" for parameter in params):
             text = "With -vv, print a traceback for unexpected errors."
             verbose = click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
             params.insert(0, verbose)  # click reverses their order
-        return click.command(cls=cls, short_help=short_help, help=help_text)(function)
+        return click.command(cls=cls, short_help=short_help)(function)
 
     return make
 

@@ -120,9 +120,7 @@ def _print(
     )
 
 
-@command("Show what models or evaluations have in common.",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+@command("Show what models or evaluations have in common.")
 @shared("corpus")
 @choice_option(
     "--by",
@@ -143,6 +141,12 @@ def overlap(corpus: str, output_format: str, raw_cells: bool, by: str, **options
     only in case, in - and _, or in the organisation before the /, and whether their answers have
     the same output, verdict and score; with lines for `normalize --map`. --by hashes shows how
     producers computed sample_hash, for each evaluation and model.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
 
     \b
     Examples:
@@ -286,9 +290,7 @@ def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
     return Section(evaluation, about, Table(columns(["model", *recipes]), rows))
 
 
-@command("Show what the answers of models cost.",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+@command("Show what the answers of models cost.")
 @shared("corpus")
 @shared("prices", "filters", "metrics")
 @_output
@@ -299,6 +301,12 @@ def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> N
     perhaps `cached` and `reasoning`, per million tokens. The text shows the sums over evaluations,
     the other formats each evaluation. Of an evaluation with several metrics, the records of the
     primary one count.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
 
     \b
     Examples:
@@ -316,10 +324,7 @@ def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> N
     _print(found, "costs", [section], output_format, raw_cells=raw_cells)
 
 
-@command("Show whether models know which of their answers are right.",
-         usage="the command line is wrong, a pattern matches nothing, or no answer has a "
-               "confidence",
-         failure="something could not be read")  # fmt: skip
+@command("Show whether models know which of their answers are right.")
 @shared("corpus")
 @shared("confidence", "filters", "metrics")
 @_output
@@ -329,6 +334,13 @@ def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any
     The expected calibration error is the mean distance of confidence and accuracy, over ten bins of
     confidence. The Brier score is the mean squared distance of the confidence from 1 if the answer
     is right, else from 0.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, a pattern matches nothing, or no answer has
+            a confidence
+      3     something could not be read
 
     \b
     Examples:
@@ -389,9 +401,7 @@ def _or_empty(value: float | None, pattern: str) -> str:
     return "" if value is None else format(value, pattern)
 
 
-@command("Correct the scores of a grader by the labels of people.",
-         usage="the command line is wrong, a pattern matches nothing, or FILE exists",
-         failure="something could not be read")  # fmt: skip
+@command("Correct the scores of a grader by the labels of people.")
 @shared("corpus")
 @option("--labels FILE", "The labels, as `fastrec normalize --labels` reads them.")
 @flag(
@@ -415,6 +425,12 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     Each model has its share of it, and so have its right and its wrong answers. Replace `null` in
     `is_correct` by true or false, or in `score` by a number, and give the file as --labels. Lines
     that are not filled in are skipped.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, a pattern matches nothing, or FILE exists
+      3     something could not be read
 
     \b
     Examples:

@@ -74,12 +74,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@command(
-    "Rank models over all evaluations.",
-    check="there are no records, or the corpus is damaged",
-    usage="the command line is wrong, or a pattern matches nothing",
-    failure="a part could not be read",
-)
+@command("Rank models over all evaluations.")
 @shared("corpus", "filters", "primary")
 @option(
     "--weights FILE",
@@ -113,6 +108,13 @@ def leaderboard(
     questions. The rank of a model is a range if paired tests cannot place it, as in `fastrec
     stats`. Intervals come from a bootstrap over the questions of each evaluation.
     docs/leaderboard.md says exactly what each number is. --group-by makes a column of each group.
+
+    \b
+    Exit codes:
+      0     done
+      1     there are no records, or the corpus is damaged
+      2     the command line is wrong, or a pattern matches nothing
+      3     a part could not be read
 
     \b
     Examples:
@@ -285,12 +287,7 @@ def _print_corpora(result: Trend) -> None:
                 say(line, corpus, changed=models, verb=verb, ending=ending, names=listed(models))
 
 
-@command(
-    "Follow models over several corpora, such as nightly ones.",
-    ok="done, whatever changed",
-    usage="the command line is wrong, or there is no corpus",
-    failure="a corpus could not be read",
-)
+@command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @shared("filters", "group_by", "cluster", "metrics", "lower_is_better", "p")
 @format_option("text", "json", "csv")
@@ -315,6 +312,12 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     corpora. `fastrec report --trend` draws the results.
 
     \b
+    Exit codes:
+      0     done, whatever changed
+      2     the command line is wrong, or there is no corpus
+      3     a corpus could not be read
+
+    \b
     Examples:
       fastrec trend nights/
       fastrec trend corpus-monday corpus-tuesday --model 'org/*'
@@ -335,12 +338,7 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     )
 
 
-@command(
-    "List the questions: the hardest, the most disputed, and others.",
-    ok="done, also if no question matches",
-    usage="the command line is wrong, or a name matches nothing",
-    failure="a part could not be read",
-)
+@command("List the questions: the hardest, the most disputed, and others.")
 @shared("corpus", "filters")
 @option(
     f"--sort {'|'.join(_SORTS)}",
@@ -398,6 +396,12 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
 
     --missing is for resuming a run. With --metric, a record of another metric does not count. The
     other formats say which evaluation a sample_id is of.
+
+    \b
+    Exit codes:
+      0     done, also if no question matches
+      2     the command line is wrong, or a name matches nothing
+      3     a part could not be read
 
     \b
     Examples:

@@ -228,10 +228,7 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
 _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation and metric.",
-         check="there are no records, or the corpus is damaged",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+@command("Compare the models of each evaluation and metric.")
 @shared("paths")
 @option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
         type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 "
@@ -291,6 +288,13 @@ def stats(
 
     `fastrec overlap` says which questions models have in common, `fastrec costs` what answers cost,
     and `fastrec calibration` whether models know which answers are right.
+
+    \b
+    Exit codes:
+      0     done
+      1     there are no records, or the corpus is damaged
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
 
     \b
     Examples:
