@@ -17,7 +17,6 @@ from fastrec.cli.console import (
     format_points,
     print_error,
     print_exactly,
-    print_found,
     print_notice,
     safe,
     safe_lines,
@@ -37,7 +36,7 @@ from fastrec.cli.options import (
     option,
     shared,
 )
-from fastrec.cli.progress import run_reading
+from fastrec.cli.output import print_found, run_reading
 from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
@@ -334,7 +333,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
 @shared("filters", "full")
 @format_option("text", "json", "html")
 @shared("run")
-def show(corpus: str, question: str, full: bool, output_format: str, **options: Any) -> None:
+def show(corpus: str, question: str, full: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it, with verdicts and conversations.
 
     QUESTION is a sample_id, or the first characters of a sample_hash: at least 4. `fastrec
@@ -362,10 +361,10 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
     """
     from fastrec.commands.show import show as run
 
-    shown = run_reading(run, corpus, question, stages=("read", "search"), **options)
+    stages = ("read", "search")
+    shown = run_reading(run, corpus, question, stages=stages, limited=False, **options)
     print_found(
         shown,
-        output_format,
         text=lambda: _print_shown(shown, full=full),
         html=lambda: print_exactly(shown.to_page(corpus)),
     )
@@ -434,7 +433,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 @shared("repeats_as", "full")
 @format_option("text", "json")
 @shared("run")
-def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None:
+def compare(corpus: str, full: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is
@@ -481,8 +480,8 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     from fastrec.commands.compare import compare as run
 
     options["metric_pair"] = options["metric_pair"] or ()
-    result = run_reading(run, corpus, **options, notice=print_notice)
-    print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
+    result = run_reading(run, corpus, **options, notice=print_notice, limited=False)
+    print_found(result, text=lambda: _print_comparison(result, full=full))
     if not result.evaluations and not result.metrics:
         print_error(f"no evaluation has records of both {result.a} and {result.b}")
         raise click.exceptions.Exit(1)

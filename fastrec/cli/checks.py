@@ -15,7 +15,6 @@ from fastrec.cli.console import (
     format_timing,
     print_error,
     print_exactly,
-    print_found,
     print_notice,
     print_stderr,
     say,
@@ -26,10 +25,9 @@ from fastrec.cli.options import (
     flag,
     format_option,
     option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.output import asked, print_found, run_with_progress, warn_of_terminal
 from fastrec.cli.tables import locations_text, print_findings, print_groups
 from fastrec.errors import counted, shown
 
@@ -59,9 +57,7 @@ if TYPE_CHECKING:
 )
 @flag("--strict", "Exit 1 for warnings too.")
 @shared("reading", "hash_algorithm", "repair", "no_progress")
-def validate(
-    paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any
-) -> None:
+def validate(paths: tuple[str, ...], strict: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input.
@@ -88,9 +84,8 @@ def validate(
     """
     from fastrec.commands.validate import validate as run
 
-    prepare_reading(options["jobs"], paths)
-    with make_progress("judge", quiet=no_progress) as progress:
-        report = run(paths, **options, progress=progress)
+    warn_of_terminal(paths)
+    report = run_with_progress(run, paths, stages=("judge",), **options)
     failed = bool(report.invalid or (strict and report.warnings))
     with allow_broken_pipe():
         print_notice(*report.notices)
@@ -99,8 +94,8 @@ def validate(
                 f"{bad}. Its records do not count; if it is damaged, download it again, or leave "
                 "it out"
             )
-        print_findings(report, output_format, "--json-log FILE")
-        if output_format != "json":
+        print_findings(report, asked().output_format, "--json-log FILE")
+        if asked().output_format != "json":
             _print_upgrade(report.upgrade)
             versions = [f"{name} ({count:,})" for name, count in report.versions.items()]
             if len(versions) > 1:
@@ -142,13 +137,7 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
 @shared("jobs")
 @format_option("text", "json", "github")
 @shared("no_progress")
-def check_pairs(
-    directories: tuple[str, ...],
-    allow_warnings: bool,
-    jobs: int,
-    output_format: str,
-    no_progress: bool,
-) -> None:
+def check_pairs(directories: tuple[str, ...], allow_warnings: bool, jobs: int) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
     DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or
@@ -180,10 +169,9 @@ def check_pairs(
     """
     from fastrec.commands.check_pairs import check_pairs as run
 
-    prepare_reading(jobs)
-    with make_progress("check", quiet=no_progress) as progress:
-        report = run(directories, jobs=jobs, progress=progress)
+    report = run_with_progress(run, directories, stages=("check",), jobs=jobs)
     is_ok = report.ok or (allow_warnings and not report.errors and not report.bad_files)
+    output_format = asked().output_format
     with allow_broken_pipe():
         for bad in report.bad_files:
             print_error(bad)
@@ -240,7 +228,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
     "Write the rejected lines to this new file (- for stdout) instead of listing them.",
     type=click.Path(dir_okay=False, allow_dash=True),
 )
-def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
+def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it, with the
@@ -268,7 +256,7 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
         with explain_damage(corpus):
             result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_found(result, output_format, text=lambda: _print_rejects(result, code))
+            print_found(result, text=lambda: _print_rejects(result, code))
         else:
             _print_extracted(result, extract)
 
@@ -329,7 +317,7 @@ def _print_extracted(rejects: Rejects, target: str) -> None:
 @shared("corpus")
 @format_option("text", "json")
 @shared("run")
-def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> None:
+def verify(corpus: str, jobs: int) -> None:
     """Check a corpus that `fastrec normalize` published.
 
     It checks checksums, sort order, normal form, duplicates and line counts. Every problem is
@@ -349,11 +337,9 @@ def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> Non
     """
     from fastrec.commands.verify import verify as run
 
-    prepare_reading(jobs)
-    with make_progress("check", quiet=no_progress) as progress:
-        result = run(corpus, jobs=jobs, progress=progress)
+    result = run_with_progress(run, corpus, stages=("check",), jobs=jobs)
     print_notice(*result.notices)
-    print_found(result, output_format, text=lambda: _print_verification(result))
+    print_found(result, text=lambda: _print_verification(result))
     if not result.ok:
         raise click.exceptions.Exit(1)
 

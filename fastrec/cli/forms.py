@@ -34,11 +34,10 @@ from fastrec.cli.options import (
     format_option,
     option,
     output_option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import run_reading
-from fastrec.cli.tables import Table, columns, markdown_table, print_table
+from fastrec.cli.output import asked, run_reading
+from fastrec.cli.tables import Column, Table, make_table, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, shown
 
 if TYPE_CHECKING:
@@ -71,13 +70,7 @@ _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 @format_option("text", "csv", "json", "markdown", "parquet")
 @output_option("FILE", "Write the result to this file.", required=False)
 @flag("--tables", "Print the tables and columns with explanations.")
-def sql(
-    arguments: tuple[str, ...],
-    file: str | None,
-    output_format: str,
-    output: str | None,
-    tables: bool,
-) -> None:
+def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables: bool) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column
@@ -105,6 +98,7 @@ def sql(
         _print_schema()
         return
     corpora, query = _split(arguments, file)
+    output_format = asked().output_format
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
     with allow_broken_pipe(), explain_damage(*corpora):
@@ -135,8 +129,8 @@ def _print_schema() -> None:
     for name, text in TABLES.items():
         say("{name:bold}: {text}", name=name, text=text)
         if name == "answers":
-            names = columns(["column", "meaning"], left=["meaning"])
-            print_table(Table(names, list(ANSWERS.items())))
+            rows = list(ANSWERS.items())
+            print_table(make_table(["column", "meaning"], rows, left=["meaning"]))
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
@@ -199,10 +193,8 @@ def _print_rows(result: Result, output_format: str) -> None:
             for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
         ]
         total += batch.num_rows
-    names = result.schema.names
-    kinds = zip(columns(names), map(str, result.schema.types), strict=True)
-    aligned = [column._replace(is_left=not kind.startswith(_NUMBERS)) for column, kind in kinds]
-    table = Table(aligned, shown)
+    kinds = zip(result.schema.names, map(str, result.schema.types), strict=True)
+    table = Table([Column(name, not kind.startswith(_NUMBERS)) for name, kind in kinds], shown)
     if output_format == "markdown":
         click.echo("\n".join(markdown_table(table)))
     elif shown:
@@ -330,7 +322,7 @@ def _history() -> Iterator[None]:
 )
 @flag("--allow-secrets", "Publish what looks like a credential in metadata, too.")
 @shared("quiet", "no_progress")
-def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
+def export(corpus: str, output: str, **options: Any) -> None:
     """Write CORPUS as tables.
 
     OUTPUT is published atomically, with a README.md that explains the columns.
@@ -372,9 +364,9 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """
     from fastrec.commands.export import export as run
 
-    options["no_progress"] |= quiet
+    options |= {"raw_cells": asked().raw_cells, "limited": False}
     exported = run_reading(run, corpus, output, stages=("check", "write"), **options)
-    if quiet:
+    if asked().quiet:
         return
     print_notice(*exported.notices)
     sizes = f"{format_bytes(exported.text_bytes)} → {format_bytes(exported.bytes)}"
@@ -425,7 +417,6 @@ def report(corpus: str, output: str, **options: Any) -> None:
     """
     from fastrec.commands.report import report as run
 
-    prepare_reading(options["jobs"])
     page = BytesIO()
     target = page if output == "-" else output
     size = run_reading(run, corpus, target, others=options["trend"], **options)
@@ -477,7 +468,7 @@ def view(corpus: str, no_browser: bool, **options: Any) -> None:
     """
     from fastrec.commands.view import view as run
 
-    opened = run_reading(run, corpus, **options)
+    opened = run_reading(run, corpus, **options, limited=False)
     with opened:
         with allow_broken_pipe():
             click.echo(opened.address)

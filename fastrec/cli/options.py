@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import print_notice
-from fastrec.cli.memory import limit_memory
+from fastrec.cli.output import Output
 from fastrec.errors import UsageError
 from fastrec.parameters import CORES, FILTERS, OUTCOMES
 
@@ -113,7 +111,15 @@ def options_by_heading(
 
 
 class Command(click.Command):
-    """A command whose help lists its options under headings."""
+    """A command whose help lists its options under headings.
+
+    It does not get the options about output, which are `Output`.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        given = {name: ctx.params.pop(name) for name in Output._fields if name in ctx.params}
+        ctx.obj = Output(**given)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, options in options_by_heading(self, ctx).items():
@@ -213,16 +219,6 @@ def together(*options: _Decorator) -> _Decorator:
         return function
 
     return add
-
-
-def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
-    """Limit memory.
-
-    Tell a user whose terminal is read as standard input, since the command seems to hang.
-    """
-    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
-        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
-    limit_memory(jobs)
 
 
 # The shell completes names from the summary of the corpus in the command line. If there is none, or

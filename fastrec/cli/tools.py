@@ -10,7 +10,6 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     format_bytes,
-    print_found,
     print_notice,
     print_stderr,
     say,
@@ -25,6 +24,7 @@ from fastrec.cli.options import (
     output_option,
     shared,
 )
+from fastrec.cli.output import print_found
 from fastrec.errors import shown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @flag("--dry-run", "Show what would be removed, and stop.")
 @format_option("text", "json")
 @shared("work_dir")
-def clean(*, output: str, work_dir: str | None, dry_run: bool, output_format: str) -> None:
+def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 
     This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and
@@ -57,7 +57,7 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, output_format: st
     from fastrec.commands.clean import clean as run
 
     result = run(output, work_dir=work_dir, dry_run=dry_run)
-    print_found(result, output_format, text=lambda: _print_cleaned(result, work_dir))
+    print_found(result, text=lambda: _print_cleaned(result, work_dir))
     if result.left:
         print_notice(
             spell(
