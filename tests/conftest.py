@@ -211,7 +211,7 @@ def _no_memory_limit() -> Iterator[None]:
     Commands in processes of their own still set it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastrec.cli.options.limit_memory", lambda _jobs: None)
+        patch.setattr("fastrec.cli.memory.limit_memory", lambda _jobs: None)
         yield
 
 

@@ -17,7 +17,6 @@ from fastrec.cli.console import (
     format_points,
     print_error,
     print_exactly,
-    print_found,
     print_notice,
     safe,
     safe_lines,
@@ -37,7 +36,7 @@ from fastrec.cli.options import (
     option,
     shared,
 )
-from fastrec.cli.progress import run_reading
+from fastrec.cli.output import print_found, run_reading
 from fastrec.cli.tables import Spelling, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
@@ -71,12 +70,7 @@ _CALL = 160  # characters of a tool call in one line, if the terminal does not s
 _MOST_POWERS = 5  # lines about what could have been seen; JSON has all
 
 
-@command(
-    "Print the records of a corpus, or some of them.",
-    ok="done, also if no record matches",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="a part could not be read",
-)
+@command("Print the records of a corpus, or some of them.")
 @shared("corpus", "filters")
 @option("--limit N", "Print at most N records.")
 @flag(
@@ -90,6 +84,12 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
 
     Only parts that have a matching record are read. On a terminal, characters that could control
     it are printed as JSON escapes.
+
+    \b
+    Exit codes:
+      0     done, also if no record matches
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     a part could not be read
 
     \b
     Examples:
@@ -327,18 +327,13 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command(
-    "Show a question with the answers of all models.",
-    usage="the command line is wrong, or QUESTION is not one question; the message lists the "
-    "candidates",
-    failure="a part could not be read",
-)
+@command("Show a question with the answers of all models.")
 @shared("corpus")
 @click.argument("question")
 @shared("filters", "full")
 @format_option("text", "json", "html")
 @shared("run")
-def show(corpus: str, question: str, full: bool, output_format: str, **options: Any) -> None:
+def show(corpus: str, question: str, full: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it, with verdicts and conversations.
 
     QUESTION is a sample_id, or the first characters of a sample_hash: at least 4. `fastrec
@@ -350,6 +345,13 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
     verdicts. --format html makes one file with everything, to be mailed: it needs no server.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or QUESTION is not one question; the
+            message lists the candidates
+      3     a part could not be read
+
+    \b
     Examples:
       fastrec show corpus 5 --evaluation GSM8K
       fastrec show corpus 5 --evaluation GSM8K --wrong --full | less
@@ -359,10 +361,10 @@ def show(corpus: str, question: str, full: bool, output_format: str, **options: 
     """
     from fastrec.commands.show import show as run
 
-    shown = run_reading(run, corpus, question, stages=("read", "search"), **options)
+    stages = ("read", "search")
+    shown = run_reading(run, corpus, question, stages=stages, limited=False, **options)
     print_found(
         shown,
-        output_format,
         text=lambda: _print_shown(shown, full=full),
         html=lambda: print_exactly(shown.to_page(corpus)),
     )
@@ -408,13 +410,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
             )
 
 
-@command(
-    "Compare two models of a corpus, and show where they differ.",
-    ok="done, whatever the difference",
-    check="no evaluation has records of both models",
-    usage="the command line is wrong, or A or B is not one model",
-    failure="a part could not be read",
-)
+@command("Compare two models of a corpus, and show where they differ.")
 @shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
@@ -437,7 +433,7 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 @shared("repeats_as", "full")
 @format_option("text", "json")
 @shared("run")
-def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None:
+def compare(corpus: str, full: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is
@@ -467,6 +463,13 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     lists these questions.
 
     \b
+    Exit codes:
+      0     done, whatever the difference
+      1     no evaluation has records of both models
+      2     the command line is wrong, or A or B is not one model
+      3     a part could not be read
+
+    \b
     Examples:
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
@@ -477,8 +480,8 @@ def compare(corpus: str, full: bool, output_format: str, **options: Any) -> None
     from fastrec.commands.compare import compare as run
 
     options["metric_pair"] = options["metric_pair"] or ()
-    result = run_reading(run, corpus, **options, notice=print_notice)
-    print_found(result, output_format, text=lambda: _print_comparison(result, full=full))
+    result = run_reading(run, corpus, **options, notice=print_notice, limited=False)
+    print_found(result, text=lambda: _print_comparison(result, full=full))
     if not result.evaluations and not result.metrics:
         print_error(f"no evaluation has records of both {result.a} and {result.b}")
         raise click.exceptions.Exit(1)

@@ -15,7 +15,6 @@ from fastrec.cli.console import (
     format_timing,
     print_error,
     print_exactly,
-    print_found,
     print_notice,
     print_stderr,
     say,
@@ -26,10 +25,9 @@ from fastrec.cli.options import (
     flag,
     format_option,
     option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.output import asked, print_found, run_with_progress, warn_of_terminal
 from fastrec.cli.tables import locations_text, print_findings, print_groups
 from fastrec.errors import counted, shown
 
@@ -40,12 +38,7 @@ if TYPE_CHECKING:
     from fastrec.commands.verify import Verification
 
 
-@command(
-    "Check every record of shards.",
-    ok="all lines are valid",
-    check="some lines are invalid, or, with --strict, have warnings",
-    failure="a shard could not be read completely, or the log could not be written",
-)
+@command("Check every record of shards.")
 @shared("paths", "jobs")
 @format_option("text", "json", "github")
 @option("--max-errors N", "Stop after this many invalid lines.")
@@ -64,9 +57,7 @@ if TYPE_CHECKING:
 )
 @flag("--strict", "Exit 1 for warnings too.")
 @shared("reading", "hash_algorithm", "repair", "no_progress")
-def validate(
-    paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any
-) -> None:
+def validate(paths: tuple[str, ...], strict: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input.
@@ -75,6 +66,13 @@ def validate(
     Findings are counted by code and field, each with one example: the first message, and the first
     three locations. Errors are those of the schema version that the record comes closest to
     ("judged as"), or that --schema names.
+
+    \b
+    Exit codes:
+      0     all lines are valid
+      1     some lines are invalid, or, with --strict, have warnings
+      2     the command line is wrong
+      3     a shard could not be read completely, or the log could not be written
 
     \b
     Examples:
@@ -86,9 +84,8 @@ def validate(
     """
     from fastrec.commands.validate import validate as run
 
-    prepare_reading(options["jobs"], paths)
-    with make_progress("judge", quiet=no_progress) as progress:
-        report = run(paths, **options, progress=progress)
+    warn_of_terminal(paths)
+    report = run_with_progress(run, paths, stages=("judge",), **options)
     failed = bool(report.invalid or (strict and report.warnings))
     with allow_broken_pipe():
         print_notice(*report.notices)
@@ -97,8 +94,8 @@ def validate(
                 f"{bad}. Its records do not count; if it is damaged, download it again, or leave "
                 "it out"
             )
-        print_findings(report, output_format, "--json-log FILE")
-        if output_format != "json":
+        print_findings(report, asked().output_format, "--json-log FILE")
+        if asked().output_format != "json":
             _print_upgrade(report.upgrade)
             versions = [f"{name} ({count:,})" for name, count in report.versions.items()]
             if len(versions) > 1:
@@ -134,25 +131,13 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
     )
 
 
-@command(
-    "Check aggregates against their samples files.",
-    ok="no findings",
-    check="there are findings: errors, or warnings without --allow-warnings",
-    usage="the command line is wrong, or a directory has nothing to check",
-    failure="a file could not be read completely",
-)
+@command("Check aggregates against their samples files.")
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 @flag("--allow-warnings", "Exit 0 if there are warnings, but no errors.")
 @shared("jobs")
 @format_option("text", "json", "github")
 @shared("no_progress")
-def check_pairs(
-    directories: tuple[str, ...],
-    allow_warnings: bool,
-    jobs: int,
-    output_format: str,
-    no_progress: bool,
-) -> None:
+def check_pairs(directories: tuple[str, ...], allow_warnings: bool, jobs: int) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
     DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or
@@ -170,6 +155,13 @@ def check_pairs(
     counted.
 
     \b
+    Exit codes:
+      0     no findings
+      1     there are findings: errors, or warnings without --allow-warnings
+      2     the command line is wrong, or a directory has nothing to check
+      3     a file could not be read completely
+
+    \b
     Examples:
       fastrec check-pairs data/
       fastrec check-pairs data/gsm8k data/mmlu --format github
@@ -177,10 +169,9 @@ def check_pairs(
     """
     from fastrec.commands.check_pairs import check_pairs as run
 
-    prepare_reading(jobs)
-    with make_progress("check", quiet=no_progress) as progress:
-        report = run(directories, jobs=jobs, progress=progress)
+    report = run_with_progress(run, directories, stages=("check",), jobs=jobs)
     is_ok = report.ok or (allow_warnings and not report.errors and not report.bad_files)
+    output_format = asked().output_format
     with allow_broken_pipe():
         for bad in report.bad_files:
             print_error(bad)
@@ -228,11 +219,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
     )
 
 
-@command(
-    "List rejected lines, or extract them.",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="the rejected lines could not be read or written",
-)
+@command("List rejected lines, or extract them.")
 @shared("corpus")
 @option("--code CODE...", "Only lines whose first error has this code; may be repeated.")
 @format_option("text", "json")
@@ -241,7 +228,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
     "Write the rejected lines to this new file (- for stdout) instead of listing them.",
     type=click.Path(dir_okay=False, allow_dash=True),
 )
-def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
+def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it, with the
@@ -249,6 +236,12 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     follow, up to ten in all. Extracted lines are the exact bytes of the input. Correct them in
     their places, and give the file to `fastrec normalize --fixes`; the file beside it,
     FILE.places.jsonl, says which line of which shard each one was.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the rejected lines could not be read or written
 
     \b
     Examples:
@@ -263,7 +256,7 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
         with explain_damage(corpus):
             result = run(corpus, code=code, extract=stdout if extract == "-" else extract)
         if extract is None:
-            print_found(result, output_format, text=lambda: _print_rejects(result, code))
+            print_found(result, text=lambda: _print_rejects(result, code))
         else:
             _print_extracted(result, extract)
 
@@ -320,21 +313,22 @@ def _print_extracted(rejects: Rejects, target: str) -> None:
         )
 
 
-@command(
-    "Check that a corpus is intact.",
-    ok="the corpus is OK",
-    check="the corpus is damaged",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="the corpus could not be read",
-)
+@command("Check that a corpus is intact.")
 @shared("corpus")
 @format_option("text", "json")
 @shared("run")
-def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> None:
+def verify(corpus: str, jobs: int) -> None:
     """Check a corpus that `fastrec normalize` published.
 
     It checks checksums, sort order, normal form, duplicates and line counts. Every problem is
     printed on a line of its own, with the file and, if there is one, the line number.
+
+    \b
+    Exit codes:
+      0     the corpus is OK
+      1     the corpus is damaged
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the corpus could not be read
 
     \b
     Examples:
@@ -343,11 +337,9 @@ def verify(corpus: str, jobs: int, output_format: str, no_progress: bool) -> Non
     """
     from fastrec.commands.verify import verify as run
 
-    prepare_reading(jobs)
-    with make_progress("check", quiet=no_progress) as progress:
-        result = run(corpus, jobs=jobs, progress=progress)
+    result = run_with_progress(run, corpus, stages=("check",), jobs=jobs)
     print_notice(*result.notices)
-    print_found(result, output_format, text=lambda: _print_verification(result))
+    print_found(result, text=lambda: _print_verification(result))
     if not result.ok:
         raise click.exceptions.Exit(1)
 

@@ -288,16 +288,6 @@ def print_json(document: object) -> None:
     click.echo(msgspec.json.format(_escape_json(text)))
 
 
-def print_found(found: object, output_format: str, **printers: Callable[[], None]) -> None:
-    """Print what a command has found: with the printer of the format, or else as JSON."""
-    with allow_broken_pipe():
-        if output_format in printers:
-            printers[output_format]()
-        else:
-            print_json(found)
-    print_hidden()
-
-
 def print_hidden() -> None:
     if hidden_columns:
         names = ", ".join(hidden_columns)

@@ -15,7 +15,6 @@ from fastrec.cli.console import (
     format_p,
     format_points,
     format_timing,
-    print_found,
     print_notice,
     print_stderr,
     safe,
@@ -24,6 +23,7 @@ from fastrec.cli.console import (
     styled,
 )
 from fastrec.cli.options import Count, Number, command, format_option, option, shared
+from fastrec.cli.output import asked, print_found
 from fastrec.cli.tables import (
     Section,
     Spelling,
@@ -325,14 +325,7 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-@command(
-    "Compare two corpora.",
-    ok="no regression",
-    check="with --fail-on: a model regressed, is missing, or is incomplete",
-    usage="the command line is wrong, these corpora cannot be compared, or no record of them "
-    "matches the filters",
-    failure="a corpus could not be read",
-)
+@command("Compare two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @option(
@@ -376,9 +369,7 @@ class Percentage(Number):
 )
 @format_option("text", "json", "markdown")
 @shared("filters", "jobs")
-def diff(
-    old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any
-) -> None:
+def diff(old: str, new: str, by: str, examples: int | None, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 
     OLD and NEW are directories that `fastrec normalize` published, with the same schema, sort order
@@ -405,6 +396,14 @@ def diff(
     could hardly be compared is a failure, too.
 
     \b
+    Exit codes:
+      0     no regression
+      1     with --fail-on: a model regressed, is missing, or is incomplete
+      2     the command line is wrong, these corpora cannot be compared, or no
+            record of them matches the filters
+      3     a corpus could not be read
+
+    \b
     Examples:
       fastrec diff corpus-monday corpus-tuesday
       fastrec diff corpus-monday corpus-tuesday --fail-on 0.5 --p 0.01
@@ -415,6 +414,7 @@ def diff(
     """
     from fastrec.commands.diff import diff as run
 
+    output_format = asked().output_format
     if examples is None:
         examples = 10 if output_format == "json" else 0
     with explain_damage(old, new):
@@ -422,7 +422,6 @@ def diff(
     print_notice(*result.notices)
     print_found(
         result,
-        output_format,
         text=lambda: _print_text(result),
         markdown=lambda: click.echo("\n".join(_markdown(result))),
     )

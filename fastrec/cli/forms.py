@@ -34,11 +34,10 @@ from fastrec.cli.options import (
     format_option,
     option,
     output_option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import run_reading
-from fastrec.cli.tables import Table, columns, markdown_table, print_table
+from fastrec.cli.output import asked, run_reading
+from fastrec.cli.tables import Column, Table, make_table, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, shown
 
 if TYPE_CHECKING:
@@ -65,23 +64,13 @@ _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
-@command(
-    "Ask a corpus anything in SQL.",
-    usage="the command line or the query is wrong",
-    failure="a part could not be read, or the result not written",
-)
+@command("Ask a corpus anything in SQL.")
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
 @option("-f --file FILE", "Read the query from this file; - is stdin.")
 @format_option("text", "csv", "json", "markdown", "parquet")
 @output_option("FILE", "Write the result to this file.", required=False)
 @flag("--tables", "Print the tables and columns with explanations.")
-def sql(
-    arguments: tuple[str, ...],
-    file: str | None,
-    output_format: str,
-    output: str | None,
-    tables: bool,
-) -> None:
+def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables: bool) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column
@@ -89,6 +78,12 @@ def sql(
 
     Texts are read from the records whenever a query names them: create a table of what several
     queries need. A query can read these tables and nothing else: no files, no extensions.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line or the query is wrong
+      3     a part could not be read, or the result not written
 
     \b
     Examples:
@@ -103,6 +98,7 @@ def sql(
         _print_schema()
         return
     corpora, query = _split(arguments, file)
+    output_format = asked().output_format
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
     with allow_broken_pipe(), explain_damage(*corpora):
@@ -133,8 +129,8 @@ def _print_schema() -> None:
     for name, text in TABLES.items():
         say("{name:bold}: {text}", name=name, text=text)
         if name == "answers":
-            names = columns(["column", "meaning"], left=["meaning"])
-            print_table(Table(names, list(ANSWERS.items())))
+            rows = list(ANSWERS.items())
+            print_table(make_table(["column", "meaning"], rows, left=["meaning"]))
 
 
 def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
@@ -197,10 +193,8 @@ def _print_rows(result: Result, output_format: str) -> None:
             for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))
         ]
         total += batch.num_rows
-    names = result.schema.names
-    kinds = zip(columns(names), map(str, result.schema.types), strict=True)
-    aligned = [column._replace(is_left=not kind.startswith(_NUMBERS)) for column, kind in kinds]
-    table = Table(aligned, shown)
+    kinds = zip(result.schema.names, map(str, result.schema.types), strict=True)
+    table = Table([Column(name, not kind.startswith(_NUMBERS)) for name, kind in kinds], shown)
     if output_format == "markdown":
         click.echo("\n".join(markdown_table(table)))
     elif shown:
@@ -316,12 +310,7 @@ def _history() -> Iterator[None]:
             path.chmod(0o600)
 
 
-@command(
-    "Write a corpus as Parquet, CSV, a matrix or pairs.",
-    check="metadata have what looks like a credential; nothing published",
-    usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
-    failure="failed, nothing published",
-)
+@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
 @shared("corpus")
 @output_option("DIR", "Directory to publish the tables as.")
 @option("--format parquet|csv|matrix|pairs", "Format of the tables.")
@@ -333,7 +322,7 @@ def _history() -> Iterator[None]:
 )
 @flag("--allow-secrets", "Publish what looks like a credential in metadata, too.")
 @shared("quiet", "no_progress")
-def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
+def export(corpus: str, output: str, **options: Any) -> None:
     """Write CORPUS as tables.
 
     OUTPUT is published atomically, with a README.md that explains the columns.
@@ -358,6 +347,14 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     has the rule.
 
     \b
+    Exit codes:
+      0     done
+      1     metadata have what looks like a credential; nothing published
+      2     the command line is wrong, CORPUS is not a corpus, or no record
+            matches the filters
+      3     failed, nothing published
+
+    \b
     Examples:
       fastrec export corpus -o tables
       fastrec export corpus -o flat --format csv
@@ -367,9 +364,9 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """
     from fastrec.commands.export import export as run
 
-    options["no_progress"] |= quiet
+    options |= {"raw_cells": asked().raw_cells, "limited": False}
     exported = run_reading(run, corpus, output, stages=("check", "write"), **options)
-    if quiet:
+    if asked().quiet:
         return
     print_notice(*exported.notices)
     sizes = f"{format_bytes(exported.text_bytes)} → {format_bytes(exported.bytes)}"
@@ -378,12 +375,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
 
 
-@command(
-    "Show a corpus on one HTML page.",
-    usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches "
-    "the filters",
-    failure="something could not be read or written",
-)
+@command("Show a corpus on one HTML page.")
 @shared("corpus")
 @output_option(
     "FILE", "File to write, such as report.html; - for stdout.", type=click.Path(allow_dash=True)
@@ -409,6 +401,13 @@ def report(corpus: str, output: str, **options: Any) -> None:
     the corpora alone, and is written atomically.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or
+            no record matches the filters
+      3     something could not be read or written
+
+    \b
     Examples:
       fastrec report corpus -o report.html
       fastrec report nights/2026-11-17 -o night.html --trend nights/
@@ -418,7 +417,6 @@ def report(corpus: str, output: str, **options: Any) -> None:
     """
     from fastrec.commands.report import report as run
 
-    prepare_reading(options["jobs"])
     page = BytesIO()
     target = page if output == "-" else output
     size = run_reading(run, corpus, target, others=options["trend"], **options)
@@ -429,13 +427,7 @@ def report(corpus: str, output: str, **options: Any) -> None:
         print_stderr(f"{shown(output)}: {format_bytes(size)}")
 
 
-@command(
-    "Look at questions and answers in a browser.",
-    ok="ended with Ctrl-C",
-    usage="the command line is wrong, or CORPUS is not a corpus",
-    failure="a part could not be read",
-    interrupted="interrupted before the first page",
-)
+@command("Look at questions and answers in a browser.")
 @shared("corpus")
 @option(
     "--port",
@@ -461,6 +453,13 @@ def view(corpus: str, no_browser: bool, **options: Any) -> None:
     Needs: pip install starlette uvicorn
 
     \b
+    Exit codes:
+      0     ended with Ctrl-C
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     a part could not be read
+      130   interrupted before the first page
+
+    \b
     Examples:
       fastrec view corpus
       fastrec view corpus --no-browser --port 8000
@@ -469,7 +468,7 @@ def view(corpus: str, no_browser: bool, **options: Any) -> None:
     """
     from fastrec.commands.view import view as run
 
-    opened = run_reading(run, corpus, **options)
+    opened = run_reading(run, corpus, **options, limited=False)
     with opened:
         with allow_broken_pipe():
             click.echo(opened.address)

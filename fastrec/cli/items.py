@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import clip, print_found, print_notice, terminal_width
+from fastrec.cli.console import clip, print_notice, spell, terminal_width
 from fastrec.cli.options import (
     command,
     flag,
     format_option,
     option,
     output_option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import run_reading
-from fastrec.cli.tables import Section, Table, csv_table, more_rows, print_sections, table_of
+from fastrec.cli.output import csv_text, print_answer, run_reading
+from fastrec.cli.tables import Section, Table, more_rows, or_empty, table_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -27,15 +26,10 @@ if TYPE_CHECKING:
     from fastrec.commands.score import Scored, ScoredModel, ScoreExample
 
 _RULES = ("exact", "number", "choice", "boxed")
-_SHARE = "{:.1%}"
 _MOST_QUESTIONS = 10
 
 
-@command(
-    "Score stored answers again, without the model.",
-    usage="the command line or a rule is wrong, or no record matches",
-    failure="something could not be read or written",
-)
+@command("Score stored answers again, without the model.")
 @shared("corpus")
 @output_option("PATH", "Where to publish the new corpus: directory or URL.", required=False)
 @option("--rules FILE", "TOML file with rules: [[rule]] tables (docs/benchmark.md).")
@@ -56,7 +50,7 @@ _MOST_QUESTIONS = 10
 @shared("overwrite")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "work_dir", "run")
-def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **options: Any) -> None:
+def score(corpus: str, dry_run: bool, **options: Any) -> None:
     """Score the answers of CORPUS by rules, and publish a corpus with the new verdicts.
 
     A rule says which records it scores, how to extract the answer from what the model said, what to
@@ -66,6 +60,12 @@ def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **opt
 
     An answer that several metrics have judged is scored once. Patterns are those of re2, which take
     linear time.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line or a rule is wrong, or no record matches
+      3     something could not be read or written
 
     \b
     Examples:
@@ -78,19 +78,9 @@ def score(corpus: str, output_format: str, raw_cells: bool, dry_run: bool, **opt
 
     if dry_run == (options["output"] is not None):
         raise click.UsageError("give either --output or --dry-run")
-    prepare_reading(options["jobs"])
     scored = run_reading(run, corpus, stages=("score", "sort", "merge"), dry_run=dry_run, **options)
     print_notice(*scored.notices)
-    rows = scored.rows()
-    print_found(
-        scored,
-        output_format,
-        text=lambda: print_sections(_score_sections(scored, dry_run=dry_run), [_SCORE_LEGEND]),
-        csv=lambda: click.echo(
-            csv_table(list(rows[0]), [list(row.values()) for row in rows], raw_cells=raw_cells),
-            nl=False,
-        ),
-    )
+    print_answer(scored, _score_sections(scored, dry_run=dry_run), [_SCORE_LEGEND])
 
 
 _SCORE_LEGEND = [
@@ -107,7 +97,7 @@ def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
             if (model.evaluation_name, model.rule) == (evaluation, rule)
         ]
         answers = sum(model.records for model in models)
-        about = f"{counted(len(models), 'model')}, {counted(answers, 'answer')}"
+        about = spell("{models:model}, {answers:answer}", models=models, answers=answers)
         notes = []
         if dry_run:
             for example in scored.examples:
@@ -120,8 +110,8 @@ def _score_table(models: Sequence[ScoredModel]) -> Table:
     spellings: dict[str, Any] = {
         "model": "{model_id}",
         "answers": "{records:,}",
-        "old": lambda model: "" if model.old is None else _SHARE.format(model.old),
-        "new": lambda model: "" if model.new is None else _SHARE.format(model.new),
+        "old": lambda model: or_empty("{:.1%}", model.old),
+        "new": lambda model: or_empty("{:.1%}", model.new),
         "→ right": "{to_right:,}",
         "→ wrong": "{to_wrong:,}",
         "nothing found": "{missing:,}",
@@ -143,11 +133,7 @@ def _example_lines(example: ScoreExample) -> list[str]:
     ]
 
 
-@command(
-    "Tell which questions are good.",
-    usage="the command line is wrong, or a pattern matches nothing",
-    failure="a part could not be read",
-)
+@command("Tell which questions are good.")
 @shared("corpus")
 @option(
     "--subset N",
@@ -159,13 +145,7 @@ def _example_lines(example: ScoreExample) -> list[str]:
 @shared("filters", "metrics", "lower_is_better")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def items(
-    corpus: str,
-    limit: int,
-    output_format: str,
-    raw_cells: bool,
-    **options: Any,
-) -> None:
+def items(corpus: str, limit: int, **options: Any) -> None:
     """Tell which questions of CORPUS are good, and how well they tell models apart.
 
     For each evaluation and metric: reliability, and the questions whose key is probably wrong
@@ -177,6 +157,12 @@ def items(
     numbers, and says how many wrong keys are found.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     a part could not be read
+
+    \b
     Examples:
       fastrec items corpus
       fastrec items corpus --evaluation GSM8K --format json
@@ -184,16 +170,15 @@ def items(
     """
     from fastrec.commands.items import items as run
 
-    prepare_reading(options["jobs"])
     found = run_reading(run, corpus, **options)
-    print_found(
-        found,
-        output_format,
-        text=lambda: print_sections(_item_sections(found, limit), [_ITEM_LEGEND]),
-        csv=lambda: click.echo(_items_csv(found, raw_cells=raw_cells), nl=False),
-    )
+    print_answer(found, _item_sections(found, limit), [_ITEM_LEGEND], csv=lambda: _print_csv(found))
 
 
+_FLAGS = {
+    "all_right": "that all models get right",
+    "all_wrong": "that all models get wrong",
+    "near_duplicate": "with a near duplicate",
+}
 _ITEM_LEGEND = [
     "difficulty: 1 minus the mean score of all models",
     "discrimination: correlation with the mean of the other questions, over models",
@@ -201,27 +186,21 @@ _ITEM_LEGEND = [
 ]
 _FIELDS = (
     "evaluation_name", "metric", "sample_hash", "models", "difficulty", "discrimination",
-    "p_wrong_key",
+    "p_wrong_key", "flags",
 )  # fmt: skip
 
 
-def _items_csv(found: Items, *, raw_cells: bool) -> str:
-    rows = [
-        [
-            *(getattr(scope, name) for name in _FIELDS[:2]),
-            *(getattr(question, name) for name in _FIELDS[2:]),
-            " ".join(question.flags),
-        ]
-        for scope in found.evaluations
-        for question in scope.questions
-    ]
-    return csv_table([*_FIELDS, "flags"], rows, raw_cells=raw_cells)
+def _print_csv(found: Items) -> None:
+    questions = [question for scope in found.evaluations for question in scope.questions]
+    flags = [{"flags": " ".join(question.flags)} for question in questions]
+    rows = [row | more for row, more in zip(found.rows(), flags, strict=True)]
+    click.echo(csv_text(rows, _FIELDS), nl=False)
 
 
 def _item_sections(found: Items, limit: int) -> Iterator[Section]:
     for scope in found.evaluations:
         title = " · ".join(filter(None, (scope.evaluation_name, scope.metric)))
-        about = f"{counted(scope.total, 'question')}, {counted(scope.models, 'model')}"
+        about = spell("{total:question}, {models:model}", scope)
         suspects = [question for question in scope.questions if "suspected_key" in question.flags]
         table: Table | str = _suspects_table(suspects[:limit])
         if scope.too_few_models:
@@ -255,27 +234,25 @@ def _one_line(text: str) -> str:
 
 
 def _item_notes(scope: EvaluationItems) -> Iterator[str]:
-    names = {"all_right": "right", "all_wrong": "wrong"}
-    for flag_name, word in names.items():
+    for flag_name, fact in _FLAGS.items():
         if number := scope.flags.get(flag_name):
-            yield f"{counted(number, 'question')} that all models get {word}"
-    if number := scope.flags.get("near_duplicate"):
-        yield f"{counted(number, 'question')} with a near duplicate"
+            yield f"{counted(number, 'question')} {fact}"
     if scope.reliability is not None:
-        low, high = scope.reliability_low, scope.reliability_high
-        yield (
-            f"reliability {scope.reliability:.3f} (95 %: {low:.3f} to {high:.3f}) over "
-            f"{counted(scope.complete_questions, 'question')} and "
-            f"{counted(scope.complete_models, 'model')}"
+        yield spell(
+            "reliability {reliability:.3f} (95 %: {reliability_low:.3f} to {reliability_high:.3f}) "
+            "over {complete_questions:question} and {complete_models:model}",
+            scope,
         )
-        yield f"standard error of measurement {scope.standard_error:.3f}"
+        yield spell("standard error of measurement {standard_error:.3f}", scope)
         if scope.questions_needed is not None:
-            yield f"a reliability of 0.9 needs {counted(scope.questions_needed, 'question')}"
+            yield spell("a reliability of 0.9 needs {questions_needed:question}", scope)
     if scope.subset is not None:
-        size = counted(len(scope.subset.questions), "question")
         for name, fidelity in (("chosen", scope.subset.chosen), ("random", scope.subset.random)):
-            yield (
-                f"subset of {size}, {name}: rank correlation {fidelity.rank_correlation:.3f} "
-                f"± {fidelity.rank_correlation_spread:.3f}, error of means {fidelity.error:.3f} "
-                f"± {fidelity.error_spread:.3f}, on models left out"
+            yield spell(
+                "subset of {questions:question}, {name}: rank correlation {rank_correlation:.3f} "
+                "± {rank_correlation_spread:.3f}, error of means {error:.3f} "
+                "± {error_spread:.3f}, on models left out",
+                fidelity,
+                name=name,
+                questions=scope.subset.questions,
             )

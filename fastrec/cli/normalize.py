@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastrec.cli import memory
 from fastrec.cli.console import (
     allow_broken_pipe,
     clip,
@@ -36,12 +37,12 @@ from fastrec.cli.options import (
     flag,
     format_option,
     option,
-    prepare_reading,
     shared,
     together,
 )
+from fastrec.cli.output import asked, run_with_progress, warn_of_terminal
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, more_rows, print_section, print_table
+from fastrec.cli.tables import Section, make_table, more_rows, print_section, print_table
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
 from fastrec.harnesses.registry import HARNESS_NAMES
 
@@ -140,11 +141,8 @@ f"{', '.join(_HARNESSES[1:])}; auto: "
 )
 def import_logs(
     paths: tuple[str, ...],
-    *,
     strict: bool,
     skip_bad_logs: bool,
-    output_format: str,
-    no_progress: bool,
     verbose: int,
     guess: bool,
     **options: Any,
@@ -190,9 +188,7 @@ def import_logs(
         return
     if options["output"] is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    prepare_reading(options["jobs"])
-    with make_progress("import", quiet=no_progress) as progress:
-        result = run(paths, **options, progress=progress)
+    result = run_with_progress(run, paths, stages=("import",), **options)
     with allow_broken_pipe():
         for bad in result.bad_logs[:_MOST_BAD]:
             print_error(f"{shown(bad.path)}: {bad.reason}")
@@ -204,7 +200,7 @@ def import_logs(
         may_be_tables = any(re.search("no log of|not name", bad.reason) for bad in result.bad_logs)
         if may_be_tables and not result.logs:
             print_notice("tables need options that name their columns: --guess proposes them")
-        if output_format == "json":
+        if asked().output_format == "json":
             print_json(result)
         else:
             for kind, files in result.skipped_files.items():
@@ -241,7 +237,7 @@ def _print_account(result: Import) -> None:
         )), figures])  # fmt: skip
     if rows:
         names = ["harness", "logs", "samples", "records", "with error", "figures reproduced"]
-        print_table(Table(columns(names), rows))
+        print_table(make_table(names, rows))
     left_out = Counter[str]()
     for log in result.logs:
         left_out.update(log.left_out)
@@ -259,9 +255,8 @@ def _print_account(result: Import) -> None:
     ]
     if rows:
         click.echo("\nThe records do not reproduce these figures of the logs:")
-        print_table(
-            Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS]))
-        )
+        names = ["log", "figure", "stated", "recomputed"]
+        print_table(make_table(names, _fitting(rows[:_MOST_ROWS])))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 
@@ -279,11 +274,8 @@ def _print_fields(result: Import) -> None:
         [harness, safe(field), f"{fields[harness, field, reason]:,}", reason]
         for harness, field, reason in fields
     ]
-    print_table(
-        Table(
-            columns(["harness", "field", "values", "why"], left=["field", "why"]), rows[:_MOST_ROWS]
-        )
-    )
+    names = ["harness", "field", "values", "why"]
+    print_table(make_table(names, rows[:_MOST_ROWS], left=["field", "why"]))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 
@@ -403,9 +395,6 @@ def normalize(
     output: str,
     sort_by: str | None,
     dry_run: bool,
-    output_format: str,
-    quiet: bool,
-    no_progress: bool,
     verbose: int,
     **given: Any,
 ) -> None:
@@ -444,16 +433,16 @@ def normalize(
     from fastrec.normalize.run import run
 
     options = make_options(**given, sort_by=sort_by or ())
+    quiet = asked().quiet
     if dry_run:
         from fastrec.normalize.dry_run import plan
 
         with allow_broken_pipe():
-            _print_plan(
-                plan(paths, output, options, files_from=files_from), as_json=output_format == "json"
-            )
+            _print_plan(plan(paths, output, options, files_from=files_from))
         return
-    prepare_reading(options.jobs, paths)
-    with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
+    warn_of_terminal(paths)
+    memory.limit_memory(options.jobs)
+    with make_progress("sort", "merge", quiet=quiet or asked().no_progress) as progress:
         notice = None if quiet else print_notice
         result = run(
             paths, output, options, files_from=files_from, progress=progress, notice=notice
@@ -465,7 +454,7 @@ def normalize(
             print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
     try:
         with allow_broken_pipe():
-            if output_format == "json":
+            if asked().output_format == "json":
                 print_json(result)
             elif verbose and not result.refused:
                 _print_made(result)
@@ -495,7 +484,7 @@ def _print_made(result: NormalizeResult) -> None:
     for title, models in board.groups()[:1]:
         heads, rows = board.table(models[:_BOARD_MODELS])
         cells = [row[:_BOARD_COLUMNS] for row in rows]
-        first = Table(columns(heads[:_BOARD_COLUMNS], left=("model",)), cells)
+        first = make_table(heads[:_BOARD_COLUMNS], cells, left=("model",))
         notes = more_rows(len(models) - len(rows), "model", "`fastrec leaderboard`")
         click.echo()
         print_section(Section(f"Leaderboard of {shown(result.output)}", title, first, notes))
@@ -517,7 +506,7 @@ def _phases_section(result: NormalizeResult) -> Section:
     for phase in result.phases:
         times = (phase.seconds, phase.cpu_seconds, phase.waiting_seconds)
         rows.append([phase.name, f"{phase.tasks:,}", *(f"{seconds:.2f} s" for seconds in times)])
-    table = Table(columns(["phase", "tasks", "time", "processor", "waiting"]), rows)
+    table = make_table(["phase", "tasks", "time", "processor", "waiting"], rows)
     about = (
         "processor time and waiting are sums over all tasks; in the time of the driver, no "
         "tasks ran"
@@ -525,8 +514,8 @@ def _phases_section(result: NormalizeResult) -> Section:
     return Section("Where the time went", about, table)
 
 
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
-    if as_json:
+def _print_plan(plan: Plan) -> None:
+    if asked().output_format == "json":
         print_json(plan)
         return
     print_notice(*plan.notices)

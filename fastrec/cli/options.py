@@ -9,18 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
-from functools import partial
-from inspect import cleandoc
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import print_notice
-from fastrec.cli.memory import limit_memory
+from fastrec.cli.output import Output
 from fastrec.errors import UsageError
 from fastrec.parameters import CORES, FILTERS, OUTCOMES
 
@@ -116,7 +111,15 @@ def options_by_heading(
 
 
 class Command(click.Command):
-    """A command whose help lists its options under headings."""
+    """A command whose help lists its options under headings.
+
+    It does not get the options about output, which are `Output`.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        given = {name: ctx.params.pop(name) for name in Output._fields if name in ctx.params}
+        ctx.obj = Output(**given)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, options in options_by_heading(self, ctx).items():
@@ -125,36 +128,16 @@ class Command(click.Command):
                 formatter.write_dl(list(filter(None, records)))
 
 
-def command(
-    short_help: str,
-    *,
-    ok: str = "done",
-    check: str = "",
-    usage: str = "the command line is wrong",
-    failure: str = "",
-    interrupted: str = "",
-    cls: type[Command] = Command,
-) -> Callable[[_Command], click.Command]:
-    """Make a command.
-
-    Its help is the docstring, with the meaning of the exit codes before the examples, unless the
-    docstring has them.
-    """
-    codes = {"0": ok, "1": check, "2": usage, "3": failure, "130": interrupted}
+def command(short_help: str, cls: type[Command] = Command) -> Callable[[_Command], click.Command]:
+    """Make a command, whose help is the docstring."""
 
     def make(function: _Command) -> click.Command:
-        help_text = cleandoc(function.__doc__ or "")
-        if "Exit codes:" not in help_text:
-            spell = partial(fill, width=78, subsequent_indent=" " * 8)
-            rows = [spell(f"  {code:<6}{text}") for code, text in codes.items() if text]
-            lines = ["\b\nExit codes:", *rows, "", "\b\nExamples:"]
-            help_text = help_text.replace("\b\nExamples:", "\n".join(lines))
         params: list[click.Parameter] = getattr(function, "__click_params__", [])
         if all(parameter.name != "verbose" for parameter in params):
             text = "With -vv, print a traceback for unexpected errors."
             verbose = click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
             params.insert(0, verbose)  # click reverses their order
-        return click.command(cls=cls, short_help=short_help, help=help_text)(function)
+        return click.command(cls=cls, short_help=short_help)(function)
 
     return make
 
@@ -236,16 +219,6 @@ def together(*options: _Decorator) -> _Decorator:
         return function
 
     return add
-
-
-def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
-    """Limit memory.
-
-    Tell a user whose terminal is read as standard input, since the command seems to hang.
-    """
-    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
-        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
-    limit_memory(jobs)
 
 
 # The shell completes names from the summary of the corpus in the command line. If there is none, or

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import explain_damage, print_found, print_notice
+from fastrec.cli.console import print_notice, spell
 from fastrec.cli.options import (
     choice_option,
     command,
@@ -17,28 +18,23 @@ from fastrec.cli.options import (
     format_option,
     option,
     output_option,
-    prepare_reading,
     shared,
     together,
 )
-from fastrec.cli.progress import make_progress
+from fastrec.cli.output import print_answer, run_reading
 from fastrec.cli.tables import (
     Section,
     Spelling,
     Table,
-    columns,
-    csv_table,
-    markdown_sections,
+    make_table,
     more_rows,
-    print_sections,
+    or_empty,
     table_of,
 )
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.commands.calibration import Calibrations
-    from fastrec.commands.corrected import CorrectedModel, Corrections
-    from fastrec.commands.costs import Costs
+    from fastrec.commands.corrected import CorrectedModel
     from fastrec.commands.overlap import Overlap
     from fastrec.commands.overlap.evaluations import SharedQuestions
     from fastrec.commands.overlap.joins import EvaluationJoins, QuestionGroup
@@ -86,43 +82,20 @@ _output = together(
 )
 
 
-def _run(run: Any, corpus: str, jobs: int, no_progress: bool, **options: Any) -> Any:
-    """Run a command with progress."""
+def _run(run: Any, corpus: str, **options: Any) -> Any:
+    """Run a command that needs prices or a confidence, which other commands may have."""
     for name in ("prices", "confidence"):
         if name in options and options[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.")
-    prepare_reading(jobs)
-    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
-        return run(corpus, jobs=jobs, progress=progress, **options)
+    return run_reading(run, corpus, **options)
 
 
-def _print(
-    found: Overlap | Costs | Calibrations | Corrections,
-    name: str,
-    sections: Sequence[Section],
-    output_format: str,
-    *,
-    raw_cells: bool,
-) -> None:
-    names = _CSV[name].split()
+def _print(found: Any, name: str, sections: Sequence[Section]) -> None:
     legends = [_LEGENDS.get(name, [])] if sections else []
-    print_found(
-        found,
-        output_format,
-        text=lambda: print_sections(sections, legends),
-        csv=lambda: click.echo(
-            csv_table(
-                names, [[row[key] for key in names] for row in found.rows()], raw_cells=raw_cells
-            ),
-            nl=False,
-        ),
-        markdown=lambda: click.echo("\n".join(markdown_sections(sections, legends))),
-    )
+    print_answer(found, sections, legends, names=_CSV[name].split())
 
 
-@command("Show what models or evaluations have in common.",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+@command("Show what models or evaluations have in common.")
 @shared("corpus")
 @choice_option(
     "--by",
@@ -132,7 +105,7 @@ def _print(
 )
 @shared("filters", "metrics")
 @_output
-def overlap(corpus: str, output_format: str, raw_cells: bool, by: str, **options: Any) -> None:
+def overlap(corpus: str, by: str, **options: Any) -> None:
     """Show what models or evaluations have in common, and what keeps equal questions apart.
 
     Models were asked the same question if the sample_hash is the same. If only the sample_id is the
@@ -145,6 +118,12 @@ def overlap(corpus: str, output_format: str, raw_cells: bool, by: str, **options
     producers computed sample_hash, for each evaluation and model.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
+
+    \b
     Examples:
       fastrec overlap corpus --evaluation GSM8K
       fastrec overlap corpus --by evaluations
@@ -154,7 +133,7 @@ def overlap(corpus: str, output_format: str, raw_cells: bool, by: str, **options
     from fastrec.commands.overlap import overlap as run
 
     found = _run(run, corpus, by=by, **options)
-    _print(found, by, _overlap_sections(found), output_format, raw_cells=raw_cells)
+    _print(found, by, _overlap_sections(found))
 
 
 def _overlap_sections(found: Overlap) -> list[Section]:
@@ -169,18 +148,16 @@ def _overlap_sections(found: Overlap) -> list[Section]:
 
 
 def _joins_section(joins: EvaluationJoins) -> Section:
-    about = (
-        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, "
-        f"{counted(joins.ids, 'sample_id')}"
-    )
-    if joins.models == 1:
-        return Section(joins.evaluation_name, about, Table((), ()), ["there is only one model"])
-    common = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
-    about += f"; all models have {common} in common"
-    if len(joins.groups) == 1:
-        same = "all models were asked the same questions"
-        return Section(joins.evaluation_name, about, Table((), ()), [same])
-    return Section(joins.evaluation_name, about, _pairs_table(joins), list(_pairs_notes(joins)))
+    about = "{models:model}, {questions:question}, {ids:sample_id}"
+    table = make_table((), ())
+    notes = ["there is only one model"]
+    if joins.models > 1:
+        about += "; all models have {common:question} and {common_ids:sample_id} in common"
+        notes = ["all models were asked the same questions"]
+    if len(joins.groups) > 1:
+        table = _pairs_table(joins)
+        notes = list(_pairs_notes(joins))
+    return Section(joins.evaluation_name, spell(about, joins), table, notes)
 
 
 def _pairs_table(joins: EvaluationJoins) -> Table:
@@ -201,8 +178,8 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
         numbers = [first.questions, second.questions, pair.common]
         numbers += [pair.same_metric] * has_other_metrics + [pair.apart]
         numbers += [pair.reasons.get(reason, 0) for reason in reasons]
-        rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
-    return Table(columns(names, hidden=("of the other", "questions")), rows)
+        rows.append([_spelled(first), _spelled(second), *map("{:,}".format, numbers)])
+    return make_table(names, rows, hidden=("of the other", "questions"))
 
 
 def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
@@ -225,40 +202,41 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
+_SHARED: dict[str, Spelling] = {
+    "evaluation": "{evaluation_name}",
+    "other evaluation": "{other_evaluation_name}",
+    "same hash": "{hashes:,}",
+    "same input": "{inputs:,}",
+    "example": lambda pair: str(pair.examples[0].sample_id),
+    "in the other": lambda pair: str(pair.examples[0].other_sample_id),
+}
+
+
 def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
-    names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
-    rows = [
-        [
-            pair.evaluation_name,
-            pair.other_evaluation_name,
-            f"{pair.hashes:,}",
-            f"{pair.inputs:,}",
-            str(example.sample_id),
-            str(example.other_sample_id),
-        ]
-        for pair in pairs
-        for example in pair.examples[:1]
-    ]
-    about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
-    left = ("other evaluation", "example", "in the other")
-    table: Table | str = Table(columns(names, left=left), rows[:_MOST_SHARED])
-    if not rows:
-        table = "no question occurs in two evaluations"
-    notes = more_rows(len(rows) - _MOST_SHARED, "pair", "--format json")
-    return Section(
-        "overlap", about, table, [*notes, "same input: input.raw is the same but for white space"]
-    )
+    shown = [pair for pair in pairs if pair.examples]
+    table: Table | str = "no question occurs in two evaluations"
+    if shown:
+        left = ("other evaluation", "example", "in the other")
+        table = table_of(shown[:_MOST_SHARED], _SHARED, left)
+    about = spell("{pairs:pair} of evaluations have questions in common", pairs=pairs)
+    notes = more_rows(len(shown) - _MOST_SHARED, "pair", "--format json")
+    notes.append("same input: input.raw is the same but for white space")
+    return Section("overlap", about, table, notes)
+
+
+_NAMES: dict[str, Spelling] = {
+    "model": "{model_id}",
+    "other model": "{other_model_id}",
+    "common questions": "{common:,}",
+    "same answers": "{same:,}",
+}
 
 
 def _names_section(pairs: Sequence[SimilarModels]) -> Section:
     """Show pairs of names, and what to write about them into the file of `normalize --map`."""
-    about = f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling"
+    about = spell("{pairs:pair} of models with names that differ only in spelling", pairs=pairs)
     if not pairs:
         return Section("names", about, "nothing to rename")
-    names = ["model", "other model", "common questions", "same answers"]
-    rows = [
-        [pair.model_id, pair.other_model_id, f"{pair.common:,}", f"{pair.same:,}"] for pair in pairs
-    ]
     notes = [
         "lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:",
         "[models]",
@@ -267,38 +245,42 @@ def _names_section(pairs: Sequence[SimilarModels]) -> Section:
         old = json.dumps(pair.other_model_id, ensure_ascii=False)
         new = json.dumps(pair.model_id, ensure_ascii=False)
         notes.append(f"{'' if pair.rename else '# '}{old} = {new}")
-    return Section("names", about, Table(columns(names, left=("other model",)), rows), notes)
+    return Section("names", about, table_of(pairs, _NAMES, left=("other model",)), notes)
 
 
 def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
     from fastrec.commands.overlap import recipes_of
 
-    recipes = recipes_of(models)
-    rows = [
-        [model.model_id, *(f"{model.recipes.get(recipe, 0):,}" for recipe in recipes)]
-        for model in models
-    ]
+    spellings: dict[str, Spelling] = {"model": "{model_id}"}
+    for recipe in recipes_of(models):
+        spellings[recipe] = partial(_lines, recipe)
     lines = sum(sum(model.recipes.values()) for model in models)
-    about = (
-        f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their "
-        "sample_hash"
-    )
-    return Section(evaluation, about, Table(columns(["model", *recipes]), rows))
+    about = "{models:model}, {lines:line}, by the recipe of their sample_hash"
+    table = table_of(models, spellings)
+    return Section(evaluation, spell(about, models=models, lines=lines), table)
 
 
-@command("Show what the answers of models cost.",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+def _lines(recipe: str, model: ModelRecipes) -> str:
+    return f"{model.recipes.get(recipe, 0):,}"
+
+
+@command("Show what the answers of models cost.")
 @shared("corpus")
 @shared("prices", "filters", "metrics")
 @_output
-def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+def costs(corpus: str, **options: Any) -> None:
     """Show what the answers of models cost, at the prices of a file.
 
     A table of the file is a model, or a pattern: ["org/model-*"] with `input` and `output`, and
     perhaps `cached` and `reasoning`, per million tokens. The text shows the sums over evaluations,
     the other formats each evaluation. Of an evaluation with several metrics, the records of the
     primary one count.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
 
     \b
     Examples:
@@ -310,25 +292,29 @@ def costs(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> N
 
     found = _run(run, corpus, **options)
     names, rows, notes = total_costs(found.costs)
-    evaluations = counted(len({cost.evaluation_name for cost in found.costs}), "evaluation")
-    table = Table(columns(names, hidden=("evaluations", "records")), rows)
-    section = Section("cost", f"{counted(len(rows), 'model')}, {evaluations}", table, notes)
-    _print(found, "costs", [section], output_format, raw_cells=raw_cells)
+    evaluations = {cost.evaluation_name for cost in found.costs}
+    about = spell("{rows:model}, {evaluations:evaluation}", rows=rows, evaluations=evaluations)
+    table = make_table(names, rows, hidden=("evaluations", "records"))
+    _print(found, "costs", [Section("cost", about, table, notes)])
 
 
-@command("Show whether models know which of their answers are right.",
-         usage="the command line is wrong, a pattern matches nothing, or no answer has a "
-               "confidence",
-         failure="something could not be read")  # fmt: skip
+@command("Show whether models know which of their answers are right.")
 @shared("corpus")
 @shared("confidence", "filters", "metrics")
 @_output
-def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+def calibration(corpus: str, **options: Any) -> None:
     """Show whether the confidence that answers state is how often they are right.
 
     The expected calibration error is the mean distance of confidence and accuracy, over ten bins of
     confidence. The Brier score is the mean squared distance of the confidence from 1 if the answer
     is right, else from 0.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, a pattern matches nothing, or no answer has
+            a confidence
+      3     something could not be read
 
     \b
     Examples:
@@ -339,13 +325,7 @@ def calibration(corpus: str, output_format: str, raw_cells: bool, **options: Any
     from fastrec.commands.calibration import calibration as run
 
     found = _run(run, corpus, **options)
-    _print(
-        found,
-        "calibration",
-        _by_scope(found.models, _calibration_section),
-        output_format,
-        raw_cells=raw_cells,
-    )
+    _print(found, "calibration", _by_scope(found.models, _calibration_section))
 
 
 def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section]) -> list[Section]:
@@ -357,41 +337,28 @@ def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section
     ]
 
 
-_CALIBRATION = (
-    "model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score",
-)  # fmt: skip
+_CALIBRATION: dict[str, Spelling] = {
+    "model": "{model_id}",
+    "answers": "{answers:,}",
+    "left out": "{left_out:,}",
+    "confidence": lambda model: or_empty("{:.1%}", model.confidence),
+    "accuracy": lambda model: or_empty("{:.1%}", model.accuracy),
+    "calibration error": lambda model: or_empty("{:.3f}", model.ece),
+    "Brier score": lambda model: or_empty("{:.3f}", model.brier),
+}
 
 
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
-    rows = [
-        [
-            model.model_id,
-            f"{model.answers:,}",
-            f"{model.left_out:,}",
-            _or_empty(model.confidence, ".1%"),
-            _or_empty(model.accuracy, ".1%"),
-            _or_empty(model.ece, ".3f"),
-            _or_empty(model.brier, ".3f"),
-        ]
-        for model in sorted(
-            models, key=lambda model: (model.ece is None, model.ece, model.model_id)
-        )
-    ]
+    ranked = sorted(models, key=lambda model: (model.ece is None, model.ece, model.model_id))
     notes = [
         "calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"
     ]
     if any(model.left_out for model in models):
         notes.append("left out: answers without a confidence on this scale")
-    return Section(title, counted(len(models), "model"), Table(columns(_CALIBRATION), rows), notes)
+    return Section(title, counted(len(models), "model"), table_of(ranked, _CALIBRATION), notes)
 
 
-def _or_empty(value: float | None, pattern: str) -> str:
-    return "" if value is None else format(value, pattern)
-
-
-@command("Correct the scores of a grader by the labels of people.",
-         usage="the command line is wrong, a pattern matches nothing, or FILE exists",
-         failure="something could not be read")  # fmt: skip
+@command("Correct the scores of a grader by the labels of people.")
 @shared("corpus")
 @option("--labels FILE", "The labels, as `fastrec normalize --labels` reads them.")
 @flag(
@@ -403,7 +370,7 @@ def _or_empty(value: float | None, pattern: str) -> str:
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
 @shared("filters", "metrics")
 @_output
-def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+def corrected(corpus: str, **options: Any) -> None:
     """Estimate the scores that people would give, from all graded answers and a few labels.
 
     The estimate is the grader's mean over all questions, plus the mean of label minus grader over
@@ -417,6 +384,12 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     that are not filled in are skipped.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, a pattern matches nothing, or FILE exists
+      3     something could not be read
+
+    \b
     Examples:
       fastrec corrected corpus --propose 50 -o labels.jsonl
       fastrec corrected corpus --labels labels.jsonl
@@ -426,18 +399,14 @@ def corrected(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     from fastrec.commands.corrected import corrected as run
 
     found = _run(run, corpus, **options)
-    _print(
-        found,
-        "corrected",
-        _by_scope(found.models, _corrected_section),
-        output_format,
-        raw_cells=raw_cells,
-    )
+    _print(found, "corrected", _by_scope(found.models, _corrected_section))
     if options["labels"]:
-        counts = f"{counted(found.labels, 'label')}, {found.unused:,} that fit no answer"
-        print_notice(f"{counts}; {counted(found.unfilled, 'line')} without a verdict")
+        counts = "{labels:label}, {unused:,} that fit no answer; {unfilled:line} without a verdict"
+        print_notice(spell(counts, found))
     if options["propose"]:
-        print_notice(f"{counted(found.proposed, 'answer')} to label in {options['output']}")
+        print_notice(
+            spell("{proposed:answer} to label in {output}", found, output=options["output"])
+        )
 
 
 def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:

@@ -13,7 +13,6 @@ from fastrec.cli.console import (
     exit_if_damaged,
     print_error,
     print_exactly,
-    print_found,
     print_notice,
     safe,
     say,
@@ -27,23 +26,26 @@ from fastrec.cli.options import (
     complete_names,
     format_option,
     option,
-    prepare_reading,
     shared,
 )
-from fastrec.cli.progress import run_reading
+from fastrec.cli.output import (
+    asked,
+    csv_text,
+    print_answer,
+    print_for_paper,
+    print_found,
+    run_reading,
+)
 from fastrec.cli.tables import (
     Section,
     Spelling,
     Table,
-    columns,
-    csv_table,
+    make_table,
     more_rows,
     print_legend,
     print_notes,
     print_section,
-    print_sections,
     print_table,
-    print_tables,
     table_lines,
     table_of,
 )
@@ -69,17 +71,13 @@ _complete_models = complete_names("models")
 _EXCERPT = 80  # characters, where lines may have any length
 _SAMPLE = 24  # columns of a sample_id
 _FIELDS = (
-    "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors",
-    "input_chars", "output_chars", "excerpt", "in_input", "in_answers",
+    "evaluation_name", "metric", "sample_hash", "sample_id", "models", "right", "share",
+    "mean_score", "disagreement", "errors", "input_chars", "output_chars", "excerpt", "in_input",
+    "in_answers",
 )  # fmt: skip
 
 
-@command(
-    "Rank models over all evaluations.",
-    check="there are no records, or the corpus is damaged",
-    usage="the command line is wrong, or a pattern matches nothing",
-    failure="a part could not be read",
-)
+@command("Rank models over all evaluations.")
 @shared("corpus", "filters", "primary")
 @option(
     "--weights FILE",
@@ -93,14 +91,7 @@ _FIELDS = (
 @shared("min_coverage", "group_by", "cluster", "lower_is_better")
 @format_option("text", "markdown", "latex", "csv", "json", "html")
 @shared("tables", "raw_cells", "run")
-def leaderboard(
-    corpus: str,
-    output_format: str,
-    digits: int | None,
-    caption: str | None,
-    raw_cells: bool,
-    **options: Any,
-) -> None:
+def leaderboard(corpus: str, **options: Any) -> None:
     """Rank the models of CORPUS over all evaluations: by mean, mean rank, and share of wins.
 
     There is one row per model and one column per evaluation, with its primary metric: the one that
@@ -115,6 +106,13 @@ def leaderboard(
     docs/leaderboard.md says exactly what each number is. --group-by makes a column of each group.
 
     \b
+    Exit codes:
+      0     done
+      1     there are no records, or the corpus is damaged
+      2     the command line is wrong, or a pattern matches nothing
+      3     a part could not be read
+
+    \b
     Examples:
       fastrec leaderboard corpus
       fastrec leaderboard corpus --format latex --digits 2 --caption "All models"
@@ -124,19 +122,14 @@ def leaderboard(
     """
     from fastrec.commands.leaderboard import leaderboard as run
 
-    prepare_reading(options["jobs"])
     board = run_reading(run, corpus, **options, notice=print_notice)
     legends = [board.notes()]
-    sections = list(_sections(board, digits))
-    print_found(
-        board,
-        output_format,
-        text=lambda: print_sections(sections, legends) if board.models else None,
-        markdown=lambda: print_tables("markdown", sections, legends, caption),
-        latex=lambda: print_tables("latex", sections, legends, caption),
-        csv=lambda: click.echo(_csv(board, raw_cells=raw_cells), nl=False),
-        html=lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace")),
-    )
+    printers: dict[str, Any] = {
+        "html": lambda: print_exactly(board.to_page().encode("utf-8", "backslashreplace"))
+    }
+    if not board.models:
+        printers["text"] = lambda: None
+    print_for_paper(board, _sections(board, asked().digits), legends, **printers)
     if not board.models:
         print_error("there are no records")
         raise click.exceptions.Exit(1)
@@ -146,14 +139,8 @@ def leaderboard(
 def _sections(board: Leaderboard, digits: int | None) -> Iterator[Section]:
     for number, (title, models) in enumerate(board.groups(), 1):
         names, rows = board.table(models, digits)
-        table = Table(columns(names, left=("model",), hidden=("wins", "mean rank")), rows)
+        table = make_table(names, rows, left=("model",), hidden=("wins", "mean rank"))
         yield Section(f"table {number}", title, table)
-
-
-def _csv(result: Leaderboard | Trend, *, raw_cells: bool) -> str:
-    rows = result.rows()
-    names = list(rows[0]) if rows else []
-    return csv_table(names, [list(row.values()) for row in rows], raw_cells=raw_cells)
 
 
 def _print_trend(result: Trend) -> None:
@@ -200,7 +187,7 @@ def _models_table(evaluation: EvaluationTrend, names: Sequence[str]) -> Table:
             rows[-1].append(f"{last.errors:,}")
     if with_errors:
         heads.append("last errors")
-    return Table(columns(heads, hidden=heads[-2:0:-1]), rows)
+    return make_table(heads, rows, hidden=heads[-2:0:-1])
 
 
 def _marked(evaluation: EvaluationTrend, model: ModelTrend, names: Sequence[str]) -> list[str]:
@@ -285,17 +272,12 @@ def _print_corpora(result: Trend) -> None:
                 say(line, corpus, changed=models, verb=verb, ending=ending, names=listed(models))
 
 
-@command(
-    "Follow models over several corpora, such as nightly ones.",
-    ok="done, whatever changed",
-    usage="the command line is wrong, or there is no corpus",
-    failure="a corpus could not be read",
-)
+@command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @shared("filters", "group_by", "cluster", "metrics", "lower_is_better", "p")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **options: Any) -> None:
+def trend(corpora: tuple[str, ...], **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark changes that are more than chance.
 
     CORPORA are directories or URLs that `fastrec normalize` published, the earliest first. A
@@ -315,6 +297,12 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     corpora. `fastrec report --trend` draws the results.
 
     \b
+    Exit codes:
+      0     done, whatever changed
+      2     the command line is wrong, or there is no corpus
+      3     a corpus could not be read
+
+    \b
     Examples:
       fastrec trend nights/
       fastrec trend corpus-monday corpus-tuesday --model 'org/*'
@@ -324,23 +312,12 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
     """
     from fastrec.commands.trend import trend as run
 
-    prepare_reading(options["jobs"])
     result = run_reading(run, corpora, **options)
     print_notice(*result.notices)
-    print_found(
-        result,
-        output_format,
-        text=lambda: _print_trend(result),
-        csv=lambda: click.echo(_csv(result, raw_cells=raw_cells), nl=False),
-    )
+    print_answer(result, (), text=lambda: _print_trend(result))
 
 
-@command(
-    "List the questions: the hardest, the most disputed, and others.",
-    ok="done, also if no question matches",
-    usage="the command line is wrong, or a name matches nothing",
-    failure="a part could not be read",
-)
+@command("List the questions: the hardest, the most disputed, and others.")
 @shared("corpus", "filters")
 @option(
     f"--sort {'|'.join(_SORTS)}",
@@ -385,7 +362,7 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, **optio
 @shared("metrics", "lower_is_better")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")
-def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) -> None:
+def questions(corpus: str, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, and how much they disagree.
 
     There is a table for each evaluation and metric. The filters on names choose the records that
@@ -400,6 +377,12 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     other formats say which evaluation a sample_id is of.
 
     \b
+    Exit codes:
+      0     done, also if no question matches
+      2     the command line is wrong, or a name matches nothing
+      3     a part could not be read
+
+    \b
     Examples:
       fastrec questions corpus --evaluation GSM8K --wrong-by all
       fastrec questions corpus --sort disagreement --limit 5
@@ -411,23 +394,16 @@ def questions(corpus: str, output_format: str, raw_cells: bool, **options: Any) 
     """
     from fastrec.commands.questions import questions as run
 
-    result = run_reading(run, corpus, **options)
+    result = run_reading(run, corpus, **options, limited=False)
     print_found(
         result,
-        output_format,
         text=lambda: (_print_ids if options["missing"] else _print_questions)(result),
-        csv=lambda: _print_questions_csv(result, raw_cells=raw_cells),
+        csv=lambda: _print_questions_csv(result),
     )
 
 
-def _print_questions_csv(result: Questions, *, raw_cells: bool) -> None:
-    rows = [
-        [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
-        for table in result.evaluations
-        for question in table.questions
-    ]
-    names = ["evaluation_name", "metric", *_FIELDS]
-    text = csv_table(names, rows, raw_cells=raw_cells, spell=safe if sys.stdout.isatty() else str)
+def _print_questions_csv(result: Questions) -> None:
+    text = csv_text(result.rows(), _FIELDS, safe if sys.stdout.isatty() else str)
     # Of text, click would remove escape sequences, which are part of the values.
     click.echo(text.encode(), nl=False)
 
@@ -496,11 +472,9 @@ def _question_table(table: EvaluationQuestions) -> Table:
     room = _EXCERPT
     if width is not None:
         # What is left beside the columns that are not hidden for the excerpt's sake.
-        cells = zip(spellings, *rows, strict=True)
-        used = sum(2 + max(width_of(str(cell)) for cell in column) for column in cells) + 4
+        texts = zip(spellings, *rows, strict=True)
+        used = sum(2 + max(width_of(str(text)) for text in column) for column in texts) + 4
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
-    return Table(
-        columns([*spellings, "text"], left=_LEFT, hidden=_OPTIONAL),
-        [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)],
-    )
+    cells = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
+    return make_table([*spellings, "text"], cells, left=_LEFT, hidden=_OPTIONAL)

@@ -13,13 +13,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
 
-from fastrec.cli.console import explain_damage, spell, status_line
+from fastrec.cli.console import spell, status_line
 from fastrec.progress import Progress
-
-_Result = TypeVar("_Result")
 
 _INTERVAL = 0.1  # seconds between two drawings
 _LEAST_SHARE = 0.02  # of the work, before the remaining time is estimated
@@ -39,24 +36,6 @@ def make_progress(*stages: str, quiet: bool) -> Iterator[ProgressLine | None]:
     line = ProgressLine(*stages)
     with status_line(line.erase):
         yield line
-
-
-def run_reading(
-    run: Callable[..., _Result],
-    *arguments: Any,
-    no_progress: bool,
-    stages: Sequence[str] = ("read",),
-    others: Sequence[str] = (),
-    **options: Any,
-) -> _Result:
-    """Run a command on its first argument, a corpus or several, and maybe on `others`.
-
-    Show progress, and say what to do about damage.
-    """
-    first = arguments[0]
-    corpora = first if isinstance(first, tuple) else (first, *others)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
-        return run(*arguments, **options, progress=progress)
 
 
 class ProgressLine(Progress):

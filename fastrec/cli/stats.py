@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,25 +12,26 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     exit_if_damaged,
-    explain_damage,
     print_error,
-    print_found,
     print_notice,
     print_warning,
     safe,
 )
-from fastrec.cli.options import command, flag, format_option, option, prepare_reading, shared
-from fastrec.cli.progress import make_progress
+from fastrec.cli.options import command, flag, format_option, option, shared
+from fastrec.cli.output import (
+    asked,
+    csv_text,
+    print_for_paper,
+    run_reading,
+    warn_of_terminal,
+)
 from fastrec.cli.tables import (
-    Rows,
     Section,
     Table,
-    columns,
-    csv_table,
     escaped,
+    make_table,
     more_rows,
-    print_sections,
-    print_tables,
+    or_empty,
 )
 from fastrec.errors import counted
 from fastrec.wording import value_text
@@ -92,10 +92,6 @@ _CSV_RANKS = ("rank_best", "rank_worst", "unranked")
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
 
 
-def _or_empty(pattern: str, *values: float | None) -> str:
-    return "" if None in values else pattern.format(*values)
-
-
 def _interval(low: float | None, high: float | None, digits: int | None) -> str:
     decimals = 1 if digits is None else digits
     return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
@@ -117,20 +113,20 @@ def _columns(digits: int | None) -> dict[str, Callable[[ModelStats], str]]:
         "n": lambda model: f"{model.questions:,}",
         "questions": lambda model: f"{model.questions:,}",
         "answers": lambda model: f"{model.answers:,}",
-        "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
+        "answers/question": lambda model: or_empty("{:.3g}", model.answers_per_question),
         "coverage": lambda model: value_text(model.coverage, graded=False, digits=digits),
         "accuracy": lambda model: value_text(model.accuracy, graded=False, digits=digits),
         "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high, digits),
-        "score": lambda model: _or_empty(score, model.mean_score),
-        "score interval": lambda model: _or_empty(
+        "score": lambda model: or_empty(score, model.mean_score),
+        "score interval": lambda model: or_empty(
             f"{score} to {score}", model.score_low, model.score_high
         ),
-        "score ±": lambda model: _or_empty(error, model.score_standard_error),
+        "score ±": lambda model: or_empty(error, model.score_standard_error),
         "errors": lambda model: f"{model.errors:,}",
         "tokens": lambda model: _total(model.tokens),
-        "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
-        "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
-        "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
+        "tokens/record": lambda model: or_empty("{:,.0f}", model.tokens_per_record),
+        "p50 ms": lambda model: or_empty("{:,.0f}", model.latency_ms.p50),
+        "p99 ms": lambda model: or_empty("{:,.0f}", model.latency_ms.p99),
     }
 
 
@@ -197,41 +193,37 @@ def _models_table(
     if one.by != "errors" and not any(model.errors for model in models):
         del cells["errors"]
     optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(one.by, one.by)]
-    return Table(
-        columns(list(cells), left=("model",), hidden=optional),
-        list(zip(*cells.values(), strict=True)),
-    )
+    rows = list(zip(*cells.values(), strict=True))
+    return make_table(list(cells), rows, left=("model",), hidden=optional)
 
 
 def _of_series(how: str, digits: int | None) -> Callable[[ModelStats], str]:
     return lambda model: value_text(model.series[how], graded=False, digits=digits)
 
 
-def _csv_models(found: Stats) -> tuple[list[str], Rows]:
-    """Make one table of all models of all evaluations and metrics, with numbers in full precision.
+def _print_csv(found: Stats) -> None:
+    """Print one table of all models of all evaluations and metrics, with numbers in full precision.
 
     New columns are at the end, for readers that go by position.
     """
-    values_of = attrgetter(*_CSV_FIELDS.values())
-    ranks_of = attrgetter(*_CSV_RANKS)
     rows = []
     series: dict[str, None] = {}
     for one in found.evaluations:
         for rank, model in enumerate(one.by_model, 1):
-            row = [one.evaluation_name, rank, *values_of(model), one.metric, one.graded]
-            rows.append([*row, *ranks_of(model), *model.series.values()])
+            row = {"evaluation_name": one.evaluation_name, "rank": rank}
+            row |= {name: attrgetter(field)(model) for name, field in _CSV_FIELDS.items()}
+            row |= {"metric": one.metric, "graded": one.graded}
+            row |= {name: getattr(model, name) for name in _CSV_RANKS}
+            rows.append(row | model.series)
             series |= dict.fromkeys(model.series)
     names = ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS, *series]
-    return names, rows
+    click.echo(csv_text(rows, names), nl=False)
 
 
 _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation and metric.",
-         check="there are no records, or the corpus is damaged",
-         usage="the command line is wrong, or a pattern matches nothing",
-         failure="something could not be read")  # fmt: skip
+@command("Compare the models of each evaluation and metric.")
 @shared("paths")
 @option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
         type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 "
@@ -247,18 +239,7 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
 @format_option("text", "json", "csv", "markdown", "latex")
 @flag("--all show_all", "Show all rows, even if they take more than two screens.")
 @shared("tables", "raw_cells", "jobs", "work_dir", "quiet", "no_progress")
-def stats(
-    paths: tuple[str, ...],
-    *,
-    output_format: str,
-    show_all: bool,
-    digits: int | None,
-    caption: str | None,
-    raw_cells: bool,
-    quiet: bool,
-    no_progress: bool,
-    **options: Any,
-) -> None:
+def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
     """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the
@@ -293,6 +274,13 @@ def stats(
     and `fastrec calibration` whether models know which answers are right.
 
     \b
+    Exit codes:
+      0     done
+      1     there are no records, or the corpus is damaged
+      2     the command line is wrong, or a pattern matches nothing
+      3     something could not be read
+
+    \b
     Examples:
       fastrec stats corpus
       fastrec stats new-corpus --metric acc --metric 'rouge*'
@@ -304,13 +292,10 @@ def stats(
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    prepare_reading(options["jobs"], paths)
-    is_quiet = quiet or no_progress
-    with (
-        make_progress("sort", "merge", "read", quiet=is_quiet) as progress,
-        explain_damage(*paths or ("",)),
-    ):
-        found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
+    output_format, _, digits, _, quiet, _ = asked()
+    warn_of_terminal(paths)
+    notice = None if quiet else print_notice
+    found = run_reading(run, paths, stages=("sort", "merge", "read"), notice=notice, **options)
     missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
         if output_format in ("json", "csv", "latex"):
@@ -322,15 +307,12 @@ def stats(
                 safe if output_format == "text" else lambda line: re.sub("^  ", "- ", escaped(line))
             )
             click.echo("\n".join([*map(spell, missing), ""]))
-    whole = partial(stats_sections, found, digits=digits)
-    print_found(
-        found,
-        output_format,
-        text=lambda: print_sections(*whole(show_all=show_all)) if found.evaluations else None,
-        csv=lambda: click.echo(csv_table(*_csv_models(found), raw_cells=raw_cells), nl=False),
-        markdown=lambda: print_tables("markdown", *whole(), caption),
-        latex=lambda: print_tables("latex", *whole(), caption),
-    )
+    show_all = show_all or output_format != "text"
+    sections, legends = stats_sections(found, show_all=show_all, digits=digits)
+    printers: dict[str, Any] = {"csv": lambda: _print_csv(found)}
+    if not found.evaluations:
+        printers["text"] = lambda: None
+    print_for_paper(found, sections, legends, **printers)
     if not found.evaluations:
         print_error("there are no records")
         raise click.exceptions.Exit(1)

@@ -7,7 +7,6 @@ its own, with numbers in full precision.
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import sys
@@ -80,17 +79,18 @@ class Section(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def columns(
-    names: Sequence[str], left: Collection[str] = (), hidden: Sequence[str] = ()
-) -> list[Column]:
-    """Make columns. The first one and those in `left` are aligned left.
+def make_table(
+    names: Sequence[str], rows: Rows, left: Collection[str] = (), hidden: Sequence[str] = ()
+) -> Table:
+    """Make a table. The first column and those in `left` are aligned left.
 
     A narrow terminal hides `hidden`, in order.
     """
-    return [
+    columns = [
         Column(name, not number or name in left, hidden.index(name) if name in hidden else None)
         for number, name in enumerate(names)
     ]
+    return Table(columns, rows)
 
 
 Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
@@ -108,7 +108,12 @@ def table_of(
         for spelling in spellings.values()
     ]
     rows = [[function(item) for function in functions] for item in items]
-    return Table(columns(list(spellings), left, hidden), rows)
+    return make_table(list(spellings), rows, left, hidden)
+
+
+def or_empty(pattern: str, *values: float | None) -> str:
+    """Format numbers; empty if there is none."""
+    return "" if None in values else pattern.format(*values)
 
 
 def print_table(table: Table) -> None:
@@ -286,21 +291,6 @@ def print_tables(
     if caption is not None:
         click.echo(f"Table: {escaped(caption)}\n")
     click.echo("\n".join(markdown_sections(made, legends)))
-
-
-def csv_table(
-    names: Sequence[str], rows: Rows, *, raw_cells: bool, spell: Callable[[str], str] = safe
-) -> str:
-    """Return a CSV table; cells are text or numbers, and `spell` is applied to text."""
-    from fastrec.csv_writer import CsvWriter
-
-    out = io.StringIO()
-    writer = CsvWriter(out, raw_cells=raw_cells)
-    writer.writerow(names)
-    for row in rows:
-        cells = (str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
-        writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
-    return out.getvalue()
 
 
 def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:

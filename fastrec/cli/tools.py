@@ -10,7 +10,6 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     format_bytes,
-    print_found,
     print_notice,
     print_stderr,
     say,
@@ -25,27 +24,29 @@ from fastrec.cli.options import (
     output_option,
     shared,
 )
+from fastrec.cli.output import print_found
 from fastrec.errors import shown
 
 if TYPE_CHECKING:
     from fastrec.commands.clean import Cleaned
 
 
-@command(
-    "Remove kept and interrupted work of normalize.",
-    ok="done, or there was nothing to remove",
-    usage="the command line is wrong, or OUTPUT is not a corpus",
-    failure="failed: a run is writing OUTPUT, or a file could not be removed",
-)
+@command("Remove kept and interrupted work of normalize.")
 @click.argument("output", type=click.Path())
 @flag("--dry-run", "Show what would be removed, and stop.")
 @format_option("text", "json")
 @shared("work_dir")
-def clean(*, output: str, work_dir: str | None, dry_run: bool, output_format: str) -> None:
+def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 
     This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and
     OUTPUT.refused stay as they are. The next run of normalize reads all shards again.
+
+    \b
+    Exit codes:
+      0     done, or there was nothing to remove
+      2     the command line is wrong, or OUTPUT is not a corpus
+      3     failed: a run is writing OUTPUT, or a file could not be removed
 
     \b
     Examples:
@@ -56,7 +57,7 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, output_format: st
     from fastrec.commands.clean import clean as run
 
     result = run(output, work_dir=work_dir, dry_run=dry_run)
-    print_found(result, output_format, text=lambda: _print_cleaned(result, work_dir))
+    print_found(result, text=lambda: _print_cleaned(result, work_dir))
     if result.left:
         print_notice(
             spell(
@@ -81,11 +82,7 @@ def _print_cleaned(result: Cleaned, work_dir: str | None) -> None:
 _share = partial(option, default=0.0)
 
 
-@command(
-    "Make synthetic shards.",
-    usage="the command line is wrong, or OUTPUT is not empty",
-    failure="failed: something could not be written",
-)
+@command("Make synthetic shards.")
 @option("-n --records N", "Number of lines.", type=Count(min=0), default=10_000)
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
 @output_option("DIR", "Directory to write the shards to; must be empty.")
@@ -118,6 +115,12 @@ def generate(output: str, **options: Any) -> None:
     agents, in several languages. Large models answer more of them correctly.
 
     \b
+    Exit codes:
+      0     done
+      2     the command line is wrong, or OUTPUT is not empty
+      3     failed: something could not be written
+
+    \b
     Examples:
       fastrec generate -n 2000 -o runs/
       fastrec generate -n 2000 -o messy/ --duplicates 0.1 --rejects 0.01
@@ -139,6 +142,11 @@ def schema(version: str | None, list_versions: bool) -> None:
 
     VERSION is 0.2.0, 0.2.0-released, 0.2.1 or 0.3.0. Without it, print the schema of 0.2.0, byte
     for byte as published.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong
 
     \b
     Examples:

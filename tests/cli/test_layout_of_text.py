@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastrec.cli import cli
 from fastrec.cli.console import UNSAFE, clip, safe_lines, spell, styled, width_of, wrap
-from fastrec.cli.tables import Table, columns, table_lines
+from fastrec.cli.tables import make_table, table_lines
 from tests.answers.small import answer, make_corpus
 from tests.timing import grows_linearly
 
@@ -78,9 +78,7 @@ def test_models_are_completed_from_the_corpus(
 
 def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
     def lines(size: int) -> list[str]:
-        return table_lines(
-            Table(columns(["name", "number"]), [[f"row {n}", n] for n in range(size)])
-        )
+        return table_lines(make_table(["name", "number"], [[f"row {n}", n] for n in range(size)]))
 
     assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
     assert grows_linearly(lines, 2_000)

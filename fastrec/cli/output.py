@@ -1,0 +1,135 @@
+"""Run what a command does, with progress, and print what it finds in the format that was asked for.
+
+Options about output are the same for all commands. So a command does not get them as arguments:
+`asked` has them.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from fastrec.cli import memory
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    print_hidden,
+    print_json,
+    print_notice,
+    safe,
+)
+from fastrec.cli.progress import make_progress
+from fastrec.cli.tables import Section, markdown_sections, print_sections, print_tables
+
+_Result = TypeVar("_Result")
+_Row = dict[str, Any]
+
+
+class Output(NamedTuple):
+    """The options about output of a command."""
+
+    output_format: str = "text"
+    raw_cells: bool = False
+    digits: int | None = None
+    caption: str | None = None
+    quiet: bool = False
+    no_progress: bool = False
+
+
+def asked() -> Output:
+    """The options about output of the command that runs."""
+    output: Output = click.get_current_context().obj
+    return output
+
+
+def warn_of_terminal(paths: Sequence[str]) -> None:
+    """Tell a user whose terminal is read as standard input, since the command seems to hang."""
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
+        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
+
+
+def run_with_progress(
+    run: Callable[..., _Result],
+    /,
+    *arguments: Any,
+    jobs: int,
+    stages: Sequence[str] = ("read",),
+    limited: bool = True,
+    **options: Any,
+) -> _Result:
+    """Run a command: with limited memory, if so, and with a progress line of these stages."""
+    if limited:
+        memory.limit_memory(jobs)
+    with make_progress(*stages, quiet=asked().quiet or asked().no_progress) as progress:
+        return run(*arguments, **options, jobs=jobs, progress=progress)
+
+
+def run_reading(
+    run: Callable[..., _Result], /, *arguments: Any, others: Sequence[str] = (), **options: Any
+) -> _Result:
+    """Run a command on its first argument, a corpus or several, and maybe on `others`.
+
+    An error about a damaged one says what to do.
+    """
+    first = arguments[0]
+    corpora = first if isinstance(first, tuple) else (first, *others)
+    with explain_damage(*corpora or ("",)):
+        return run_with_progress(run, *arguments, **options)
+
+
+def print_found(found: object, **printers: Callable[[], None]) -> None:
+    """Print what a command has found: with the printer of the format, or else as JSON."""
+    with allow_broken_pipe():
+        printers.get(asked().output_format, lambda: print_json(found))()
+    print_hidden()
+
+
+def csv_text(
+    rows: Sequence[_Row], names: Iterable[str] = (), spell: Callable[[str], str] = safe
+) -> str:
+    """Return rows as CSV: these columns, or all. `spell` is applied to text."""
+    from fastrec.csv_writer import CsvWriter
+
+    names = list(names) or (list(rows[0]) if rows else [])
+    out = io.StringIO()
+    writer = CsvWriter(out, raw_cells=asked().raw_cells)
+    writer.writerow(names)
+    for row in rows:
+        values = (row[name] for name in names)
+        cells = (str(value).lower() if isinstance(value, bool) else value for value in values)
+        writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
+    return out.getvalue()
+
+
+def print_answer(
+    found: Any,
+    sections: Iterable[Section],
+    legends: Iterable[Sequence[str]] = (),
+    *,
+    names: Iterable[str] = (),
+    **printers: Callable[[], None],
+) -> None:
+    """Print what a command has found: as tables, as CSV with these columns, or as JSON."""
+    defaults: dict[str, Callable[[], None]] = {
+        "text": lambda: print_sections(sections, legends),
+        "markdown": lambda: click.echo("\n".join(markdown_sections(sections, legends))),
+        "csv": lambda: click.echo(csv_text(found.rows(), names), nl=False),
+    }
+    print_found(found, **defaults | printers)
+
+
+def print_for_paper(
+    found: Any,
+    sections: Iterable[Section],
+    legends: Sequence[Sequence[str]],
+    **printers: Any,
+) -> None:
+    """Print what a command has found; Markdown and LaTeX have units in headings, and a caption."""
+    output = asked()
+    tables = partial(print_tables, output.output_format, sections, legends, output.caption)
+    print_answer(found, sections, legends, markdown=tables, latex=tables, **printers)
