@@ -15,7 +15,7 @@ shard of a large log is compressed by the threads of zstd.
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from math import isclose
@@ -60,7 +60,7 @@ from fastrec.harnesses.convert import (
     read_bundles,
     write_bundles,
 )
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
+from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, Reading, RunInfo, Sample
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
@@ -113,8 +113,10 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def plan_log(log: Log) -> PlannedLog:
+    harness = harness_named(log.harness)
     try:
-        return PlannedLog(plan=harness_named(log.harness).plan(log), stable_id=_stable_id(log))
+        plan = harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0]
+        return PlannedLog(plan=plan, stable_id=_stable_id(log))
     except NotATableError as exc:
         return PlannedLog(skipped=exc.reason)
     except (LogError, ShardError, OSError, MemoryError) as exc:
@@ -154,9 +156,7 @@ def convert_slice(task: ConvertTask) -> Converted:
         with storage_of(task.path).create(task.path, for_work=True) as file:
             waiting: list[Bundle] = []
             size = 0
-            for sample in harness_named(task.log.harness).samples(
-                task.log, task.run, task.log_slice
-            ):
+            for sample in _samples(task):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
                 elif bundle := converter.bundle(sample):
@@ -173,6 +173,15 @@ def convert_slice(task: ConvertTask) -> Converted:
             raise  # the work file could not be written
         result.problem = _reason(exc, task.log)
     return result
+
+
+def _samples(task: ConvertTask) -> Iterable[Sample | str]:
+    harness = harness_named(task.log.harness)
+    if hasattr(harness, "samples"):
+        samples: Iterator[Sample | str] = harness.samples(task.log, task.run, task.log_slice)
+        return samples
+    reading: Reading = harness.read(task.log)
+    return reading[1]
 
 
 @collector_off()

@@ -28,7 +28,6 @@ from fastrec.harnesses.inspect.files import (
     LogSlice,
     check_item,
     logged_samples,
-    logs_of,
     opened_archive,
     role_of,
     sample_members,
@@ -41,7 +40,7 @@ from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 
-__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "plan", "role_of", "samples"]
 
 METADATA = (
     "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",

@@ -29,7 +29,7 @@ from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
-from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
+from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, JsonObject, decoder
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
@@ -189,10 +189,6 @@ def _has_keys(head: bytes) -> bool:
         and b'"task"' in head
         and b'"model"' in head
     )
-
-
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log("inspect", file.path, (file,)) for file in files])
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if

@@ -19,7 +19,7 @@ import msgspec
 
 from fastrec.errors import UsageError, check_choice, shown
 from fastrec.harnesses.metadata import chosen_names
-from fastrec.harnesses.values import number_of
+from fastrec.harnesses.values import number_of, value_at
 from fastrec.toml_file import parse_toml
 
 KEY = "@key"
@@ -192,26 +192,13 @@ def getter(column: str, constants: Mapping[str, Any]) -> Getter:
     if column in constants or not column:
         value = constants.get(column)
         return lambda _: value
-    keys = column.split(".")
-    if len(keys) == 1:
+    if "." not in column:
         return lambda cells: cells.get(column)
 
     def get(cells: dict[str, Any]) -> Any:
-        return cells[column] if column in cells else value_at(cells, keys)
+        return cells[column] if column in cells else value_at(cells, column)
 
     return get
-
-
-def value_at(value: Any, keys: list[str]) -> Any:
-    """The value at a path; None if it is not there."""
-    for key in keys:
-        if value.__class__ is dict:
-            value = value.get(key)
-        elif value.__class__ is list and key.isdecimal():
-            value = dict(enumerate(value)).get(int(key[:9]))
-        else:
-            return None
-    return value
 
 
 def leaves(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:

@@ -24,8 +24,8 @@ from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.table.columns import KEY, TableColumns, value_at
-from fastrec.harnesses.values import REFUSALS, as_object, encode, integer_in, plain, spell
+from fastrec.harnesses.table.columns import KEY, TableColumns
+from fastrec.harnesses.values import REFUSALS, encode, integer_in, plain, spell, value_at
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
@@ -330,7 +330,7 @@ def _document(path: str, columns: TableColumns) -> Table:
     for key in filter(None, columns.rows.split(".")):
         if isinstance(rows, dict):
             beside |= {name: value for name, value in rows.items() if name != key}
-        rows = value_at(rows, [key])
+        rows = value_at(rows, key)
     if isinstance(rows, dict) and not columns.rows and not columns.has_keys:
         rows = [rows]
     if not isinstance(rows, dict if columns.has_keys else list):
@@ -338,7 +338,8 @@ def _document(path: str, columns: TableColumns) -> Table:
         raise NotATableError(path, f"no {kind} at {columns.rows or 'its top'!r}")
     if isinstance(rows, dict):
         for key, cells in rows.items():
-            as_object(cells)[KEY] = key
+            if isinstance(cells, dict):
+                cells[KEY] = key
         rows = rows.values()
     found = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
     return Table("row", enumerate(found, 1), beside)
