@@ -30,7 +30,7 @@ from fastrec.harnesses.log import (
     Score,
     logs_by_name,
 )
-from fastrec.harnesses.values import Fields, number_of, texts_of
+from fastrec.harnesses.values import Fields, Texts, number_of, texts_of
 from fastrec.schemas.newest import Input, Output
 
 ROLES = (
@@ -112,9 +112,9 @@ def _scores(preference: Any) -> list[Score]:
     value = 1.5 if value == 0 else value
     if value is None or not 1 <= value <= 2:
         problem = f"the judge stated no preference from 1 to 2, but {preference!r}"
-        return [Score(metric=name, value=None, problem=problem) for name in _MEANS]
+        return [Score(name, None, problem) for name in _MEANS]
     discrete = 0.5 if value == 1.5 else float(value > 1.5)
-    return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
+    return [Score(_MEANS[0], value - 1), Score(_MEANS[1], discrete)]
 
 
 def _rows(path: str) -> list[Fields]:
@@ -127,7 +127,7 @@ def _rows(path: str) -> list[Fields]:
     return rows
 
 
-def _stated(log: Log) -> dict[str, str]:
+def _stated(log: Log) -> Texts:
     """The row of a model in the leaderboard, which calls it by its name or by its folder.
 
     Empty if there is none.

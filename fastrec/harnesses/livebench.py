@@ -90,9 +90,9 @@ def _samples(
             output=Output(raw=said),
             scores=[
                 Score(
-                    metric="score",
-                    value=score if is_scored else None,
-                    problem="the log states no score",
+                    "score",
+                    score if is_scored else None,
+                    "the log states no score",
                 )
             ],
             error="the call failed" if _FAILED in said else "",

@@ -37,12 +37,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import JsonObject, as_object, number_of
+from fastrec.harnesses.values import JsonObject, Texts, as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -52,6 +52,8 @@ from fastrec.schemas.newest import (
     TokenUsage,
 )
 from fastrec.storage import parent_of
+
+_T = TypeVar("_T")
 
 HEAD_BYTES = 1 << 16  # how much of a file `role_of` gets to see
 
@@ -72,10 +74,10 @@ class Log(msgspec.Struct, frozen=True):
     # the task, if the files of several tasks are grouped by it; else `plan` finds it
     task: str = ""
     columns: Any = None  # what the columns of a table mean
-    in_path: dict[str, str] = {}  # what the path of a table says, by the names of a pattern
+    in_path: Texts = {}  # what the path of a table says, by the names of a pattern
 
     @property
-    def paths(self) -> dict[str, str]:
+    def paths(self) -> Texts:
         """The paths of the files by role."""
         return {file.role: file.path for file in self.files}
 
@@ -152,6 +154,21 @@ def logs_by_name(
     return grouped
 
 
+def in_groups(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
+    """Items in groups, each of which ends where its sizes add up to `most`."""
+    group = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= most:
+            yield group
+            group = []
+            size = 0
+    if group:
+        yield group
+
+
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What all records of a log have in common."""
 
@@ -160,7 +177,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     # the run's own start time as the log spells it; with task and model it is the `evaluation_id`
     started: str
     version: str = ""
-    metadata: dict[str, str] = {}  # added to the metadata of all records
+    metadata: Texts = {}  # added to the metadata of all records
     # Metrics of which the log says so; `kinds` knows others by name.
     lower_is_better: frozenset[str] = frozenset()
     scales: dict[str, tuple[float, float]] = {}  # the lowest and highest score, by metric
@@ -204,15 +221,15 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     slices: Sequence[Any] = (None,)
     aggregates: Sequence[Aggregate] = ()
     # aggregates that are not means of scores, each with the reason
-    not_compared: dict[str, str] = {}
+    not_compared: Texts = {}
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
     # Columns that a table lacks, each with what to say if all tables lack it.
-    absent: dict[str, str] = {}
+    absent: Texts = {}
 
 
-class Score(msgspec.Struct, kw_only=True, gc=False):
+class Score(msgspec.Struct, gc=False):
     """One score of a sample: it becomes one record."""
 
     metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
@@ -223,7 +240,7 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
     answers: list[AnswerAttribution] | None = None
     # What the model said, where that depends on the metric; None: as the sample says.
     output: Output | None = None
-    metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
+    metadata: Texts = {}  # added to the sample's metadata, for example the filter
     fields: JsonObject = {}  # metadata of the score in the log, as `Sample.fields`
 
 
@@ -243,7 +260,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records
     # What the harness says about the sample, under names of fastrec: see `metadata.py`.
-    metadata: dict[str, str] = {}
+    metadata: Texts = {}
     # Metadata of the sample in the log, under its own names: the user chooses which are kept.
     fields: JsonObject = {}
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
@@ -265,9 +282,7 @@ def with_every_metric(samples: Iterable[Sample]) -> Iterator[Sample]:
         if sample.error or not sample.scores:
             missing = metrics.keys() - {score.metric for score in sample.scores}
             sample.scores += [
-                Score(metric=metric, value=None, problem=NOT_SCORED)
-                for metric in metrics
-                if metric in missing
+                Score(metric, None, NOT_SCORED) for metric in metrics if metric in missing
             ]
     yield from found
 

@@ -132,7 +132,7 @@ def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Samp
         input=Input(
             raw=asked[-1], reference=texts_of(as_list(question["reference"])[turn - 1 : turn])
         ),
-        scores=[Score(metric="score", value=score, problem="the judge stated no score")],
+        scores=[Score("score", score, "the judge stated no score")],
         fields={
             "category": question["category"],
             "turn": turn,

@@ -8,8 +8,7 @@ error       the error of a sample without a score, for every metric of the run
 any other   nothing; counted
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
@@ -25,7 +24,17 @@ from fastrec.harnesses.log import (
     with_every_metric,
 )
 from fastrec.harnesses.prompts import prompt_of
-from fastrec.harnesses.values import Fields, as_list, as_object, number_of, spell, spelled, texts_of
+from fastrec.harnesses.values import (
+    Fields,
+    JsonObject,
+    Texts,
+    as_list,
+    as_object,
+    number_of,
+    spell,
+    spelled,
+    texts_of,
+)
 from fastrec.schemas.newest import Input, Output
 
 METADATA = ("run_id", "split")
@@ -61,9 +70,7 @@ def read(log: Log) -> Reading:
     return plan, with_every_metric(_samples(rows))
 
 
-def _figures(
-    report: Mapping[str, Any], rows: Sequence[Fields]
-) -> tuple[list[Aggregate], dict[str, str]]:
+def _figures(report: JsonObject, rows: Sequence[Fields]) -> tuple[list[Aggregate], Texts]:
     metrics = {score.metric for sample in _samples(rows) for score in sample.scores}
     means = []
     not_compared = {}
@@ -92,7 +99,7 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
     match = first.get("match", Fields())
     sampling = first.get("sampling", Fields())
     raw, formatted = prompt_of(sampling.get("prompt", match["prompt"]))
-    scores = [Score(metric="match", value=match.number("correct"))] if match else []
+    scores = [Score("match", match.number("correct"))] if match else []
     fields = {name: value for name, value in match.items() if name not in _READ_OF_MATCH}
     for kind, data in events:
         for name, value in data.items() if kind == "metrics" else ():
@@ -100,7 +107,7 @@ def _sample_of(sample_id: str, events: Events) -> Sample:
             if number is None:
                 fields[name] = value
             else:
-                scores.append(Score(metric=name, value=number))
+                scores.append(Score(name, number))
     error = "" if sampling or match else "the log has no answer for this sample"
     failure = first.get("error")
     if failure and not scores:

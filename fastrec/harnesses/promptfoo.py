@@ -118,7 +118,7 @@ def _sample_of(row: Fields) -> Sample:
         input=Input(raw=raw, formatted=formatted, reference=[]),
         output=Output(raw=[] if said is None else [spell(said)]),
         scores=[
-            Score(metric=name, value=None if error else number_of(value), problem="the call failed")
+            Score(name, None if error else number_of(value), "the call failed")
             for name, value in values.items()
         ],
         token_usage=tokens_of(

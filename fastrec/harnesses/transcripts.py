@@ -23,6 +23,7 @@ from fastrec.harnesses.values import (
     REFUSALS,
     Fields,
     JsonObject,
+    Texts,
     as_list,
     as_object,
     number_of,
@@ -47,7 +48,7 @@ def trial_of(
         sample_id=spell(task_id),
         input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
         scores=[
-            Score(metric=name, value=number_of(reward), problem="the log states no number")
+            Score(name, number_of(reward), "the log states no number")
             for name, reward in rewards.items()
             if reward is not None or name == main
         ],
@@ -94,7 +95,7 @@ def _call_of(call: Fields) -> ToolCall:
     )
 
 
-def arguments_in(value: Any) -> dict[str, str]:
+def arguments_in(value: Any) -> Texts:
     """The arguments of a call: an object, or JSON of one as text."""
     if isinstance(value, str):
         try:
@@ -105,7 +106,7 @@ def arguments_in(value: Any) -> dict[str, str]:
     return arguments_of(value)
 
 
-def arguments_of(value: Any) -> dict[str, str]:
+def arguments_of(value: Any) -> Texts:
     if isinstance(value, dict):
         return {name: spell(argument) for name, argument in value.items()}
     return {} if value is None else {"arguments": spell(value)}

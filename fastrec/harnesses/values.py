@@ -6,7 +6,7 @@ import ast
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BOM = b"\xef\xbb\xbf"
 
 JsonObject = dict[str, Any]
+Texts = dict[str, str]  # by name, as in metadata
 
 _T = TypeVar("_T")
 
@@ -165,7 +166,7 @@ def texts_of(value: Any) -> list[str]:
     return [spell(item) for item in as_list(value)]
 
 
-def spelled(values: Mapping[str, Any]) -> dict[str, str]:
+def spelled(values: JsonObject) -> Texts:
     """Values as texts for metadata; those that are null or empty are left out."""
     return {name: spell(value) for name, value in values.items() if value}
 

@@ -71,7 +71,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     by_folder,
 )
-from fastrec.harnesses.values import JsonObject, decoder, number_of, spell
+from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell
 
 __all__ = ["METADATA", "ROLES", "logs_of", "plan", "samples"]
 
@@ -203,7 +203,7 @@ def hash_of(key: Key) -> int:
     return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
+def labels_of(perturbations: Iterable[str]) -> Texts:
     """Name each perturbation, given the canonical descriptions of all of a run.
 
     The name alone is enough, unless the run has several of that name: then what tells them apart is
@@ -463,7 +463,7 @@ def _compare(
     uses: Mapping[str, MetricUse],
     labels: Mapping[str, str],
     per_request: bool,
-) -> tuple[list[Aggregate], dict[str, str], int | None]:
+) -> tuple[list[Aggregate], Texts, int | None]:
     """Tell which aggregates are means over records, and count the instances of all trials.
 
     Others are not compared, each for a reason.
@@ -503,6 +503,6 @@ def _compare(
         ):
             not_compared[name] = reason
         else:
-            aggregates.append(Aggregate(metric=name, name=name, value=value))
+            aggregates.append(Aggregate(name, name, value))
     count = sum(instances.values())
     return aggregates, not_compared, round(count) if instances and 0 <= count < _MANY else None

@@ -27,7 +27,7 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, JsonObject, as_object, decoder, spell
+from fastrec.harnesses.values import BOM, REFUSALS, Fields, JsonObject, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import parent_of
@@ -128,11 +128,11 @@ class Results(msgspec.Struct, kw_only=True):
             )
         return found or {}
 
-    def settings(self, task: str) -> JsonObject:
+    def settings(self, task: str) -> Fields:
         try:
             return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
         except REFUSALS:
-            return {}
+            return Fields()
 
     def of_task(self, name: str, task: str) -> Any:
         return as_object(getattr(self, name)).get(task)
@@ -183,7 +183,7 @@ def model_of(results: Results) -> str:
     return next((spell(name) for name in names if name), "")
 
 
-def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     """The metrics of a task, each with its filter, in the order of the file.
 
     >>> metric_keys({"alias": "t", "acc,none": 0.5, "acc_stderr,none": "N/A", "em,strict-match": 1})
