@@ -11,7 +11,6 @@
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -25,27 +24,28 @@ from fastrec.harnesses.log import (
     Grouped,
     Log,
     LogPlan,
+    Reading,
     RunInfo,
     Sample,
     Score,
     logs_by_name,
 )
-from fastrec.harnesses.values import JsonObject, number_of, spell, texts_of
+from fastrec.harnesses.values import Fields, Texts, number_of, texts_of
 from fastrec.schemas.newest import Input, Output
+
+ROLES = (
+    (
+        "leaderboard",
+        rb"[^\S\n]*,",
+        rb"\A[^\n]*,win_rate\s*(?:[,\n]|\Z)",
+        rb"\A[^\n]*,standard_error\s*(?:[,\n]|\Z)",
+    ),
+    ("annotations", rb"\s*\[\s*\{", b'"instruction"', b'"output_1"'),
+    ("outputs", rb"\s*\[\s*\{", b'"instruction"', b'"generator"', b'"output"'),
+)
 
 _MEANS = ("win_rate", "discrete_win_rate")
 _READ = ("instruction", "output_2", "generator_2", "preference")
-
-
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    if not re.match(rb"\s*\[\s*\{", head):
-        first, *names = head.partition(b"\n")[0].strip().split(b",")
-        return "leaderboard" if not first and {b"win_rate", b"standard_error"} <= {*names} else None
-    if b'"instruction"' not in head:
-        return None
-    if b'"output_1"' in head:
-        return "annotations"
-    return "outputs" if b'"generator"' in head and b'"output"' in head else None
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
@@ -60,8 +60,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         return above[:1]
 
     annotations = [file for file in files if file.role == "annotations"]
-    grouped = logs_by_name("alpaca-eval", annotations, _models, board_above)
-    return grouped.with_others(files)
+    return logs_by_name("alpaca-eval", annotations, _models, board_above)
 
 
 def _directory_of(file: FoundFile) -> str:
@@ -72,33 +71,29 @@ def _models(file: FoundFile) -> list[str]:
     return [row["generator_2"] for row in _rows(file.path)]
 
 
-def plan(log: Log) -> LogPlan:
+def read(log: Log) -> Reading:
     rows = [row for row in _rows(log.path) if row["generator_2"] == log.task]
-    annotators = dict.fromkeys(spell(row.get("annotator") or "") for row in rows)
+    annotators = dict.fromkeys(row.text("annotator") for row in rows)
     stated = {name: number_of(text) for name, text in _stated(log).items()}
     total = stated.pop("n_total", None)
     count = None if total is None else int(total)
-    aggregates = []
-    not_compared = {}
-    for name in _MEANS:
-        mean = stated.pop(name, None)
-        if mean is not None:
-            aggregates.append(Aggregate(name, name, mean / 100, count))
-    for name, value in stated.items():
-        if name and value is not None:
-            not_compared[name] = "it is not the mean of a score"
-    return LogPlan(
+    means = [
+        Aggregate(name, name, mean / 100, count)
+        for name in _MEANS
+        if (mean := stated.pop(name, None)) is not None
+    ]
+    others = [name for name, value in stated.items() if name and value is not None]
+    plan = LogPlan(
         run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
-        aggregates=aggregates,
-        not_compared=not_compared,
+        aggregates=means,
+        not_compared=dict.fromkeys(others, "it is not the mean of a score"),
     )
+    return plan, _samples(rows)
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
+def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:
     seen = Counter[str]()
-    for row in _rows(log.path):
-        if row["generator_2"] != log.task:
-            continue
+    for row in rows:
         asked = row["instruction"]
         # The log has no ids, and rows differ from model to model.
         number = sha256(asked.encode()).hexdigest()[:16]
@@ -106,8 +101,8 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
         yield Sample(
             sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
             input=Input(raw=asked, reference=[]),
-            output=Output(raw=texts_of(row.get("output_2"))),
-            scores=_scores(row.get("preference")),
+            output=Output(raw=texts_of(row["output_2"])),
+            scores=_scores(row["preference"]),
             fields={name: value for name, value in row.items() if name not in _READ},
         )
 
@@ -117,22 +112,22 @@ def _scores(preference: Any) -> list[Score]:
     value = 1.5 if value == 0 else value
     if value is None or not 1 <= value <= 2:
         problem = f"the judge stated no preference from 1 to 2, but {preference!r}"
-        return [Score(metric=name, value=None, problem=problem) for name in _MEANS]
+        return [Score(name, None, problem) for name in _MEANS]
     discrete = 0.5 if value == 1.5 else float(value > 1.5)
-    return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
+    return [Score(_MEANS[0], value - 1), Score(_MEANS[1], discrete)]
 
 
-def _rows(path: str) -> list[JsonObject]:
+def _rows(path: str) -> list[Fields]:
     rows = read_rows(path, "a judgement of AlpacaEval")
     for number, row in enumerate(rows, 1):
-        if not all(isinstance(row.get(name), str) for name in ("instruction", "generator_2")):
+        if not all(isinstance(row[name], str) for name in ("instruction", "generator_2")):
             raise LogError(
                 path, f"item {number:,} does not name the instruction and the model (generator_2)"
             )
     return rows
 
 
-def _stated(log: Log) -> dict[str, str]:
+def _stated(log: Log) -> Texts:
     """The row of a model in the leaderboard, which calls it by its name or by its folder.
 
     Empty if there is none.

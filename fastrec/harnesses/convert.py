@@ -41,8 +41,10 @@ from xxhash import xxh3_64_intdigest
 from fastrec.filters import matches_any
 from fastrec.harnesses.log import NOT_SCORED, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
+from fastrec.harnesses.values import Texts
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
+from fastrec.storage.base import Reader, read_at
 
 _LENGTH_BYTES = 8
 _MOST_REASONS = 1_000  # to leave out a sample, of a slice
@@ -127,24 +129,13 @@ def write_bundles(bundles: Sequence[Bundle]) -> bytearray:
     return data
 
 
-def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
-    """Decode the blocks of a work file.
-
-    `read` returns up to so many bytes of it; none at its end.
-    """
-    while start := _read_exactly(read, _LENGTH_BYTES):
-        yield _decode(_read_exactly(read, int.from_bytes(start, "little")))
-
-
-def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """Read `size` bytes, or nothing at the end of the file."""
-    parts = []
-    missing = size
-    while missing and (block := read(missing)):
-        parts.append(block)
-        missing -= len(block)
-    assert missing in (0, size), "a work file ends early"
-    return b"".join(parts)
+def read_bundles(file: Reader) -> Iterator[Bundle]:
+    """Decode the blocks of a work file."""
+    at = 0
+    while start := read_at(file, _LENGTH_BYTES, at):
+        size = int.from_bytes(start, "little")
+        yield from _decode(read_at(file, size, at + _LENGTH_BYTES))
+        at += _LENGTH_BYTES + size
 
 
 NO_METRIC = "no metric matches --metric"
@@ -153,7 +144,7 @@ _hash = LIST_HASHES["sha256"]
 ONE_ROW = 1 << 128
 _BINARY = (0.0, 1.0)
 _ENDS = (b',"is_correct":false}', b',"is_correct":true}')
-_NOT_SCORED = Score(metric="", value=None, problem=NOT_SCORED)
+_NOT_SCORED = Score("", None, NOT_SCORED)
 
 
 def _right(scores: Sequence[float]) -> int:
@@ -402,7 +393,7 @@ class Converter:
             said += b',"messages":' + encode(sample.messages)
         return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
 
-    def _metadata(self, own: dict[str, str]) -> bytes:
+    def _metadata(self, own: Texts) -> bytes:
         """Encode the metadata without its last bracket."""
         return b',"metadata":' + self._encode(self._common | own)[:-1]
 

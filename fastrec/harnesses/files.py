@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import BOM, JsonObject, as_list, decoder
+from fastrec.harnesses.values import BOM, Fields, JsonObject, as_list, decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -34,12 +34,13 @@ _decode_any = decoder(Any)
 _decode_object = decoder(JsonObject)
 
 
-def read_object(path: str, what: str) -> JsonObject:
+def read_object(path: str, what: str) -> Fields:
     """Read a JSON object; LogError if there is something else. `what` names it."""
-    return read_document(path, _decode_object, f"this is no {what}, or it is cut or damaged")
+    problem = f"this is no {what}, or it is cut or damaged"
+    return Fields(read_document(path, _decode_object, problem))
 
 
-def read_rows(path: str, what: str) -> list[JsonObject]:
+def read_rows(path: str, what: str) -> list[Fields]:
     """Read the objects of a JSON array, or of JSON lines; LogError if there is something else.
 
     `what` names a row.
@@ -47,7 +48,7 @@ def read_rows(path: str, what: str) -> list[JsonObject]:
     text = read_text(path)
     is_array = text.lstrip()[:1] == b"["
     parts = [text] if is_array else text.split(b"\n")
-    rows: list[JsonObject] = []
+    rows: list[Fields] = []
     for number, part in enumerate(parts, 1):
         place = "" if is_array else f"line {number:,} "
         if not part or part.isspace():
@@ -58,7 +59,7 @@ def read_rows(path: str, what: str) -> list[JsonObject]:
             raise LogError(path, f"{place}is cut or damaged: {exc}") from exc
         if not all(isinstance(row, dict) for row in found):
             raise LogError(path, f"{place}is not {what}")
-        rows += found
+        rows += map(Fields, found)
     return rows
 
 

@@ -4,7 +4,8 @@
 
 1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells
    what the file is by its content, never by its name; None if it is foreign. Where these do not
-   decide, as in a zip archive, it reads more.
+   decide, as in a zip archive, it reads more. Mostly a table is enough, `ROLES`: see
+   `role_by_patterns`.
 2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model,
    and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the
@@ -12,8 +13,10 @@
 4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A text says why a sample
    is left out. Slices of one log may be read at the same time.
 
-All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file
-cannot be read.
+A harness with small logs has `read(log) -> Reading` instead of the last two: they are one slice.
+
+All run in workers. The last two raise LogError if a log is damaged, or ShardError if a file cannot
+be read.
 
 A harness never guesses a score and never writes: `convert` turns samples into records, for all
 harnesses alike. What harnesses share:
@@ -24,19 +27,22 @@ harnesses alike. What harnesses share:
     choices      multiple choice by log-likelihood
     json_array   a document with one long array, in bounded memory
     transcripts  conversations of agents with tool calls, trajectories in ATIF, times
-    below        roles by keys, logs by name, figures of pass@k, samples with every metric,
-                 extracted answers, tokens
+    below        roles by patterns, files by folder, logs by name, figures of pass@k, samples with
+                 every metric, extracted answers, tokens
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import msgspec
 
-from fastrec.errors import LogError
-from fastrec.harnesses.values import JsonObject, as_object, number_of
+from fastrec.errors import LogError, ShardError
+from fastrec.harnesses.values import JsonObject, Texts, as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -45,6 +51,9 @@ from fastrec.schemas.newest import (
     Performance,
     TokenUsage,
 )
+from fastrec.storage import parent_of
+
+_T = TypeVar("_T")
 
 HEAD_BYTES = 1 << 16  # how much of a file `role_of` gets to see
 
@@ -65,10 +74,10 @@ class Log(msgspec.Struct, frozen=True):
     # the task, if the files of several tasks are grouped by it; else `plan` finds it
     task: str = ""
     columns: Any = None  # what the columns of a table mean
-    in_path: dict[str, str] = {}  # what the path of a table says, by the names of a pattern
+    in_path: Texts = {}  # what the path of a table says, by the names of a pattern
 
     @property
-    def paths(self) -> dict[str, str]:
+    def paths(self) -> Texts:
         """The paths of the files by role."""
         return {file.role: file.path for file in self.files}
 
@@ -91,20 +100,42 @@ class Grouped(msgspec.Struct):
     bad: list[BadLog] = []  # files that lack the others of their log
     others: list[str] = []  # files of the harness that are not needed
 
-    def with_others(self, files: Iterable[FoundFile]) -> Grouped:
-        """Add all files that no log needs, and that are not bad."""
-        used = {file.path for log in self.logs for file in log.files}
-        used |= {bad.path for bad in self.bad}
-        self.others += [file.path for file in files if file.path not in used]
-        return self
+    @property
+    def used(self) -> set[str]:
+        return {file.path for log in self.logs for file in log.files}
+
+    @contextmanager
+    def collecting_bad(self) -> Iterator[None]:
+        """Collect what cannot be read."""
+        try:
+            yield
+        except (LogError, ShardError) as exc:
+            self.bad.append(BadLog(exc.path, exc.reason))
 
 
-def role_by_keys(keys_by_role: Mapping[str, Sequence[bytes]], head: bytes) -> str | None:
-    """The first role whose keys are all in the beginning of a file."""
-    for role, keys in keys_by_role.items():
-        if all(key in head for key in keys):
-            return role
+OTHER = "other"  # the role of files that no log needs
+
+
+def role_by_patterns(roles: Iterable[Sequence[Any]], head: bytes) -> str | None:
+    """The first role whose patterns are all in the beginning of a file, the first at its start."""
+    for role, start, *others in roles:
+        if re.match(start, head) and all(re.search(pattern, head) for pattern in others):
+            return str(role)
     return None
+
+
+FilesByRole = defaultdict[str, list[FoundFile]]
+
+
+def by_folder(files: Iterable[FoundFile], **levels: int) -> dict[str, FilesByRole]:
+    """The files below each folder, by role; `levels` says of roles how far below, if not one."""
+    folders: dict[str, FilesByRole] = {}
+    for file in files:
+        folder = file.path
+        for _ in range(levels.get(file.role, 1)):
+            folder = parent_of(folder)
+        folders.setdefault(folder, defaultdict(list))[file.role].append(file)
+    return folders
 
 
 def logs_by_name(
@@ -116,14 +147,26 @@ def logs_by_name(
     """A log for each name in each file, such as a model, with the files that it needs besides."""
     grouped = Grouped()
     for file in files:
-        try:
-            names = dict.fromkeys(names_in(file))
-        except LogError as exc:
-            grouped.bad.append(BadLog(file.path, exc.reason))
-        else:
-            needed = (file, *beside(file))
-            grouped.logs += [Log(harness, file.path, needed, name) for name in names]
+        with grouped.collecting_bad():
+            for name in dict.fromkeys(names_in(file)):
+                needed = (file, *beside(file))
+                grouped.logs.append(Log(harness, file.path, needed, name))
     return grouped
+
+
+def in_groups(items: Iterable[_T], size_of: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
+    """Items in groups, each of which ends where its sizes add up to `most`."""
+    group = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= most:
+            yield group
+            group = []
+            size = 0
+    if group:
+        yield group
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +177,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     # the run's own start time as the log spells it; with task and model it is the `evaluation_id`
     started: str
     version: str = ""
-    metadata: dict[str, str] = {}  # added to the metadata of all records
+    metadata: Texts = {}  # added to the metadata of all records
     # Metrics of which the log says so; `kinds` knows others by name.
     lower_is_better: frozenset[str] = frozenset()
     scales: dict[str, tuple[float, float]] = {}  # the lowest and highest score, by metric
@@ -178,15 +221,15 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     slices: Sequence[Any] = (None,)
     aggregates: Sequence[Aggregate] = ()
     # aggregates that are not means of scores, each with the reason
-    not_compared: dict[str, str] = {}
+    not_compared: Texts = {}
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
     # Columns that a table lacks, each with what to say if all tables lack it.
-    absent: dict[str, str] = {}
+    absent: Texts = {}
 
 
-class Score(msgspec.Struct, kw_only=True, gc=False):
+class Score(msgspec.Struct, gc=False):
     """One score of a sample: it becomes one record."""
 
     metric: str  # `evaluation_result_id`: metric and variant, like `acc` or `exact_match:strict`
@@ -197,7 +240,7 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
     answers: list[AnswerAttribution] | None = None
     # What the model said, where that depends on the metric; None: as the sample says.
     output: Output | None = None
-    metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
+    metadata: Texts = {}  # added to the sample's metadata, for example the filter
     fields: JsonObject = {}  # metadata of the score in the log, as `Sample.fields`
 
 
@@ -217,7 +260,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records
     # What the harness says about the sample, under names of fastrec: see `metadata.py`.
-    metadata: dict[str, str] = {}
+    metadata: Texts = {}
     # Metadata of the sample in the log, under its own names: the user chooses which are kept.
     fields: JsonObject = {}
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
@@ -225,10 +268,13 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     run: RunInfo | None = None
 
 
+# A small log: what it says about its run, and its samples, which are read when they are needed.
+Reading = tuple[LogPlan, Iterable[Sample | str]]
+
 NOT_SCORED = "the log has no score for this sample"
 
 
-def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
+def with_every_metric(samples: Iterable[Sample]) -> Iterator[Sample]:
     """Give samples without a score an error for each metric that other samples have."""
     found = list(samples)
     metrics = dict.fromkeys(score.metric for sample in found for score in sample.scores)
@@ -236,11 +282,9 @@ def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
         if sample.error or not sample.scores:
             missing = metrics.keys() - {score.metric for score in sample.scores}
             sample.scores += [
-                Score(metric=metric, value=None, problem=NOT_SCORED)
-                for metric in metrics
-                if metric in missing
+                Score(metric, None, NOT_SCORED) for metric in metrics if metric in missing
             ]
-    return found
+    yield from found
 
 
 _MANY = 1 << 53

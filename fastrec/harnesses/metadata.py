@@ -17,13 +17,13 @@ A name that the harness uses itself gets a prefix, `sample_` or `score_`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fastrec.errors import UsageError
 from fastrec.filters import matches_any
 from fastrec.harnesses.registry import harness_named
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import JsonObject, Texts, spell
 from fastrec.schemas.newest import Input
 
 LONGEST = 4096  # characters of a value that are kept
@@ -79,13 +79,13 @@ class MetadataKeeper:
         self.names: set[str] = set()  # all names that came up, as records have them
 
     def keep(
-        self, fields: Mapping[str, Any], asked: Input, prefix: str, taken: Collection[str] = ()
-    ) -> dict[str, str]:
+        self, fields: JsonObject, asked: Input, prefix: str, taken: Collection[str] = ()
+    ) -> Texts:
         """The metadata of some fields.
 
         `taken` are names that the record has besides the harness's own.
         """
-        kept: dict[str, str] = {}
+        kept: Texts = {}
         own = self._own
         chosen = self._chosen
         for field, value in fields.items():
@@ -134,47 +134,43 @@ Kind = Literal["judgement", "cost", "bookkeeping"]
 class _Row(NamedTuple):
     harness: str
     kind: Kind
-    lower: bool  # whether lower is better
-    patterns: tuple[str, ...]
-
-
-def _row(harness: str, kind: Kind, patterns: str, *, lower: bool = True) -> _Row:
-    return _Row(harness, kind, lower, tuple(patterns.split()))
+    patterns: str
+    lower: bool = True  # whether lower is better
 
 
 # All that is known by name; `docs/leaderboard.md` has the same table. The first row that matches
 # counts.
 METRICS = (
-    _row(
+    _Row(
         "helm",
         "cost",
         "inference_* training_* estimated_num_tokens_cost num_prompt_tokens num_completion_tokens "
         "num_output_tokens",
     ),
-    _row(
+    _Row(
         "helm",
         "bookkeeping",
         "num_* max_num_* finish_reason_* prompt_truncated predicted_index max_prob batch_size "
         "logprob summarization_compression platt_coef platt_intercept",
         lower=False,
     ),
-    _row(
+    _Row(
         "helm",
         "judgement",
         "perplexity bits_per_byte absolute_value_difference distance toxic_frac *toxicity* bias_* "
         "stereotypical_associations:* demographic_representation:* edit_distance edit_similarity "
         "longest_common_prefix_length* ter_score mer_score cer_score wer_score ece_* platt_ece*",
     ),
-    _row(
+    _Row(
         "inspect",
         "judgement",
         "*perplexity* bits_per_byte brier* wer cer ter mer *error_rate* *_loss mae mse rmse ece "
         "edit_distance",
     ),
-    _row("inspect", "cost", "*latency* *_tokens cost *_cost *_seconds"),
-    _row("lm-eval", "bookkeeping", "bypass", lower=False),
+    _Row("inspect", "cost", "*latency* *_tokens cost *_cost *_seconds"),
+    _Row("lm-eval", "bookkeeping", "bypass", lower=False),
     # 1 is the lowest score, and none counts as correct
-    _row("mt-bench", "judgement", "score", lower=False),
+    _Row("mt-bench", "judgement", "score", lower=False),
 )
 
 
@@ -182,19 +178,18 @@ def row_of(harness: str, metric: str) -> _Row | None:
     """The row of a metric: by its id (`exact_match:valid`), or by a piece of it."""
     names = {metric, *metric.replace("@", ":").split(":")}
     for row in METRICS:
-        if row.harness == harness and any(matches_any(name, row.patterns) for name in names):
+        patterns = row.patterns.split()
+        if row.harness == harness and any(matches_any(name, patterns) for name in names):
             return row
     return None
 
 
-def notes_on(
-    harness: str, metrics: Sequence[str], lower: Collection[str]
-) -> dict[str, dict[str, str]]:
+def notes_on(harness: str, metrics: Sequence[str], lower: Collection[str]) -> dict[str, Texts]:
     """What metadata say about the metrics of a log, which come in the harness's own order.
 
     The first judgement is the primary metric.
     """
-    notes: dict[str, dict[str, str]] = {}
+    notes: dict[str, Texts] = {}
     primary = True
     for metric in metrics:
         row = row_of(harness, metric)

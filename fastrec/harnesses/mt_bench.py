@@ -8,36 +8,36 @@
 Each turn is a sample. The second one is a conversation: its question alone is `input.raw`.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     BadLog,
+    FilesByRole,
     FoundFile,
     Grouped,
     Log,
     LogPlan,
+    Reading,
     RunInfo,
     Sample,
     Score,
-    role_by_keys,
+    role_by_patterns,
 )
-from fastrec.harnesses.values import JsonObject, as_list, number_of, spell, texts_of
+from fastrec.harnesses.values import Fields, as_list, spell, texts_of
 from fastrec.schemas.newest import Input, Message, Output
 
 METADATA = ("judge",)
 
-_KEYS = {
-    "judgments": (b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
-    "pairs": (b'"judge"', b'"model_1"', b'"model_2"', b'"g1_winner"'),
-    "answers": (b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
-    "questions": (b'"category"', b'"turns"'),
-}
-FIRST_KEY = re.compile(rb'\{\s*"question_id"\s*:')
+FIRST_KEY = rb'\{\s*"question_id"\s*:'
+_ROLES = (
+    ("judgments", FIRST_KEY, b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
+    ("pairs", FIRST_KEY, b'"judge"', b'"model_1"', b'"model_2"', b'"g1_winner"'),
+    ("answers", FIRST_KEY, b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
+    ("questions", FIRST_KEY, b'"category"', b'"turns"'),
+)
 _PAIRS = "it has preferences between two models, and no scores of one"
 _MISSING = (
     "give question.jsonl and the model_answer of {}, too: judgements do not have "
@@ -46,92 +46,77 @@ _MISSING = (
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    line = head.lstrip().partition(b"\n")[0]
-    return role_by_keys(_KEYS, line) if FIRST_KEY.match(line) else None
+    return role_by_patterns(_ROLES, head.lstrip().partition(b"\n")[0])
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    grouped = judged_logs("mt-bench", files)
-    grouped.bad += [BadLog(file.path, _PAIRS) for file in files if file.role == "pairs"]
-    return grouped.with_others(files)
-
-
-def judged_logs(harness: str, files: Iterable[FoundFile]) -> Grouped:
-    """A log is the judgements of one model in one file, with the questions and its answers."""
-    grouped = Grouped()
-    by_role: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    by_role: FilesByRole = defaultdict(list)
     for file in files:
         by_role[file.role].append(file)
-    questions = by_role["questions"]
-    answers: dict[str, FoundFile] = {}
-    try:
-        for file in by_role["answers"]:
-            answers |= dict.fromkeys(_names(file, "model_id"), file)
-        for file in by_role["judgments"]:
-            for model in _names(file, "model"):
-                if model in answers and questions:
-                    needed = (file, questions[0], answers[model])
-                    grouped.logs.append(Log(harness, file.path, needed, model))
-                else:
-                    grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
-    except LogError as exc:
-        grouped.bad.append(BadLog(exc.path, exc.reason))
+    grouped = Grouped(bad=[BadLog(file.path, _PAIRS) for file in by_role["pairs"]])
+    add_judged(grouped, "mt-bench", by_role)
     return grouped
 
 
-def _rows(file: FoundFile) -> list[JsonObject]:
+def add_judged(grouped: Grouped, harness: str, files: FilesByRole) -> None:
+    """A log is the judgements of one model in one file, with the questions and its answers."""
+    answers: dict[str, FoundFile] = {}
+    with grouped.collecting_bad():
+        for file in files["answers"]:
+            answers |= dict.fromkeys(_names(file, "model_id"), file)
+        for file in files["judgments"]:
+            for model in _names(file, "model"):
+                if model in answers and files["questions"]:
+                    needed = (file, files["questions"][0], answers[model])
+                    grouped.logs.append(Log(harness, file.path, needed, model))
+                else:
+                    grouped.bad.append(BadLog(file.path, _MISSING.format(model)))
+
+
+def _rows(file: FoundFile) -> list[Fields]:
     return read_rows(file.path, "a line of judgements, questions or answers")
 
 
 def _names(file: FoundFile, key: str) -> list[str]:
-    return list(dict.fromkeys(spell(row.get(key)) for row in _rows(file)))
+    return list(dict.fromkeys(spell(row[key]) for row in _rows(file)))
 
 
-def judgements_of(log: Log) -> list[JsonObject]:
-    return [row for row in _rows(log.files[0]) if spell(row.get("model")) == log.task]
+def judged_rows(log: Log) -> tuple[list[Fields], dict[str, Fields], dict[str, Fields]]:
+    """The judgements on a model; what was asked and what it said, by the id of the question."""
+    judgements, asked, said = map(_rows, log.files)
+    own = [row for row in judgements if spell(row["model"]) == log.task]
+    questions = {spell(row["question_id"]): row for row in asked}
+    answers = {spell(row["question_id"]): row for row in said if spell(row["model_id"]) == log.task}
+    return own, questions, answers
 
 
-def asked_and_said(log: Log) -> tuple[dict[str, JsonObject], dict[str, JsonObject]]:
-    """The questions, and the answers of the model of a log, by the id of the question."""
-    _, asked, said = map(_rows, log.files)
-    questions = {spell(row.get("question_id")): row for row in asked}
-    answers = {}
-    for row in said:
-        if spell(row.get("model_id")) == log.task:
-            answers[spell(row.get("question_id"))] = row
-    return questions, answers
-
-
-def first_time(rows: Iterable[Mapping[str, Any]]) -> str:
-    times = [time for row in rows if (time := number_of(row.get("tstamp"))) is not None]
+def first_time(rows: Iterable[Fields]) -> str:
+    times = [time for row in rows if (time := row.number("tstamp")) is not None]
     return spell(min(times)) if times else ""
 
 
-def plan(log: Log) -> LogPlan:
-    rows = judgements_of(log)
-    judges = {spell(as_list(row.get("judge"))[:1]) for row in rows}
-    named = as_list(rows[0].get("judge"))
+def read(log: Log) -> Reading:
+    rows, questions, answers = judged_rows(log)
+    judges = {spell(as_list(row["judge"])[:1]) for row in rows}
+    named = as_list(rows[0]["judge"])
     judge = spell(named[0]) if len(judges) == 1 and named else ""
-    return LogPlan(
-        run=RunInfo(
-            task="mt_bench",
-            model=log.task,
-            started=first_time(rows) or judge,
-            metadata={"judge": judge} if judge else {},
-        ),
+    run = RunInfo(
+        task="mt_bench",
+        model=log.task,
+        started=first_time(rows) or judge,
+        metadata={"judge": judge} if judge else {},
     )
+    samples = (
+        _sample_of(log.path, row, questions.get(number, Fields()), answers.get(number, Fields()))
+        for row in rows
+        for number in [spell(row["question_id"])]
+    )
+    return LogPlan(run=run), samples
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    questions, answers = asked_and_said(log)
-    for row in judgements_of(log):
-        number = spell(row.get("question_id"))
-        yield _sample_of(log.path, row, questions.get(number, {}), answers.get(number, {}))
-
-
-def _sample_of(path: str, row: JsonObject, question: JsonObject, answer: JsonObject) -> Sample:
-    number = row.get("question_id")
-    turn = row.get("turn")
+def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Sample:
+    number = row["question_id"]
+    turn = row["turn"]
     try:
         asked = texts_of(question["turns"])[:turn]
         said = texts_of(answer["choices"][0]["turns"])[:turn]
@@ -139,21 +124,21 @@ def _sample_of(path: str, row: JsonObject, question: JsonObject, answer: JsonObj
         asked = said = []
     if not isinstance(turn, int) or not len(asked) == len(said) == turn > 0:
         raise LogError(path, f"turn {turn} of question {number} has no question or no answer")
-    score = number_of(row.get("score"))
+    score = row.number("score")
     if score is not None and score < 0:
         score = None
     sample = Sample(
         sample_id=f"{spell(number)}-{turn}",
         input=Input(
-            raw=asked[-1], reference=texts_of(as_list(question.get("reference"))[turn - 1 : turn])
+            raw=asked[-1], reference=texts_of(as_list(question["reference"])[turn - 1 : turn])
         ),
-        scores=[Score(metric="score", value=score, problem="the judge stated no score")],
+        scores=[Score("score", score, "the judge stated no score")],
         fields={
-            "category": question.get("category"),
+            "category": question["category"],
             "turn": turn,
-            "judgment": row.get("judgment"),
+            "judgment": row["judgment"],
         },
-        unread=["user_prompt"] if row.get("user_prompt") else (),
+        unread=["user_prompt"] if row["user_prompt"] else (),
     )
     if turn == 1:
         sample.output = Output(raw=said)

@@ -8,18 +8,15 @@ error       the error of a sample without a score, for every metric of the run
 any other   nothing; counted
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     Aggregate,
-    FoundFile,
-    Grouped,
     Log,
     LogPlan,
+    Reading,
     RunInfo,
     Sample,
     Score,
@@ -28,7 +25,9 @@ from fastrec.harnesses.log import (
 )
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
+    Fields,
     JsonObject,
+    Texts,
     as_list,
     as_object,
     number_of,
@@ -39,51 +38,39 @@ from fastrec.harnesses.values import (
 from fastrec.schemas.newest import Input, Output
 
 METADATA = ("run_id", "split")
+ROLES = (("events", rb'\s*\{\s*"spec"\s*:\s*\{', b'"eval_name"', b'"run_id"'),)
 
-_SPEC = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
 _USED = ("sampling", "match", "metrics", "error")
 _READ_OF_MATCH = ("correct", "expected", "picked", "sampled", "prompt")
 
-
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    is_log = _SPEC.match(head) and b'"eval_name"' in head and b'"run_id"' in head
-    return "events" if is_log else None
+Events = list[tuple[str, Fields]]  # the kind and the data of each
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log("openai-evals", file.path, (file,)) for file in files])
-
-
-def _rows(log: Log) -> list[JsonObject]:
-    return read_rows(log.path, "an event of OpenAI evals")
-
-
-def plan(log: Log) -> LogPlan:
-    rows = _rows(log)
-    specs = [row["spec"] for row in rows if isinstance(row.get("spec"), dict)]
-    spec = specs[0] if specs else {}
-    models = as_list(spec.get("completion_fns")) or as_list(spec.get("model_name"))
-    if not models or not spec.get("eval_name"):
+def read(log: Log) -> Reading:
+    rows = read_rows(log.path, "an event of OpenAI evals")
+    specs = [row["spec"] for row in rows if isinstance(row["spec"], dict)]
+    spec = Fields(*specs[:1])
+    models = as_list(spec["completion_fns"]) or as_list(spec["model_name"])
+    if not models or not spec["eval_name"]:
         raise LogError(log.path, "does not name the model and the eval")
     reports = [row["final_report"] for row in rows if "final_report" in row]
     means, not_compared = _figures(as_object(reports[0]) if reports else {}, rows)
     unfinished = ("the log has no final report: the run did not finish",)
-    return LogPlan(
+    plan = LogPlan(
         run=RunInfo(
-            task=spell(spec["eval_name"]),
+            task=spec.text("eval_name"),
             model=spell(models[0]),
-            started=spell(spec.get("created_at") or spec.get("run_id") or ""),
-            metadata=spelled({name: spec.get(name) for name in METADATA}),
+            started=spec.text("created_at") or spec.text("run_id"),
+            metadata=spelled({name: spec[name] for name in METADATA}),
         ),
         aggregates=means,
         not_compared=not_compared,
         notes=() if reports and reports[0] is not None else unfinished,
     )
+    return plan, with_every_metric(_samples(rows))
 
 
-def _figures(
-    report: Mapping[str, Any], rows: list[JsonObject]
-) -> tuple[list[Aggregate], dict[str, str]]:
+def _figures(report: JsonObject, rows: Sequence[Fields]) -> tuple[list[Aggregate], Texts]:
     metrics = {score.metric for sample in _samples(rows) for score in sample.scores}
     means = []
     not_compared = {}
@@ -97,28 +84,22 @@ def _figures(
     return means, not_compared
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    yield from with_every_metric(_samples(_rows(log)))
-
-
-def _samples(rows: list[JsonObject]) -> Iterator[Sample]:
-    events: dict[str, list[tuple[str, JsonObject]]] = {}
+def _samples(rows: Sequence[Fields]) -> Iterator[Sample]:
+    events: dict[str, Events] = {}
     for row in rows:
-        if row.get("sample_id") is not None and isinstance(row.get("data"), dict):
-            event = (spell(row.get("type")), row["data"])
+        if row["sample_id"] is not None and isinstance(row["data"], dict):
+            event = (spell(row["type"]), Fields(row["data"]))
             events.setdefault(spell(row["sample_id"]), []).append(event)
     for sample_id, its_events in events.items():
         yield _sample_of(sample_id, its_events)
 
 
-def _sample_of(sample_id: str, events: list[tuple[str, JsonObject]]) -> Sample:
-    first: dict[str, JsonObject] = {}
-    for kind, data in events:
-        first.setdefault(kind, data)
-    match = first.get("match", {})
-    sampling = first.get("sampling", {})
-    raw, formatted = prompt_of(sampling.get("prompt", match.get("prompt")))
-    scores = [Score(metric="match", value=number_of(match.get("correct")))] if match else []
+def _sample_of(sample_id: str, events: Events) -> Sample:
+    first = dict(reversed(events))
+    match = first.get("match", Fields())
+    sampling = first.get("sampling", Fields())
+    raw, formatted = prompt_of(sampling.get("prompt", match["prompt"]))
+    scores = [Score("match", match.number("correct"))] if match else []
     fields = {name: value for name, value in match.items() if name not in _READ_OF_MATCH}
     for kind, data in events:
         for name, value in data.items() if kind == "metrics" else ():
@@ -126,17 +107,17 @@ def _sample_of(sample_id: str, events: list[tuple[str, JsonObject]]) -> Sample:
             if number is None:
                 fields[name] = value
             else:
-                scores.append(Score(metric=name, value=number))
+                scores.append(Score(name, number))
     error = "" if sampling or match else "the log has no answer for this sample"
     failure = first.get("error")
     if failure and not scores:
-        error = spell(failure.get("message") or failure.get("type"))
-    picked = match.get("picked")
+        error = spell(failure["message"] or failure["type"])
+    picked = match["picked"]
     further = sum(kind == "sampling" for kind, _ in events) - 1
     return Sample(
         sample_id=sample_id,
-        input=Input(raw=raw, formatted=formatted, reference=texts_of(match.get("expected"))),
-        output=Output(raw=texts_of(sampling.get("sampled", match.get("sampled")))),
+        input=Input(raw=raw, formatted=formatted, reference=texts_of(match["expected"])),
+        output=Output(raw=texts_of(sampling.get("sampled", match["sampled"]))),
         scores=scores,
         answers=[] if picked is None else [extracted(spell(picked), "match")],
         error=error,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from zstandard import ZstdDecompressor, ZstdError
 
 from fastrec.errors import ShardError
-from fastrec.harnesses.log import HEAD_BYTES
+from fastrec.harnesses.log import HEAD_BYTES, role_by_patterns
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.values import BOM
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect
@@ -54,7 +54,12 @@ def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tup
     None if it is no file of these harnesses.
     """
     for name in names:
-        if role := harness_named(name).role_of(head, path):
+        harness = harness_named(name)
+        if hasattr(harness, "role_of"):
+            role = harness.role_of(head, path)
+        else:
+            role = role_by_patterns(harness.ROLES, head)
+        if role:
             return name, role
     return None
 

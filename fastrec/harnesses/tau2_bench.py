@@ -5,9 +5,9 @@ such as by a timeout, has an error, and the reward that the log states. Argument
 (`llm_args`) are not read: they may have credentials.
 """
 
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from fastrec.errors import LogError
@@ -19,22 +19,15 @@ from fastrec.harnesses.log import (
     Grouped,
     Log,
     LogPlan,
+    Reading,
     RunInfo,
     Sample,
-    role_by_keys,
+    by_folder,
     tokens_of,
     with_every_metric,
 )
 from fastrec.harnesses.transcripts import time_of, trial_of, with_chat
-from fastrec.harnesses.values import (
-    JsonObject,
-    as_list,
-    as_object,
-    number_of,
-    objects_in,
-    spell,
-    spelled,
-)
+from fastrec.harnesses.values import Fields, as_list, as_object, spell, spelled
 from fastrec.schemas.newest import TokenUsage
 from fastrec.storage import join, parent_of
 
@@ -42,11 +35,11 @@ _DEFAULT_AGENT = "llm_agent/"  # others, such as `llm_agent_solo`, are other sys
 
 METADATA = ("trial", "stop_reason", "agent", "user_model")
 
-_START = re.compile(rb'\s*\{\s*"(?:timestamp|info|id)"\s*:')
-_KEYS = {
-    "results": (b'"agent_info"', b'"environment_info"', b'"num_trials"'),
-    "simulation": (b'"termination_reason"', b'"task_id"', b'"duration"'),
-}
+_START = rb'\s*\{\s*"(?:timestamp|info|id)"\s*:'
+ROLES = (
+    ("results", _START, b'"agent_info"', b'"environment_info"', b'"num_trials"'),
+    ("simulation", _START, b'"termination_reason"', b'"task_id"', b'"duration"'),
+)
 _MOST_TRIALS = 1 << 20  # more make no sense
 _ALONE = "give the results.json of the run, too: simulations name neither model nor task"
 _BROKEN = (
@@ -58,60 +51,53 @@ _BROKEN = (
     "context_window_exceeded",
 )
 
-
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    return role_by_keys(_KEYS, head) if _START.match(head) else None
+_document = partial(read_object, what="result of tau2-bench")
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     grouped = Grouped()
-    simulations: defaultdict[str, list[FoundFile]] = defaultdict(list)
-    for file in files:
-        if file.role == "simulation":
-            simulations[parent_of(file.path)].append(file)
+    folders = by_folder(files)
+    simulations = {folder: roles["simulation"] for folder, roles in folders.items()}
     for file in files:
         if file.role == "results":
             parts = simulations.pop(join(parent_of(file.path), "simulations"), ())
             grouped.logs.append(Log("tau2-bench", file.path, (file, *parts)))
-    grouped.bad = [BadLog(directory, _ALONE) for directory in simulations]
+    grouped.bad = [BadLog(folder, _ALONE) for folder, parts in simulations.items() if parts]
     return grouped
 
 
-def _document(file: FoundFile) -> JsonObject:
-    return read_object(file.path, "result of tau2-bench")
-
-
-def plan(log: Log) -> LogPlan:
-    document = _document(log.files[0])
-    info = as_object(document.get("info"))
-    agent = as_object(info.get("agent_info"))
-    kind = agent.get("implementation")
-    parts = [spell(name) for name in (kind, agent.get("llm")) if name]
+def read(log: Log) -> Reading:
+    document = _document(log.files[0].path)
+    info = as_object(document["info"])
+    kind = info["agent_info.implementation"]
+    parts = [spell(name) for name in (kind, info["agent_info.llm"]) if name]
     if not parts:
         raise LogError(log.path, "does not name the model (info.agent_info.llm)")
-    names = {
-        "agent": kind,
-        "user_model": as_object(info.get("user_info")).get("llm"),
-    }
-    domain = as_object(info.get("environment_info")).get("domain_name")
-    trials: Any = info.get("num_trials")
+    names = {"agent": kind, "user_model": info["user_info.llm"]}
+    domain = info["environment_info.domain_name"]
+    trials: Any = info["num_trials"]
     is_known = isinstance(trials, int) and 0 < trials < _MOST_TRIALS
-    return LogPlan(
+    plan = LogPlan(
         run=RunInfo(
             task=f"tau2_bench_{spell(domain)}" if domain else "tau2_bench",
             model="/".join(parts).removeprefix(_DEFAULT_AGENT),
-            started=spell(document.get("timestamp") or ""),
-            version=spell(info.get("git_commit") or ""),
+            started=document.text("timestamp"),
+            version=info.text("git_commit"),
             metadata=spelled(names),
         ),
         aggregates=_figures(document),
-        expected_samples=trials * len(as_list(document.get("tasks"))) if is_known else None,
+        expected_samples=trials * len(as_list(document["tasks"])) if is_known else None,
     )
+    tasks = {spell(task["id"]): task for task in document.objects("tasks")}
+    further = (_document(file.path) for file in log.files[1:])
+    rows = chain(document.objects("simulations"), further)
+    trials = (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
+    return plan, with_every_metric(trials)
 
 
-def _figures(document: Mapping[str, Any]) -> list[Aggregate]:
+def _figures(document: Fields) -> list[Aggregate]:
     """The mean of the rewards in the index of a run whose simulations are files."""
-    stated = [number_of(entry.get("reward")) for entry in objects_in(document, "simulation_index")]
+    stated = [entry.number("reward") for entry in document.objects("simulation_index")]
     rewards = [reward for reward in stated if reward is not None]
     if not rewards:
         return []
@@ -119,51 +105,39 @@ def _figures(document: Mapping[str, Any]) -> list[Aggregate]:
     return [Aggregate("reward", "mean of simulation_index", mean, len(rewards))]
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    document = _document(log.files[0])
-    rows = [*objects_in(document, "simulations"), *map(_document, log.files[1:])]
-    tasks = {spell(task.get("id")): task for task in objects_in(document, "tasks")}
-    yield from with_every_metric(
-        _sample_of(row, tasks.get(spell(row.get("task_id")), {})) for row in rows
-    )
-
-
-def _sample_of(row: JsonObject, task: JsonObject) -> Sample:
-    criteria = as_object(task.get("evaluation_criteria"))
-    judged = as_object(row.get("reward_info"))
-    rewards = {"reward": judged.get("reward")}
-    for name, reward in as_object(judged.get("reward_breakdown")).items():
+def _sample_of(row: Fields, task: Fields) -> Sample:
+    rewards = {"reward": row["reward_info.reward"]}
+    for name, reward in as_object(row["reward_info.reward_breakdown"]).items():
         rewards[f"reward:{name}"] = reward
-    asked = as_object(task.get("user_scenario")).get("instructions")
+    asked = task["user_scenario.instructions"]
     if isinstance(asked, dict):
         asked = "\n".join(f"{name}: {text}" for name, text in spelled(asked).items())
-    expected = criteria.get("communicate_info")
-    sample = trial_of(row.get("task_id"), row.get("trial"), rewards, asked, expected)
-    stopped = spell(row.get("termination_reason") or "")
+    expected = task["evaluation_criteria.communicate_info"]
+    sample = trial_of(row["task_id"], row["trial"], rewards, asked, expected)
+    stopped = row.text("termination_reason")
     sample.metadata["stop_reason"] = stopped
     if stopped in _BROKEN:
         sample.error = stopped
     sample.fields = {
-        "actions": criteria.get("actions"),
-        "nl_assertions": criteria.get("nl_assertions"),
-        "cost": row.get("agent_cost"),
-        "user_cost": row.get("user_cost"),
-        "seed": row.get("seed"),
+        "actions": task["evaluation_criteria.actions"],
+        "nl_assertions": task["evaluation_criteria.nl_assertions"],
+        "cost": row["agent_cost"],
+        "user_cost": row["user_cost"],
+        "seed": row["seed"],
     }
-    if row.get("ticks"):
+    if row["ticks"]:
         sample.unread = ["ticks"]
-    chat = objects_in(row, "messages")
-    sample.performance = time_of(row.get("duration"))
+    chat = row.objects("messages")
+    sample.performance = time_of(row["duration"])
     sample.token_usage = _tokens_in(chat)
     return with_chat(sample, chat)
 
 
-def _tokens_in(chat: Sequence[JsonObject]) -> TokenUsage | None:
+def _tokens_in(chat: Sequence[Fields]) -> TokenUsage | None:
     """The tokens of the agent; None if no message states them."""
-    read = written = 0.0
-    for message in chat:
-        usage = as_object(message.get("usage"))
-        if message.get("role") == "assistant":
-            read += number_of(usage.get("prompt_tokens")) or 0
-            written += number_of(usage.get("completion_tokens")) or 0
-    return tokens_of(read, written) if read or written else None
+    said = [message for message in chat if message["role"] == "assistant"]
+    read_tokens, written = (
+        sum(message.number(f"usage.{kind}_tokens") or 0 for message in said)
+        for kind in ("prompt", "completion")
+    )
+    return tokens_of(read_tokens, written) if read_tokens or written else None

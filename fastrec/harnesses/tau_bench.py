@@ -5,26 +5,16 @@ first message the domain. A trial that crashed has an error, and the reward that
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fastrec.harnesses.files import read_rows
-from fastrec.harnesses.log import (
-    FoundFile,
-    Grouped,
-    Log,
-    LogPlan,
-    RunInfo,
-    Sample,
-    with_every_metric,
-)
+from fastrec.harnesses.log import Log, LogPlan, Reading, RunInfo, Sample, with_every_metric
 from fastrec.harnesses.transcripts import trial_of, with_chat
-from fastrec.harnesses.values import JsonObject, as_list, as_object, spell
+from fastrec.harnesses.values import Fields, as_list, as_object, spell
 from fastrec.storage import base_name, hash_of_file
 
 METADATA = ("trial",)
+ROLES = (("trials", rb'\s*\[\s*\{\s*"task_id"\s*:', b'"reward"', b'"traj"'),)
 
-_START = re.compile(rb'\s*\[\s*\{\s*"task_id"\s*:')
 # What tau-bench calls its files, and what its published files are called.
 _NAME = re.compile(
     r"(?:(?:tool-calling|act|react|few-shot)-(?=.*_range_))?(.+?)"
@@ -33,62 +23,34 @@ _NAME = re.compile(
 _POLICY = re.compile(r"# (\w+) agent policy", re.IGNORECASE)
 
 
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    is_log = _START.match(head) and b'"reward"' in head and b'"traj"' in head
-    return "trials" if is_log else None
-
-
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log("tau-bench", file.path, (file,)) for file in files])
-
-
-def _rows(log: Log) -> list[JsonObject]:
-    return read_rows(log.path, "a trial of tau-bench")
-
-
-def plan(log: Log) -> LogPlan:
-    chats = [as_list(row.get("traj")) for row in _rows(log)]
-    first = next((as_object(chat[0]) for chat in chats if chat), {})
-    domain = _POLICY.match(spell(first.get("content")))
+def read(log: Log) -> Reading:
+    rows = read_rows(log.path, "a trial of tau-bench")
+    chats = [as_list(row["traj"]) for row in rows]
+    first = next((as_object(chat[0]) for chat in chats if chat), Fields())
+    domain = _POLICY.match(spell(first["content"]))
     name = base_name(log.path)
     named = _NAME.fullmatch(name)
-    return LogPlan(
-        run=RunInfo(
-            task=f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
-            model=named[1] if named else name,
-            started=hash_of_file(log.path)[1][:16],
-        )
+    # a trial that crashed does not have its task
+    tasks = {spell(row["task_id"]): task for row in rows if (task := as_object(row["info.task"]))}
+    trials = (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)
+    run = RunInfo(
+        task=f"tau_bench_{domain[1].lower()}" if domain else "tau_bench",
+        model=named[1] if named else name,
+        started=hash_of_file(log.path)[1][:16],
     )
+    return LogPlan(run=run), with_every_metric(trials)
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    rows = _rows(log)
-    tasks = {}  # a trial that crashed does not have its task
-    for row in rows:
-        task = as_object(as_object(row.get("info")).get("task"))
-        if task:
-            tasks[spell(row.get("task_id"))] = task
-    trials = [_sample_of(row, tasks.get(spell(row.get("task_id")), {})) for row in rows]
-    yield from with_every_metric(trials)
-
-
-def _sample_of(row: JsonObject, task: JsonObject) -> Sample:
-    info = as_object(row.get("info"))
-    judged = as_object(as_object(info.get("reward_info")).get("info"))
+def _sample_of(row: Fields, task: Fields) -> Sample:
+    judged = as_object(row["info.reward_info.info"])
     rewards = {
-        "reward": row.get("reward"),
-        "reward:actions": judged.get("r_actions"),
-        "reward:outputs": judged.get("r_outputs"),
+        "reward": row["reward"],
+        "reward:actions": judged["r_actions"],
+        "reward:outputs": judged["r_outputs"],
     }
-    sample = trial_of(
-        row.get("task_id"),
-        row.get("trial"),
-        rewards,
-        task.get("instruction"),
-        task.get("outputs"),
-    )
-    sample.error = spell(info.get("error") or "")
-    sample.fields = {"actions": task.get("actions"), "user_cost": info.get("user_cost")}
-    if info.get("traceback"):
+    sample = trial_of(row["task_id"], row["trial"], rewards, task["instruction"], task["outputs"])
+    sample.error = row.text("info.error")
+    sample.fields = {"actions": task["actions"], "user_cost": row["info.user_cost"]}
+    if row["info.traceback"]:
         sample.unread = ["traceback"]
-    return with_chat(sample, row.get("traj"))
+    return with_chat(sample, row["traj"])

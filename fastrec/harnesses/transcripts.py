@@ -21,11 +21,12 @@ from fastrec.harnesses.log import Sample, Score
 from fastrec.harnesses.prompts import text_of
 from fastrec.harnesses.values import (
     REFUSALS,
+    Fields,
     JsonObject,
+    Texts,
     as_list,
     as_object,
     number_of,
-    objects_in,
     spell,
     texts_of,
 )
@@ -47,7 +48,7 @@ def trial_of(
         sample_id=spell(task_id),
         input=Input(raw=spell(asked or task_id), reference=texts_of(expected)),
         scores=[
-            Score(metric=name, value=number_of(reward), problem="the log states no number")
+            Score(name, number_of(reward), "the log states no number")
             for name, reward in rewards.items()
             if reward is not None or name == main
         ],
@@ -57,7 +58,7 @@ def trial_of(
 
 def with_chat(sample: Sample, chat: Any) -> Sample:
     """Give a sample its conversation; without one, it has a single turn and no output."""
-    messages = [message for message in as_list(chat) if isinstance(message, dict)]
+    messages = Fields(chat=chat).objects("chat")
     if not messages:
         sample.output = Output(raw=[])
         return sample
@@ -67,18 +68,17 @@ def with_chat(sample: Sample, chat: Any) -> Sample:
     sample.tool_calls = 0
     sample.num_turns = len(messages)
     for index, message in enumerate(messages):
-        calls = [_call_of(as_object(call)) for call in as_list(message.get("tool_calls"))]
+        calls = [_call_of(as_object(call)) for call in as_list(message["tool_calls"])]
         sample.tool_calls += len(calls)
-        role = spell(message.get("role"))
+        role = spell(message["role"])
         # tau2-bench writes the id of the call as the id of its result
-        answered = message.get("tool_call_id") or (role == "tool" and message.get("id"))
-        thoughts = message.get("reasoning_content")
+        answered = message["tool_call_id"] or (role == "tool" and message["id"])
         sample.messages.append(
             Message(
                 turn_idx=index,
                 role=role,
-                content=text_of(message.get("content")) or "",
-                reasoning_trace=spell(thoughts) if thoughts else UNSET,
+                content=text_of(message["content"]) or "",
+                reasoning_trace=message.text("reasoning_content") or UNSET,
                 tool_calls=calls or UNSET,
                 tool_call_id=[spell(answered)] if answered else UNSET,
             )
@@ -86,16 +86,16 @@ def with_chat(sample: Sample, chat: Any) -> Sample:
     return sample
 
 
-def _call_of(call: JsonObject) -> ToolCall:
-    function = as_object(call.get("function")) or call
+def _call_of(call: Fields) -> ToolCall:
+    function = as_object(call["function"]) or call
     return ToolCall(
-        id=spell(call.get("id") or call.get("tool_call_id") or ""),
-        name=spell(function.get("name") or function.get("function_name") or ""),
-        arguments=arguments_in(function.get("arguments")),
+        id=call.text("id") or call.text("tool_call_id"),
+        name=function.text("name") or function.text("function_name"),
+        arguments=arguments_in(function["arguments"]),
     )
 
 
-def arguments_in(value: Any) -> dict[str, str]:
+def arguments_in(value: Any) -> Texts:
     """The arguments of a call: an object, or JSON of one as text."""
     if isinstance(value, str):
         try:
@@ -106,20 +106,20 @@ def arguments_in(value: Any) -> dict[str, str]:
     return arguments_of(value)
 
 
-def arguments_of(value: Any) -> dict[str, str]:
+def arguments_of(value: Any) -> Texts:
     if isinstance(value, dict):
         return {name: spell(argument) for name, argument in value.items()}
     return {} if value is None else {"arguments": spell(value)}
 
 
-def chat_of(trajectory: JsonObject) -> Iterator[JsonObject]:
+def chat_of(trajectory: Fields) -> Iterator[JsonObject]:
     """The messages of a trajectory in ATIF: a step, and what its tools answered."""
-    for step in objects_in(trajectory, "steps"):
-        source = spell(step.get("source"))
-        yield {**step, "role": _ROLES.get(source, source), "content": step.get("message")}
-        for answer in objects_in(as_object(step.get("observation")), "results"):
-            answered = answer.get("source_call_id")
-            yield {"role": "tool", "content": answer.get("content"), "tool_call_id": answered}
+    for step in trajectory.objects("steps"):
+        source = spell(step["source"])
+        yield {**step, "role": _ROLES.get(source, source), "content": step["message"]}
+        for answer in step.objects("observation.results"):
+            answered = answer["source_call_id"]
+            yield {"role": "tool", "content": answer["content"], "tool_call_id": answered}
 
 
 def time_between(start: Any, end: Any) -> Performance | None:

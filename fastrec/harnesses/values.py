@@ -1,10 +1,12 @@
 """Values of logs: JSON as Python writes it, numbers, Python literals, text for metadata."""
 
+from __future__ import annotations
+
 import ast
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +17,7 @@ REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BOM = b"\xef\xbb\xbf"
 
 JsonObject = dict[str, Any]
+Texts = dict[str, str]  # by name, as in metadata
 
 _T = TypeVar("_T")
 
@@ -123,14 +126,39 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def as_object(value: Any) -> JsonObject:
-    """An object as it is, and an empty one for any other value."""
-    return value if isinstance(value, dict) else {}
+def value_at(value: Any, path: str) -> Any:
+    """The value at a path like `info.tasks.0`; None if it is not there."""
+    for key in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal():
+            value = dict(enumerate(value)).get(int(key[:9]))
+        else:
+            return None
+    return value
 
 
-def objects_in(document: Mapping[str, Any], name: str) -> list[JsonObject]:
-    """The objects of a list in a document; what is none is skipped."""
-    return [item for item in as_list(document.get(name)) if isinstance(item, dict)]
+class Fields(JsonObject):
+    """An object of a log: `fields["info.task"]` is the value at a path, or None."""
+
+    def __missing__(self, path: str) -> Any:
+        return value_at(self, path)
+
+    def text(self, path: str) -> str:
+        """A value as text; empty if it is null, 0 or empty."""
+        return spell(self[path] or "")
+
+    def number(self, path: str) -> float | None:
+        return number_of(self[path])
+
+    def objects(self, path: str) -> list[Fields]:
+        """The objects of a list; what is none is skipped."""
+        return [Fields(item) for item in as_list(self[path]) if isinstance(item, dict)]
+
+
+def as_object(value: Any) -> Fields:
+    """An object, and an empty one for any other value."""
+    return Fields(value if isinstance(value, dict) else {})
 
 
 def texts_of(value: Any) -> list[str]:
@@ -138,7 +166,7 @@ def texts_of(value: Any) -> list[str]:
     return [spell(item) for item in as_list(value)]
 
 
-def spelled(values: Mapping[str, Any]) -> dict[str, str]:
+def spelled(values: JsonObject) -> Texts:
     """Values as texts for metadata; those that are null or empty are left out."""
     return {name: spell(value) for name, value in values.items() if value}
 

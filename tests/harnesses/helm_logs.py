@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastrec
+from fastrec.commands.import_logs.discover import logs_among
 from fastrec.harnesses import helm
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
+from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, role_by_patterns
 from fastrec.harnesses.recognise import head_of
 from tests.harnesses.converting import lines_of
 
@@ -67,11 +68,11 @@ class Imported(NamedTuple):
 def grouped(directory: Path) -> Grouped:
     """Group the files of a directory, told by their content."""
     paths = [str(path) for path in sorted(directory.rglob("*")) if path.is_file()]
-    roles = {path: helm.role_of(head_of(path), path) for path in paths}
+    roles = {path: role_by_patterns(helm.ROLES, head_of(path)) for path in paths}
     files = [
         FoundFile(path, Path(path).stat().st_size, role) for path, role in roles.items() if role
     ]
-    return helm.logs_of(files)
+    return logs_among("helm", files)
 
 
 def log_in(directory: Path) -> Log:

@@ -49,7 +49,7 @@ def log_at(path: str | Path) -> Log:
     name = str(path)
     role = inspect.role_of(head_of(name), name)
     assert role is not None
-    return inspect.logs_of([FoundFile(name, 0, role)]).logs[0]
+    return Log("inspect", name, (FoundFile(name, 0, role),))
 
 
 def imported(path: str | Path) -> Imported:

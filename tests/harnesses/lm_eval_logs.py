@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastrec
+from fastrec.commands.import_logs.discover import logs_among
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
@@ -123,7 +124,7 @@ def found_in(directory: Path) -> list[FoundFile]:
 
 
 def grouped(directory: Path) -> Grouped:
-    return lm_eval.logs_of(found_in(directory))
+    return logs_among("lm-eval", found_in(directory))
 
 
 def only_log(directory: Path) -> Log:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 import fastrec
+from fastrec.commands.import_logs.discover import logs_among
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile
+from fastrec.harnesses.recognise import role_in
 from fastrec.harnesses.registry import harness_named
 from tests.harnesses.converting import imported
 from tests.sizes import few_of
@@ -549,7 +551,7 @@ def test_hostile_logs_are_converted_or_refused(
     tmp_path: Path, name: str, files: dict[str, Any]
 ) -> None:
     """Every sample is a record or has a reason; a log that makes no sense is a LogError."""
-    harness = harness_named(name)
+    read = harness_named(name).read
     for file, whole in files.items():
         for number, changed in enumerate(few_of(variants(whole), 60, f"{name} {file}")):
             root = tmp_path / f"{file.replace('/', '-')}{number}"
@@ -557,14 +559,14 @@ def test_hostile_logs_are_converted_or_refused(
             for path, document in (files | {file: changed}).items():
                 written = write(root / path, document)
                 head = written.read_bytes()[:HEAD_BYTES]
-                role = harness.role_of(head, str(written))
-                if role:
-                    found.append(FoundFile(str(written), len(head), role))
-            for log in harness.logs_of(found).logs:
+                if role := role_in(str(written), head, [name]):
+                    found.append(FoundFile(str(written), len(head), role[1]))
+            for log in logs_among(name, found).logs:
                 with suppress(LogError):
-                    run = harness.plan(log).run
+                    plan, samples = read(log)
+                    run = plan.run
                     converter = Converter(name, run)
-                    for sample in harness.samples(log, run, None):
+                    for sample in samples:
                         if not isinstance(sample, str):  # why a sample is left out
                             converter.bundle(sample)
                     assert {type(run.task), type(run.model), type(run.started)} == {str}

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.import_logs import import_logs
+from fastrec.commands.import_logs.discover import logs_among
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses import lighteval
 from fastrec.harnesses.choices import Choices
@@ -134,7 +135,7 @@ def grouped(*paths: Path) -> Grouped:
         role = lighteval.role_of(path.read_bytes()[:HEAD_BYTES], str(path))
         assert role is not None
         files.append(FoundFile(str(path), path.stat().st_size, role))
-    return lighteval.logs_of(files)
+    return logs_among("lighteval", files)
 
 
 def read(*paths: Path) -> tuple[LogPlan, list[dict[str, Any]]]:

@@ -15,7 +15,7 @@ shard of a large log is compressed by the threads of zstd.
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from math import isclose
@@ -60,11 +60,12 @@ from fastrec.harnesses.convert import (
     read_bundles,
     write_bundles,
 )
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
+from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo, Sample, in_groups
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import NAMED, TableColumns, columns_from
 from fastrec.harnesses.table.guess import guess
+from fastrec.harnesses.values import Texts
 from fastrec.parameters import CORES, AnyPath, Paths, path_names
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
@@ -104,7 +105,7 @@ class ShardTask(msgspec.Struct, frozen=True):
     path: str
     # The work file of each slice, how its records begin, and its metrics.
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
-    notes: dict[str, dict[str, str]]  # what the metadata of records say about their metric
+    notes: dict[str, Texts]  # what the metadata of records say about their metric
     threads: int = 1
 
     def __str__(self) -> str:
@@ -113,8 +114,10 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def plan_log(log: Log) -> PlannedLog:
+    harness = harness_named(log.harness)
     try:
-        return PlannedLog(plan=harness_named(log.harness).plan(log), stable_id=_stable_id(log))
+        plan = harness.plan(log) if hasattr(harness, "plan") else harness.read(log)[0]
+        return PlannedLog(plan=plan, stable_id=_stable_id(log))
     except NotATableError as exc:
         return PlannedLog(skipped=exc.reason)
     except (LogError, ShardError, OSError, MemoryError) as exc:
@@ -152,27 +155,28 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.path = task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            waiting: list[Bundle] = []
-            size = 0
-            for sample in harness_named(task.log.harness).samples(
-                task.log, task.run, task.log_slice
-            ):
-                if isinstance(sample, str):
-                    converter.leave_out(sample)
-                elif bundle := converter.bundle(sample):
-                    waiting.append(bundle)
-                    size += bundle.line_size
-                if size >= _BLOCK:
-                    file.write(write_bundles(waiting))
-                    waiting = []
-                    size = 0
-            if waiting:
-                file.write(write_bundles(waiting))
+            bundles = _bundles(task, converter)
+            for group in in_groups(bundles, lambda bundle: bundle.line_size, _BLOCK):
+                file.write(write_bundles(group))
     except (LogError, ShardError, OSError, MemoryError) as exc:
         if isinstance(exc, OSError) and exc.filename and str(exc.filename).startswith(task.path):
             raise  # the work file could not be written
         result.problem = _reason(exc, task.log)
     return result
+
+
+def _bundles(task: ConvertTask, converter: Converter) -> Iterator[Bundle]:
+    harness = harness_named(task.log.harness)
+    samples: Iterable[Sample | str] = (
+        harness.samples(task.log, task.run, task.log_slice)
+        if hasattr(harness, "samples")
+        else harness.read(task.log)[1]
+    )
+    for sample in samples:
+        if isinstance(sample, str):
+            converter.leave_out(sample)
+        elif bundle := converter.bundle(sample):
+            yield bundle
 
 
 @collector_off()
@@ -191,18 +195,11 @@ def write_shard(task: ShardTask) -> None:
 
 
 def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    size = 0
     with storage_of(path).open_reader(path) as file:
-        for bundles in read_bundles(file.read):
-            for bundle in bundles:
-                parts += maker.lines(bundle)
-                size += bundle.line_size * len(bundle.scores)
-                if size >= _BLOCK:
-                    yield b"".join(parts)
-                    parts = []
-                    size = 0
-    yield b"".join(parts)
+        for bundles in in_groups(
+            read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
+        ):
+            yield b"".join(part for bundle in bundles for part in maker.lines(bundle))
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
@@ -486,7 +483,7 @@ def _account_for_files(found: Found) -> Import:
     )
 
 
-def _columns(path: AnyPath | None, table: dict[str, str]) -> TableColumns | None:
+def _columns(path: AnyPath | None, table: Texts) -> TableColumns | None:
     """What the columns of tables mean, by a file and by arguments, which come first.
 
     None if there are only logs.

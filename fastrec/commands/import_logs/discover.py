@@ -16,7 +16,7 @@ import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import OTHER, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of, role_in
 from fastrec.harnesses.registry import HARNESSES, harness_named
 from fastrec.sources.inputs import AnyFile
@@ -107,23 +107,36 @@ def _group_files(
     `names` are the harnesses that further files may belong to.
     """
     files = by_harness[harness]
-    grouped: Grouped = harness_named(harness).logs_of(files)
+    grouped = logs_among(harness, files)
     if not grouped.bad:
         return grouped
-    incomplete = {file.path for file in files} - {
-        file.path for log in grouped.logs for file in log.files
-    }
+    incomplete = {file.path for file in files} - grouped.used
     beside = _files_beside(harness, files, incomplete, names)
     if not beside:
         return grouped
-    again = harness_named(harness).logs_of([*files, *beside])
     bad = {log.path for log in grouped.bad}
+    again = logs_among(harness, [*files, *beside])
     return Grouped(
         grouped.logs
         + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
         [log for log in again.bad if log.path in bad],
         grouped.others,
     )
+
+
+def logs_among(harness: str, files: Sequence[FoundFile]) -> Grouped:
+    """The logs of a harness, and the files that none of them needs."""
+    module = harness_named(harness)
+    if not hasattr(module, "logs_of"):  # each file is a log
+        return Grouped([Log(harness, file.path, (file,)) for file in files])
+    grouped: Grouped = module.logs_of(files)
+    bad = {log.path for log in grouped.bad}
+    used = grouped.used
+    for file in files:
+        is_bad = not bad.isdisjoint((file.path, parent_of(file.path) or "."))
+        if file.path not in used and (file.role == OTHER or not is_bad):
+            grouped.others.append(file.path)
+    return grouped
 
 
 def _files_beside(

@@ -60,67 +60,58 @@ from fastrec.harnesses.helm.sample import (
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import (
     HEAD_BYTES,
+    OTHER,
     Aggregate,
     BadLog,
+    FilesByRole,
     FoundFile,
     Grouped,
     Log,
     LogPlan,
     RunInfo,
+    by_folder,
 )
-from fastrec.harnesses.values import JsonObject, decoder, number_of, spell
-from fastrec.storage import parent_of
+from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell
 
-__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "ROLES", "logs_of", "plan", "samples"]
 
 METADATA = (
     "scenario", "adapter_method", "model_deployment", "trial", "split", "sub_split", "perturbation",
     "log_likelihoods", "stop_reason",
 )  # fmt: skip
 
-_OTHER = "other"
-
-_STATE = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
-_REQUESTS = re.compile(rb'"request_states"\s*:\s*\[')
-_ENTRY = re.compile(rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:')
-_STATS = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
-_STAT = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
-_STAT_NAME = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
-_INSTANCE = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
-
-
-def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    """Tell what a file is, by its first bytes.
-
-    A key in quotes is never part of a longer text: there, its quotes would be escaped.
-    """
-    if _ENTRY.match(head) and b'"instance_id"' in head:
-        if _STATS.search(head):
-            return "per_instance_stats"
-        is_display = b'"predicted_text"' in head or (
-            b'"request"' in head and b'"train_trial_index"' in head
-        )
-        return _OTHER if is_display else None
-    if _STAT.match(head):
-        return "stats" if _STAT_NAME.search(head) and b'"sum_squared"' in head else None
-    if _INSTANCE.match(head):
-        return _OTHER if b'"references"' in head and b'"id"' in head else None
-    if head.lstrip()[:1] != b"{":
-        return None
-    if _STATE.match(head) and _REQUESTS.search(head):
-        return "scenario_state"
-    if b'"scenario_spec"' in head and b'"adapter_spec"' in head and b'"metric_specs"' in head:
-        return "run_spec"
-    if _STATE.match(head) and len(head) == HEAD_BYTES:
-        return "scenario_state"  # with long instructions before its requests
-    is_scenario = all(key in head for key in (b'"name"', b'"description"', b'"tags"'))
-    return (
-        "scenario"
-        if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head)
-        else None
-    )
-
-
+# A key in quotes is never part of a longer text: there, its quotes would be escaped.
+_ENTRY = rb'\s*\[\s*\{\s*"(?:instance_id|perturbation|stats|train_trial_index)"\s*:'
+_STATE = rb'\s*\{\s*"(?:adapter_spec|annotator_specs|request_states)"\s*:'
+ROLES = (
+    (
+        "per_instance_stats",
+        _ENTRY,
+        b'"instance_id"',
+        rb'"stats"\s*:\s*\[\s*(?:\{\s*"(?:name|count)"\s*:|\])',
+    ),
+    (OTHER, _ENTRY, b'"instance_id"', b'"predicted_text"'),
+    (OTHER, _ENTRY, b'"instance_id"', b'"request"', b'"train_trial_index"'),
+    (
+        "stats",
+        rb'\s*\[\s*\{\s*"(?:name"\s*:\s*\{|count"\s*:)',
+        rb'"name"\s*:\s*\{\s*"name"\s*:',
+        b'"sum_squared"',
+    ),
+    (OTHER, rb'\s*\[\s*\{\s*"input"\s*:', b'"references"', b'"id"'),
+    ("scenario_state", _STATE, rb'"request_states"\s*:\s*\['),
+    ("run_spec", rb"\s*\{", b'"scenario_spec"', b'"adapter_spec"', b'"metric_specs"'),
+    # with long instructions before its requests
+    ("scenario_state", _STATE, rb"(?s)\A.{%d}" % HEAD_BYTES),
+    (
+        "scenario",
+        rb"\s*\{",
+        b'"name"',
+        b'"description"',
+        b'"tags"',
+        b'"(?:definition_path|output_path)"',
+    ),
+)
 _ORDER = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
 _NEEDED = {
     "scenario_state": "scenario_state.json with the requests and completions",
@@ -130,26 +121,18 @@ _NEEDED = {
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     found = Grouped()
-    by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for file in files:
-        if file.role == _OTHER:
-            found.others.append(file.path)
-        else:
-            by_directory[parent_of(file.path)][file.role].append(file)
-    for directory, roles in by_directory.items():
+    needed = [file for file in files if file.role != OTHER]
+    for directory, roles in by_folder(needed).items():
         name = directory or "."
         if reason := _problem(roles):
             found.bad.append(BadLog(name, reason))
         else:
-            found.logs.append(
-                Log("helm", name, tuple(roles[role][0] for role in _ORDER if role in roles))
-            )
+            its_files = tuple(roles[role][0] for role in _ORDER if role in roles)
+            found.logs.append(Log("helm", name, its_files))
     return found
 
 
-def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
+def _problem(roles: FilesByRole) -> str:
     for role, files in roles.items():
         if len(files) > 1:
             return (
@@ -220,7 +203,7 @@ def hash_of(key: Key) -> int:
     return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
+def labels_of(perturbations: Iterable[str]) -> Texts:
     """Name each perturbation, given the canonical descriptions of all of a run.
 
     The name alone is enough, unless the run has several of that name: then what tells them apart is
@@ -480,7 +463,7 @@ def _compare(
     uses: Mapping[str, MetricUse],
     labels: Mapping[str, str],
     per_request: bool,
-) -> tuple[list[Aggregate], dict[str, str], int | None]:
+) -> tuple[list[Aggregate], Texts, int | None]:
     """Tell which aggregates are means over records, and count the instances of all trials.
 
     Others are not compared, each for a reason.
@@ -520,6 +503,6 @@ def _compare(
         ):
             not_compared[name] = reason
         else:
-            aggregates.append(Aggregate(metric=name, name=name, value=value))
+            aggregates.append(Aggregate(name, name, value))
     count = sum(instances.values())
     return aggregates, not_compared, round(count) if instances and 0 <= count < _MANY else None

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
-from fastrec.harnesses.values import JsonObject, decoder, number_of, spell, spelled
+from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
 from fastrec.schemas.newest import Input, Output, Performance
 from fastrec.storage import base_name
 from fastrec.storage.base import read_at
@@ -152,7 +152,7 @@ class LogSlice(msgspec.Struct, frozen=True):
     requests: list[tuple[int, int]]
     entries: list[tuple[int, int]]
     # what to call each perturbation of the run, by its canonical description
-    labels: dict[str, str]
+    labels: Texts
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 
@@ -298,7 +298,7 @@ def _scores_of(
             metric = names[key] = metric_id(name, log_slice.labels.get(perturbation, perturbation))
         mean = stat.mean
         if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
-            scores[metric] = Score(metric=metric, value=mean)  # nearly always
+            scores[metric] = Score(metric, mean)  # nearly always
         elif metric not in log_slice.empty_metrics:
             score = _score(metric, stat)
             earlier = scores.get(metric)
@@ -319,11 +319,11 @@ def mean_of(stat: Stat) -> float | None:
 def _score(metric: str, stat: Stat) -> Score:
     value = mean_of(stat)
     if value is not None:
-        return Score(metric=metric, value=value)
+        return Score(metric, value)
     problem = (
         _EMPTY if stat.mean is None else f"the score is not a number: {spell(stat.mean)[:100]}"
     )
-    return Score(metric=metric, value=None, problem=problem)
+    return Score(metric, None, problem)
 
 
 def _combined(earlier: Score, score: Score) -> Score:
@@ -332,9 +332,9 @@ def _combined(earlier: Score, score: Score) -> Score:
     if earlier.problem == _EMPTY:
         return score
     return Score(
-        metric=score.metric,
-        value=None,
-        problem="HELM has several values of this metric for this instance",
+        score.metric,
+        None,
+        "HELM has several values of this metric for this instance",
     )
 
 
@@ -354,7 +354,7 @@ def _sample_of(
     requests: list[RequestState],
     found: _SampleScores,
     method: str,
-    labels: dict[str, str],
+    labels: Texts,
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
     scores, totals = found
@@ -510,9 +510,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
                 ),
                 (),
             )
-            found[0].extend(
-                Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics
-            )
+            found[0].extend(Score(metric, None, NOT_SCORED) for metric in metrics)
         yield _sample_of(key, its_requests, found, method, log_slice.labels)
 
 

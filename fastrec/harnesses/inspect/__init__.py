@@ -13,8 +13,9 @@ each sample (`REDUCERS`).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -28,7 +29,6 @@ from fastrec.harnesses.inspect.files import (
     LogSlice,
     check_item,
     logged_samples,
-    logs_of,
     opened_archive,
     role_of,
     sample_members,
@@ -37,11 +37,11 @@ from fastrec.harnesses.inspect.files import (
 from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, in_groups
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
+from fastrec.harnesses.values import JsonObject, Texts, as_list, as_object, decoder
 
-__all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["METADATA", "plan", "role_of", "samples"]
 
 METADATA = (
     "eval_id", "run_id", "dataset", "epoch", "uuid", "stop_reason", "output_error", "limit",
@@ -123,6 +123,21 @@ class Header(LogObject):
         is_partial = results.logged_samples is not None or results.early_stopping is not None
         return None if is_partial else results.total_samples
 
+    @property
+    def entries(self) -> list[Entry]:
+        results = self.results
+        if results is None:
+            return []
+        if results.scores is None and results.scorer is not None:
+            name = results.scorer.name or ""
+            return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
+        return results.scores or []
+
+    @property
+    def old_score_name(self) -> str:
+        """The scorer of samples with `score` instead of `scores`."""
+        return (self.entries[0].name if self.entries else "") or OLD_SCORE
+
 
 _decode_header = decoder(Header)
 
@@ -141,7 +156,7 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
     metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
     lower = (
         _resolve(entry, seen)
-        for entry in _entries(header.results)
+        for entry in header.entries
         if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics)
     )
     return RunInfo(
@@ -162,11 +177,6 @@ def _notes_of(header: Header) -> list[str]:
     return [f"the run ended with status {header.status}{reason}"]
 
 
-def _old_score_name(header: Header) -> str:
-    entries = _entries(header.results)
-    return entries[0].name or OLD_SCORE if entries else OLD_SCORE
-
-
 def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     """The scorers of the first sample that has scores."""
     for sample in samples:
@@ -183,7 +193,7 @@ def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
 def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     """The scorers whose scores every sample should have."""
     keys: dict[str, list[str]] = {}
-    for entry in _entries(header.results):
+    for entry in header.entries:
         scorer, key = _resolve(entry, seen)
         known = keys.setdefault(scorer, [])
         if key and key not in known:
@@ -200,21 +210,17 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     }
 
 
-def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
+def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], Texts]:
     """The means that the records have to reproduce, and why the other figures are not compared."""
     means: list[Aggregate] = []
-    not_compared: dict[str, str] = {}
-    results = header.results
+    not_compared: Texts = {}
     epochs = (header.eval.config.epochs if header.eval.config else None) or 1
-    for entry in _entries(results):
-        assert results is not None
+    for entry in header.entries:
         scorer, key = _resolve(entry, seen)
         metric = f"{scorer}:{key}" if key else scorer
         for name, figure in entry.metrics.items():
             label = f"{metric}/{name}" + (f" ({entry.reducer})" if entry.reducer else "")
-            reason = _why_not(figure, entry, results, epochs)
-            if not reason and header.invalidated:
-                reason = "the log has invalidated samples, which have no score here"
+            reason = _why_not(figure, entry, header, epochs)
             if (
                 not reason
                 and not key
@@ -234,7 +240,7 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, s
     return means, not_compared
 
 
-def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str:
+def _why_not(figure: Metric, entry: Entry, header: Header, epochs: int) -> str:
     """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
     value = figure.value
     if not isinstance(value, int | float) or not math.isfinite(value):
@@ -244,6 +250,7 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
         return f"{figure.group or name or 'it'} is not the mean of all scores"
     if entry.reducer not in _SAME_FOR_ALL and reducer_of(str(entry.reducer))[0] not in REDUCERS:
         return f"the epochs are reduced by {entry.reducer}"
+    results = header.results or Results()
     is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (
         results.total_samples or 0
     )
@@ -252,16 +259,7 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
             "some samples lack scores of some epochs, so the mean of their means is not the "
             "mean of all scores"
         )
-    return ""
-
-
-def _entries(results: Results | None) -> list[Entry]:
-    if results is None:
-        return []
-    if results.scores is None and results.scorer is not None:
-        name = results.scorer.name or ""
-        return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
-    return results.scores or []
+    return "the log has invalidated samples, which have no score here" * bool(header.invalidated)
 
 
 def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
@@ -304,14 +302,16 @@ def _plan_archive(path: str) -> LogPlan:
         header, notes = _archived_header(path, archive)
         members, cut_short = sample_members(archive.members)
         summarized = _summarized_samples(archive)
-    slices = [
-        LogSlice(members=tuple(group)) for group in _slices(members, lambda sample: sample.size)
-    ]
-    planned = _plan(path, header, notes, slices)
+    groups = in_groups(members, lambda sample: sample.size, _SLICE_BYTES)
+    planned = _plan(path, header, [LogSlice(members=tuple(group)) for group in groups])
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
     expected = planned.expected_samples
-    expected = summarized if expected is None else expected
-    return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
+    return msgspec.structs.replace(
+        planned,
+        expected_samples=summarized if expected is None else expected,
+        left_out=left_out,
+        notes=[*notes, *planned.notes],
+    )
 
 
 def _archived_header(path: str, archive: Archive) -> tuple[Header, list[str]]:
@@ -347,8 +347,8 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items(check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [LogSlice(items=tuple(group)) for group in _slices(items, lambda item: item[1])]
-    return _plan(path, header, [], slices)
+    groups = in_groups(items, itemgetter(1), _SLICE_BYTES)
+    return _plan(path, header, [LogSlice(items=tuple(group)) for group in groups])
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -365,18 +365,17 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
     return header
 
 
-def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
+def _plan(path: str, header: Header, slices: list[LogSlice]) -> LogPlan:
     found = (sample for log_slice in slices for sample, _ in logged_samples(path, log_slice))
-    seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
+    seen = _scores_seen(islice(found, _LOOK_AT), header.old_score_name)
     completed = header.results.completed_samples if header.results else None
     counts_failed = completed is not None and any(
         (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed
-        for entry in _entries(header.results)
+        for entry in header.entries
     )
-    scoring = Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
+    scoring = Scoring(_scorers_of(header, seen), header.old_score_name, counts_failed)
     means, not_compared = figures_of(header, seen)
-    if not slices:
-        notes = [*notes, "the log has no samples"]
+    notes = [] if slices else ["the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
         slices=[msgspec.structs.replace(log_slice, scoring=scoring) for log_slice in slices],
@@ -385,17 +384,3 @@ def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -
         expected_samples=header.expected_samples,
         notes=[*notes, *_notes_of(header)],
     )
-
-
-def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
-    run: list[Any] = []
-    size = 0
-    for item in items:
-        run.append(item)
-        size += size_of(item)
-        if size >= _SLICE_BYTES:
-            yield run
-            run = []
-            size = 0
-    if run:
-        yield run

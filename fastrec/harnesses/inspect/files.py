@@ -29,8 +29,8 @@ from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.inspect.messages import Attachments, LoggedMessage, LogObject
 from fastrec.harnesses.inspect.sample import LoggedSample, Parts, Scoring, SlowSample, sample_of
-from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, JsonObject, decoder
+from fastrec.harnesses.log import Log, RunInfo, Sample
+from fastrec.harnesses.values import REFUSALS, JsonObject, Texts, decoder
 from fastrec.storage.base import Reader, ReaderFile, read_at
 
 MAX_MEMBER_BYTES = 1 << 30  # a larger member is refused: it has to be in memory as a whole
@@ -191,20 +191,16 @@ def _has_keys(head: bytes) -> bool:
     )
 
 
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log("inspect", file.path, (file,)) for file in files])
-
-
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if
 # they are needed.
 
 
 class _Transcript(LogObject):
-    content: dict[str, str] | None = None
+    content: Texts | None = None
 
 
 class SampleAttachments(LogObject):
-    attachments: dict[str, str] | None = None
+    attachments: Texts | None = None
     transcript: _Transcript | None = None  # instead of `attachments`, in logs of 2024
 
 
@@ -266,7 +262,7 @@ class SampleMembers(msgspec.Struct, frozen=True):
 
 def sample_members(members: Mapping[str, ZipInfo]) -> tuple[list[SampleMembers], int]:
     """Return the members of each sample, and the number of chunked samples cut short."""
-    whole: dict[str, str] = {}
+    whole: Texts = {}
     chunks: defaultdict[str, defaultdict[str, dict[int, str]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -358,7 +354,7 @@ def _chunked(
             raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
         sample.messages += pool[start:end]
 
-    def attachments() -> dict[str, str]:
+    def attachments() -> Texts:
         found: list[str] = []
         for name in members.attachments:
             found += _decode_texts(memoryview(archive.read(name)))
@@ -429,7 +425,7 @@ def _finite(text: Buffer) -> bytes:
 
 
 def _parts_of(text: Buffer) -> Parts:
-    def attachments() -> dict[str, str]:
+    def attachments() -> Texts:
         found = _decode_attachments(memoryview(text))
         old = found.transcript.content if found.transcript else None
         return (old or {}) | (found.attachments or {})

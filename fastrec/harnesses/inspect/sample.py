@@ -26,7 +26,7 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import JsonObject, number_in, spell
+from fastrec.harnesses.values import JsonObject, Texts, number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING = msgspec.Raw(b"")
@@ -116,9 +116,6 @@ class SlowSample(LoggedSample):
         return [name for name in SKIPPED if getattr(self, name)]
 
 
-_SELDOM = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
-
-
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
     """The tokens of a whole sample: of all calls of all models, also those that graded it.
 
@@ -147,10 +144,7 @@ def _usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
 def _sum(usages: Iterable[Usage]) -> TokenUsage:
     total = TokenUsage(input_tokens=0, output_tokens=0, total_tokens=0)
     for usage in usages:
-        total.input_tokens += max(usage.input_tokens or 0, 0)
-        total.output_tokens += max(usage.output_tokens or 0, 0)
-        total.total_tokens += max(usage.total_tokens or 0, 0)
-        for name in _SELDOM:
+        for name in usage.__struct_fields__:
             count = getattr(usage, name)
             if count is not None:
                 setattr(total, name, (getattr(total, name) or 0) + max(count, 0))
@@ -261,7 +255,7 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
     for name, scorer in scoring.scorers.items():
         if name not in given:
             missing = "not scored: the log has no score of this scorer for this sample"
-            scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
+            scores += [Score(metric, None, missing) for metric in _metrics(scorer)]
     if sample.invalidation is not None or (sample.error is not None and not scoring.counts_failed):
         for score in scores:  # Inspect itself does not count them
             if score.value is not None:
@@ -273,19 +267,19 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
     value = given.value
     if isinstance(value, dict) and value:
         scores = [
-            _score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()
+            Score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()
         ]
         if scorer.is_complete:
             absent = [key for key in scorer.keys if key not in value]
             scores += [
-                _score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent
+                Score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent
             ]
     elif isinstance(value, dict):
-        scores = [_score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
+        scores = [Score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
     else:
         number, problem = _number_or_problem(value)
         metrics = _metrics(scorer) if number is None else [scorer.name]
-        scores = [_score(metric, number, problem) for metric in metrics]
+        scores = [Score(metric, number, problem) for metric in metrics]
     found: list[AnswerAttribution] = []
     if given.answer is not None:
         found.append(extracted(spell(given.answer), scorer.name, answers.turn, answers.source))
@@ -306,11 +300,7 @@ def _metrics(scorer: Scorer) -> list[str]:
     return [f"{scorer.name}:{key}" for key in scorer.keys] or [scorer.name]
 
 
-def _score(metric: str, value: float | None, problem: str) -> Score:
-    return Score(metric=metric, value=value, problem=problem)
-
-
-def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
+def _score_metadata(given: SampleScore, answers: Answers) -> Texts:
     metadata = {}
     if given.reason is not None:
         metadata["score_reason"] = spell(given.reason)
@@ -485,7 +475,7 @@ def _error(logged: LoggedSample) -> str:
     return "; ".join(problems)
 
 
-def _metadata(logged: LoggedSample) -> dict[str, str]:
+def _metadata(logged: LoggedSample) -> Texts:
     metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
     if logged.output is not None:
         metadata["stop_reason"] = (

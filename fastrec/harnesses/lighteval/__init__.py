@@ -24,7 +24,7 @@ from fastrec.harnesses.lighteval.files import (
 )
 from fastrec.harnesses.lighteval.sample import columns_of, samples_in
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import number_of
+from fastrec.harnesses.values import Texts, number_of
 from fastrec.sources.formats import parquet_module
 
 __all__ = ["LAYOUTS", "METADATA", "logs_of", "plan", "role_of", "samples"]
@@ -131,7 +131,7 @@ def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> s
     )
 
 
-def _metadata(results: Results, task: str) -> dict[str, str]:
+def _metadata(results: Results, task: str) -> Texts:
     metadata = {}
     splits = results.config_of(task).get("evaluation_splits")
     if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
@@ -147,7 +147,7 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
 
 def _aggregates(
     results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
-) -> tuple[list[Aggregate], dict[str, str]]:
+) -> tuple[list[Aggregate], Texts]:
     aggregates = []
     not_compared = {}
     stated = results.results.get(task) or {}
@@ -163,7 +163,7 @@ def _aggregates(
         elif metric is not None and metric.aggregation not in ("", "mean", "nanmean"):
             not_compared[name] = f"not a mean but {metric.aggregation}"
         else:
-            aggregates.append(Aggregate(metric=name, name=name, value=number))
+            aggregates.append(Aggregate(name, name, number))
     return aggregates, not_compared
 
 

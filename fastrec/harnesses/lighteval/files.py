@@ -20,7 +20,7 @@ import msgspec
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.choices import Rule
 from fastrec.harnesses.files import read_document
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import OTHER, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
 
@@ -47,7 +47,7 @@ def role_of(head: bytes, path: str) -> str | None:
             return _DETAILS
         if any(layout <= columns for layout in LAYOUTS):
             return _DETAILS
-        return "results table" if {"config_general", "results"} <= columns else None
+        return OTHER if {"config_general", "results"} <= columns else None
     if _FIRST_KEY.match(head):
         return _RESULTS
     has_keys = (
@@ -175,31 +175,15 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     runs = []
     for file in files:
         if file.role == _RESULTS:
-            try:
-                runs.append(
-                    _Run(file=file, results=read_results(file.path), date=date_of(file.path))
-                )
-            except LogError as error:
-                grouped.bad.append(BadLog(path=file.path, reason=error.reason))
-    used = set()
+            with grouped.collecting_bad():
+                runs.append(_Run(file, read_results(file.path), date_of(file.path)))
     for file in files:
         if file.role == _DETAILS:
-            try:
+            with grouped.collecting_bad():
                 found = _find(file.path, runs)
-            except (LogError, ShardError) as error:
-                grouped.bad.append(BadLog(path=file.path, reason=error.reason))
-            else:
-                used.add(found.file.path)
-                grouped.logs.append(
-                    Log(harness="lighteval", path=file.path, files=(file, found.file))
-                )
-        elif file.role != _RESULTS:
-            grouped.others.append(file.path)
-    idle = [run.file.path for run in runs if run.file.path not in used]
-    if grouped.logs or grouped.bad:
-        grouped.others += idle
-    else:
-        grouped.bad += [BadLog(path=path, reason=_NO_DETAILS) for path in idle]
+                grouped.logs.append(Log("lighteval", file.path, (file, found.file)))
+    if not grouped.logs and not grouped.bad:
+        grouped.bad = [BadLog(run.file.path, _NO_DETAILS) for run in runs]
     return grouped
 
 

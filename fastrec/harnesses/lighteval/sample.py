@@ -24,6 +24,7 @@ from fastrec.harnesses.lighteval.files import Metric
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
+    Texts,
     as_list,
     as_object,
     number_of,
@@ -237,9 +238,9 @@ def _scores_of(
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
             yield Score(
-                metric=name,
-                value=None,
-                problem=f"{name} has a value for all samples only, not for each",
+                name,
+                None,
+                f"{name} has a value for all samples only, not for each",
             )
             return
         parts = {key: part for key, part in value.items() if part is not None}
@@ -252,7 +253,7 @@ def _scores_of(
 
 def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None) -> Score:
     number = number_of(value)
-    score = Score(metric=name, value=number)
+    score = Score(name, number)
     if number is None:
         shown = spell(value)
         score.problem = (
@@ -343,7 +344,7 @@ def _answers_of(row: _Row) -> list[AnswerAttribution]:
     return answers + [extracted(text, _EXTRACTED) for text in _texts(found)]
 
 
-def _metadata_of(row: _Row, correct: list[int]) -> dict[str, str]:
+def _metadata_of(row: _Row, correct: list[int]) -> Texts:
     metadata = {}
     if correct:
         metadata["reference_index"] = ",".join(map(str, correct))

@@ -5,7 +5,7 @@ read a slice.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from fastrec.harnesses.lm_eval.files import (
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import JsonObject, as_object, decoder, number_of, spell
+from fastrec.harnesses.values import Fields, JsonObject, Texts, as_object, decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
@@ -100,24 +100,20 @@ def plan(log: Log) -> LogPlan:
     )
 
 
-def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSetup:
+def _setup_of(figures: JsonObject, settings: Fields) -> TaskSetup:
     pairs = metric_keys(figures)
     filters = list(dict.fromkeys(name for _, name in pairs))
-    listed = [entry for entry in _list(settings.get("filter_list")) if isinstance(entry, dict)]
-    named = [entry.get("name") for entry in listed]
+    named = [entry["name"] for entry in settings.objects("filter_list")]
     if named and (not filters or set(named) == set(filters)):
         # the order in which they were applied
         filters = [name for name in named if isinstance(name, str)]
 
-    def text(key: str, default: str = "") -> str:
-        value = settings.get(key, default)
-        return value if isinstance(value, str) else default
-
+    texts = {name: text for name, text in settings.items() if isinstance(text, str)}
     return TaskSetup(
-        question=text("doc_to_text"),
-        target=text("doc_to_target"),
-        delimiter=text("target_delimiter", " "),
-        output_type=text("output_type"),
+        question=texts.get("doc_to_text", ""),
+        target=texts.get("doc_to_target", ""),
+        delimiter=texts.get("target_delimiter", " "),
+        output_type=texts.get("output_type", ""),
         metrics=tuple(dict.fromkeys(metric for metric, _ in pairs)),
         filters=tuple(filters),
     )
@@ -179,9 +175,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     return count * filters, []
 
 
-def _aggregates_of(
-    figures: Mapping[str, Any], settings: Mapping[str, Any]
-) -> tuple[list[Aggregate], dict[str, str]]:
+def _aggregates_of(figures: JsonObject, settings: Fields) -> tuple[list[Aggregate], Texts]:
     means = []
     others = {}
     for metric, name in metric_keys(figures):
@@ -196,11 +190,11 @@ def _aggregates_of(
     return means, others
 
 
-def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
+def _not_a_mean(metric: str, settings: Fields) -> str:
     """Say why the figure of a metric is not a mean; empty if it is one."""
     listed = _metric_list(settings)
     if metric in listed:
-        how = listed[metric].get("aggregation") or _REGISTRY.get(metric)
+        how = listed[metric]["aggregation"] or _REGISTRY.get(metric)
     elif metric in _REGISTRY:
         how = _REGISTRY[metric]
     else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
@@ -214,24 +208,18 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
     return _OF_THE_TASK
 
 
-def _metric_list(settings: Mapping[str, Any]) -> dict[str, JsonObject]:
+def _metric_list(settings: Fields) -> dict[str, Fields]:
     """The metrics that a task lists, by name; a function has its name in its source."""
     metrics = {}
-    for entry in _list(settings.get("metric_list")):
-        name = as_object(entry).get("metric")
+    for entry in settings.objects("metric_list"):
+        name = entry["metric"]
         if isinstance(name, str):
             source = _FUNCTION.match(name)
             metrics[source[1] if source else name] = entry
     return metrics
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _lower_is_better(
-    figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any
-) -> frozenset[str]:
+def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> frozenset[str]:
     listed = _metric_list(settings)
     better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
     better |= {

@@ -27,9 +27,10 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, JsonObject, as_object, decoder, spell
+from fastrec.harnesses.values import BOM, REFUSALS, Fields, JsonObject, as_object, decoder, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
+from fastrec.storage import parent_of
 from fastrec.storage.base import read_at
 
 _CHUNK = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
@@ -127,11 +128,11 @@ class Results(msgspec.Struct, kw_only=True):
             )
         return found or {}
 
-    def settings(self, task: str) -> JsonObject:
+    def settings(self, task: str) -> Fields:
         try:
             return as_object(msgspec.json.decode(self.configs.get(task, b"null")))
         except REFUSALS:
-            return {}
+            return Fields()
 
     def of_task(self, name: str, task: str) -> Any:
         return as_object(getattr(self, name)).get(task)
@@ -182,7 +183,7 @@ def model_of(results: Results) -> str:
     return next((spell(name) for name in names if name), "")
 
 
-def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
     """The metrics of a task, each with its filter, in the order of the file.
 
     >>> metric_keys({"alias": "t", "acc,none": 0.5, "acc_stderr,none": "N/A", "em,strict-match": 1})
@@ -282,34 +283,23 @@ _decode_keys = decoder(dict[str, msgspec.Raw], has_raw=True)
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     found = Grouped()
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
-    broken: dict[str, str] = {}
     for file in files:
         if file.role == _RESULTS:
-            directory = file.path.rpartition("/")[0]
-            try:
-                runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
-            except (LogError, ShardError) as exc:
-                found.bad.append(BadLog(file.path, exc.reason))
-                broken[directory] = file.path
+            with found.collecting_bad():
+                run = _Run(file, read_results(file.path), date_in(file.path))
+                runs[parent_of(file.path)].append(run)
+    broken = {parent_of(bad.path): bad.path for bad in found.bad}
     used: dict[tuple[str, str], str] = {}
     for file in files:
         if file.role == _SAMPLES:
-            directory = file.path.rpartition("/")[0]
+            directory = parent_of(file.path)
             problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
             if problem and directory in broken:
                 problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
             if problem:
                 found.bad.append(BadLog(file.path, problem))
-    paths_used = {path for path, _ in used}
-    idle = [
-        run.file.path
-        for runs_there in runs.values()
-        for run in runs_there
-        if run.file.path not in paths_used
-    ]
-    if found.logs or broken:
-        found.others += idle
-    else:
+    if not found.logs and not broken:
+        idle = [run.file.path for there in runs.values() for run in there]
         found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
     return found
 

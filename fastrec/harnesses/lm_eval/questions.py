@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import Texts, spell
 
 NO_RESPONSE = "the log has no response to this request"
 
@@ -36,7 +36,7 @@ class Draft(msgspec.Struct, gc=False):
     filter: str
     metrics: list[str]  # the name of the metric of each score
     scores: list[Score]
-    metadata: dict[str, str]
+    metadata: Texts
 
 
 def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:

@@ -34,6 +34,7 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     REFUSALS,
+    Texts,
     encode,
     number_in,
     number_of,
@@ -97,7 +98,7 @@ class RowReader:
 
     def __init__(self, metrics: Iterable[str]) -> None:
         # By name of a metric, the attribute with its value; UNSET if the sample does not have it.
-        self.attributes: dict[str, str] = {}
+        self.attributes: Texts = {}
         self._add(metrics)
 
     def _add(self, names: Iterable[str]) -> None:
@@ -404,61 +405,28 @@ class _ScoreReader:
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
         self._setup = setup
         self._attributes = attributes
-        # By filter, the metrics of the last sample, and the name, the attribute and the id of each.
-        self._fields: dict[str, tuple[list[str], list[tuple[str, str, str]]]] = {}
         self._seen: dict[int | str, int] = {}
 
     def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
-        """The filter of a sample, empty if it is unknown, its metrics, and their scores."""
-        name = row.filter
-        metrics = row.metrics
-        if name is None:
-            name = self._filter_by_order(row.doc_id)
-        if metrics is None:
-            metrics = [metric for metric in self._attributes if self._is_metric(row, metric)]
-        last = self._fields.get(name)
-        fields = (
-            last[1] if last is not None and last[0] == metrics else self._fields_of(name, metrics)
-        )
-        scores = []
-        for _, attribute, result_id in fields:
-            value = getattr(row, attribute, UNSET)
-            if value.__class__ is float and value - value == 0:  # the usual case: a finite number
-                scores.append(Score(metric=result_id, value=value))
-            elif value.__class__ is dict and value:
-                return name, *self._with_parts(row, name, fields)
-            else:
-                scores.append(_score(result_id, value))
-        return name, metrics, scores
+        """The filter of a sample, empty if it is unknown, its metrics, and their scores.
 
-    def _fields_of(self, name: str, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
-        """The name, the attribute and the id of each metric.
-
-        The attribute is empty if the log lacks it.
+        A metric with several parts has a score for each.
         """
-        fields = [
-            (metric, self._attributes.get(metric, ""), metric_id(metric, name))
-            for metric in metrics
-        ]
-        if all(attribute for _, attribute, _ in fields):
-            self._fields[name] = list(metrics), fields
-        return fields
-
-    def _with_parts(
-        self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]
-    ) -> tuple[list[str], list[Score]]:
-        """The scores of a sample of which one has several parts: each is a score of its own."""
-        names = []
+        name = self._filter_by_order(row.doc_id) if row.filter is None else row.filter
+        given = row.metrics
+        if given is None:
+            given = [metric for metric in self._attributes if self._is_metric(row, metric)]
+        metrics = []
         scores = []
-        for metric, attribute, result_id in fields:
-            value = getattr(row, attribute, UNSET)
-            parts = {result_id: value}
+        for metric in given:
+            value = getattr(row, self._attributes.get(metric, ""), UNSET)
+            parts = {metric: value}
             if value.__class__ is dict and value:
-                parts = {metric_id(f"{metric}:{key}", name): part for key, part in value.items()}
-            for part_id, part in parts.items():
-                names.append(metric)
-                scores.append(_score(part_id, part))
-        return names, scores
+                parts = {f"{metric}:{key}": part for key, part in value.items()}
+            for part_name, part in parts.items():
+                metrics.append(metric)
+                scores.append(_score(metric_id(part_name, name), part))
+        return name, metrics, scores
 
     def _filter_by_order(self, doc_id: int | str) -> str:
         filters = self._setup.filters
@@ -477,8 +445,8 @@ def _score(result_id: str, value: Any) -> Score:
     """The score with a value of any kind; one without a number says why."""
     number = None if value is UNSET else number_of(value)
     if number is not None:
-        return Score(metric=result_id, value=number)
-    return Score(metric=result_id, value=None, problem=_problem(value))
+        return Score(result_id, number)
+    return Score(result_id, None, _problem(value))
 
 
 def _problem(value: Any) -> str:

@@ -13,7 +13,7 @@ so do values in the path of the file or beside the rows. A row that does not fit
 its line and the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import islice
 from math import inf
@@ -36,7 +36,7 @@ from fastrec.harnesses.table.columns import (
     leaves,
 )
 from fastrec.harnesses.table.rows import NO_OBJECT, is_table, open_table, pieces_of
-from fastrec.harnesses.values import as_list, number_of, spell
+from fastrec.harnesses.values import JsonObject, Texts, as_list, number_of, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.storage import hash_of_file
 
@@ -102,16 +102,16 @@ def plan(log: Log) -> LogPlan:
     )
 
 
-def _constants(log: Log, beside: dict[str, Any]) -> dict[str, Any]:
+def _constants(log: Log, beside: JsonObject) -> JsonObject:
     """The columns that have one value in all rows of a file."""
-    constants: dict[str, Any] = dict(log.in_path)
+    constants: JsonObject = dict(log.in_path)
     for name in log.columns.named:
         if name.startswith(BESIDE):
             constants[name] = getter(name[1:], {})(beside)
     return constants
 
 
-def _shared_metadata(log: Log, beside: dict[str, Any]) -> dict[str, str]:
+def _shared_metadata(log: Log, beside: JsonObject) -> Texts:
     """The metadata of all rows of a file; values beside the rows are cut if they are long."""
     columns = log.columns
     name_of = _namer(columns, ())
@@ -160,15 +160,15 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
 
 
 def _sample_maker(
-    columns: TableColumns, run: RunInfo, constants: Mapping[str, Any]
-) -> Callable[[dict[str, Any]], Sample]:
+    columns: TableColumns, run: RunInfo, constants: JsonObject
+) -> Callable[[JsonObject], Sample]:
     name_of = _namer(columns, run.metadata)
     run_of = cache(
         lambda evaluation, model: RunInfo(task=evaluation, model=model, started=run.started)
     )
     by_id = columns.by_id
 
-    def reader(read: Callable[[Any, str], _T], column: str) -> Callable[[dict[str, Any]], _T]:
+    def reader(read: Callable[[Any, str], _T], column: str) -> Callable[[JsonObject], _T]:
         get = getter(column, constants)
         return lambda cells: read(get(cells), column)
 
@@ -187,7 +187,7 @@ def _sample_maker(
         """The columns of a row that may become metadata, with their names there."""
         return [(column, name_of(column)) for column in layout if column not in columns.named]
 
-    def sample_of(cells: dict[str, Any]) -> Sample:
+    def sample_of(cells: JsonObject) -> Sample:
         evaluation = columns.evaluation or evaluation_of(cells)
         model = columns.model or model_of(cells)
         # Without ids, equal questions have equal ids, whatever the model and the order of rows.
@@ -203,7 +203,7 @@ def _sample_maker(
         if columns.error_column:
             texts = [text for text in errors_of(cells) if text.lower() not in NOTHING]
             error = " ".join(texts)
-        metadata: dict[str, str] = {}
+        metadata: Texts = {}
         nested = []
         for column, name in others_of(tuple(cells)):
             value = cells[column]
@@ -254,8 +254,8 @@ def _text(value: Any, column: str) -> str:
 
 
 def _scorer(
-    columns: TableColumns, column: str, constants: Mapping[str, Any]
-) -> Callable[[dict[str, Any]], Score]:
+    columns: TableColumns, column: str, constants: JsonObject
+) -> Callable[[JsonObject], Score]:
     """A function that makes the score of a row."""
     get = getter(column, constants)
     metric = "" if len(columns.metrics) == 1 else column
@@ -264,9 +264,9 @@ def _scorer(
     expected = "true or false" if is_truth else "a number"
     if columns.scales.get(metric):
         expected = f"on the scale {columns.scale}"
-    empty = Score(metric=metric, value=None, problem=f"{column!r} is empty")
+    empty = Score(metric, None, f"{column!r} is empty")
     if columns.null_verdict == "wrong":
-        empty = Score(metric=metric, value=low if low > -inf else 0.0)
+        empty = Score(metric, low if low > -inf else 0.0)
 
     def score_of_value(value: Any) -> Score:
         text = str(value).strip().lower()
@@ -275,11 +275,11 @@ def _scorer(
         number = TRUTH.get(text) if is_truth else number_of(value)
         if number is None or not low <= number <= high:
             raise ValueError(f"{column!r} is not {expected}: {spell(value)[:40]!r}")
-        return Score(metric=metric, value=number)
+        return Score(metric, number)
 
     score_of_text = lru_cache(score_of_value)  # most texts come again
 
-    def score_of(cells: dict[str, Any]) -> Score:
+    def score_of(cells: JsonObject) -> Score:
         value = get(cells)
         return score_of_text(value) if value.__class__ is str else score_of_value(value)
 

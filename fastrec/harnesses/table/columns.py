@@ -19,7 +19,7 @@ import msgspec
 
 from fastrec.errors import UsageError, check_choice, shown
 from fastrec.harnesses.metadata import chosen_names
-from fastrec.harnesses.values import number_of
+from fastrec.harnesses.values import JsonObject, Texts, number_of, value_at
 from fastrec.toml_file import parse_toml
 
 KEY = "@key"
@@ -118,7 +118,7 @@ class TableColumns(
     def has_keys(self) -> bool:
         return KEY in self.named
 
-    def in_path(self, path: str) -> dict[str, str] | None:
+    def in_path(self, path: str) -> Texts | None:
         """What the path of a file says by `from_path`; None if it does not match."""
         found = _pattern_of(self.from_path).search(path)
         return found.groupdict() if found else None
@@ -182,7 +182,7 @@ def _pattern_of(from_path: str) -> re.Pattern[str]:
     return pattern
 
 
-def getter(column: str, constants: Mapping[str, Any]) -> Getter:
+def getter(column: str, constants: JsonObject) -> Getter:
     """A function that gets the value of a column from a row; made once for all rows.
 
     >>> get = getter("a.b.1", {})
@@ -192,26 +192,13 @@ def getter(column: str, constants: Mapping[str, Any]) -> Getter:
     if column in constants or not column:
         value = constants.get(column)
         return lambda _: value
-    keys = column.split(".")
-    if len(keys) == 1:
+    if "." not in column:
         return lambda cells: cells.get(column)
 
-    def get(cells: dict[str, Any]) -> Any:
-        return cells[column] if column in cells else value_at(cells, keys)
+    def get(cells: JsonObject) -> Any:
+        return cells[column] if column in cells else value_at(cells, column)
 
     return get
-
-
-def value_at(value: Any, keys: list[str]) -> Any:
-    """The value at a path; None if it is not there."""
-    for key in keys:
-        if value.__class__ is dict:
-            value = value.get(key)
-        elif value.__class__ is list and key.isdecimal():
-            value = dict(enumerate(value)).get(int(key[:9]))
-        else:
-            return None
-    return value
 
 
 def leaves(name: str, value: Any, depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,7 @@ from fastrec.harnesses.table.columns import (
     option_of,
 )
 from fastrec.harnesses.table.rows import is_document, is_table, open_table, read_json
-from fastrec.harnesses.values import as_object, number_of
+from fastrec.harnesses.values import JsonObject, Texts, as_object, number_of
 from fastrec.sources.inputs import AnyFile
 
 _FIRST_ROWS = 100
@@ -67,8 +67,8 @@ class _Seen(NamedTuple):
     weight: int  # the more rows and columns with a meaning, the more it counts
     path: str
     rows: str  # where they are, as `--rows` says it
-    cells: list[dict[str, Any]]
-    options: dict[str, str]  # columns by option
+    cells: list[JsonObject]
+    options: Texts  # columns by option
 
     @property
     def kind(self) -> list[str | None]:
@@ -149,12 +149,12 @@ def _places(value: Any, path: str, depth: int = _DEEPEST) -> Iterator[tuple[int,
             yield from _places(member, f"{path}.{key}" if path else key, depth - 1)
 
 
-def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _meanings(rows: Sequence[JsonObject]) -> Texts:
     """What columns may mean, by their names and values."""
     at_top = dict.fromkeys(column for cells in rows for column in cells)
     items = [item for cells in rows for item in cells.items()]
     nested = dict.fromkeys(path for item in items for path, _ in leaves(*item))
-    options: dict[str, str] = {}
+    options: Texts = {}
     for option, names in _NAMES.items():
         columns = at_top if option in _AT_TOP else at_top | nested
         by_name = {
@@ -170,7 +170,7 @@ def _meanings(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     return options
 
 
-def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
+def _fits(option: str, rows: Sequence[JsonObject], column: str) -> bool:
     values = [getter(column, {})(cells) for cells in rows]
     given = [value for value in values if value not in EMPTY]
     if not given:
@@ -189,9 +189,7 @@ def _fits(option: str, rows: Sequence[dict[str, Any]], column: str) -> bool:
     return kinds.isdisjoint((dict, list)) and len({*map(str, given)}) <= most
 
 
-def _complete(
-    options: dict[str, str], tables: Sequence[_Seen], paths: Sequence[str]
-) -> Iterator[str]:
+def _complete(options: Texts, tables: Sequence[_Seen], paths: Sequence[str]) -> Iterator[str]:
     """Add what columns do not say, and yield what is not certain."""
     first = tables[0]
     if options.keys().isdisjoint(_ANSWERS) or not first.kind[1]:

@@ -24,8 +24,16 @@ from fastrec.errors import LogError, NotATableError, listed
 from fastrec.harnesses.files import read_text
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.table.columns import KEY, TableColumns, value_at
-from fastrec.harnesses.values import REFUSALS, as_object, encode, integer_in, plain, spell
+from fastrec.harnesses.table.columns import KEY, TableColumns
+from fastrec.harnesses.values import (
+    REFUSALS,
+    JsonObject,
+    encode,
+    integer_in,
+    plain,
+    spell,
+    value_at,
+)
 from fastrec.sources.formats import MAGIC_BYTES, PARQUET_MAGIC, Format, detect, parquet_module
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
@@ -45,7 +53,7 @@ Row = tuple[int, dict[str, Any] | str]
 class Table(NamedTuple):
     word: str  # what the numbers of rows count
     rows: Iterator[Row]
-    beside: dict[str, Any]  # what a document has besides its rows
+    beside: JsonObject  # what a document has besides its rows
 
 
 class Piece(NamedTuple):
@@ -247,14 +255,14 @@ def _rows_in(block: bytes) -> tuple[int, Iterable[Row]]:
     return len(lines), ((number, _row_or_problem(text)) for number, text in filled)
 
 
-def _row_or_problem(text: bytes) -> dict[str, Any] | str:
+def _row_or_problem(text: bytes) -> JsonObject | str:
     try:
         return _json_row(text)
     except ValueError as exc:
         return f"it is no JSON object: {exc}"
 
 
-def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
+def _json_row(text: bytes | memoryview) -> JsonObject | str:
     """Decode a row, or say why it does not fit. ValueError if it is not JSON."""
     row, twice = _json_value(text, _decode_cells)
     if not isinstance(row, dict):
@@ -285,7 +293,7 @@ def _json_value(
         problem = str(refusal)
     twice: list[str] = []
 
-    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def object_of(pairs: list[tuple[str, Any]]) -> JsonObject:
         names = Counter(name for name, _ in pairs)
         twice.extend(name for name, number in names.items() if number > 1)
         return dict(pairs)
@@ -326,11 +334,11 @@ def read_json(path: str) -> Any:
 def _document(path: str, columns: TableColumns) -> Table:
     """The rows of a document, and the values beside them: those next to the rows come first."""
     rows = read_json(path)
-    beside: dict[str, Any] = {}
+    beside: JsonObject = {}
     for key in filter(None, columns.rows.split(".")):
         if isinstance(rows, dict):
             beside |= {name: value for name, value in rows.items() if name != key}
-        rows = value_at(rows, [key])
+        rows = value_at(rows, key)
     if isinstance(rows, dict) and not columns.rows and not columns.has_keys:
         rows = [rows]
     if not isinstance(rows, dict if columns.has_keys else list):
@@ -338,7 +346,8 @@ def _document(path: str, columns: TableColumns) -> Table:
         raise NotATableError(path, f"no {kind} at {columns.rows or 'its top'!r}")
     if isinstance(rows, dict):
         for key, cells in rows.items():
-            as_object(cells)[KEY] = key
+            if isinstance(cells, dict):
+                cells[KEY] = key
         rows = rows.values()
     found = (cells if isinstance(cells, dict) else NO_OBJECT for cells in rows)
     return Table("row", enumerate(found, 1), beside)
