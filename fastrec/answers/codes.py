@@ -1,6 +1,7 @@
 """Codes: numbers that stand for values, in arrays with a code of each record."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,16 @@ def distinct_of(*columns: Array) -> Distinct:
 def count_of(places: Array, count: int) -> Array:
     """How many records are at each of some places."""
     return np.bincount(places, minlength=count)
+
+
+def by_code(codes: Array, values: Array) -> Iterator[tuple[int, list[Any]]]:
+    """Yield each code with its values, in their order."""
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    listed = values[order].tolist()
+    starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+    for begin, end in pairwise([*starts, len(listed)]):
+        yield int(codes[begin]), listed[begin:end]
 
 
 def is_there(places: Array, count: int) -> Array:

@@ -7,14 +7,14 @@ All sums are exact. What an array cannot hold stands apart in the columns, and i
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from fastrec.answers.codes import Array, Distinct, count_of, distinct_of, order_of
+from fastrec.answers.codes import Array, by_code, count_of, distinct_of, order_of
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes
 from fastrec.answers.selection import Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
@@ -35,55 +35,39 @@ def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[Eva
         return selection.summary.evaluations
     found: list[EvaluationSummary] = []
     for run in loader.runs:
-        records = loader.load(run)
-        tally = Tally()
-        census = Census()
-        for counted in count_run(records, np.ones(len(records.number), dtype=np.bool_)):
-            tally.models.update(counted.models)
-            census.questions[counted.scope] = counted.questions
-        found += summarize_evaluations(tally, census)
+        found += summarize_evaluations(*count_run(loader.load(run)))
     return found
 
 
-class CountedScope(msgspec.Struct):
-    """What was counted in a scope; names are encoded as in sort keys."""
-
-    scope: bytes
-    models: dict[tuple[bytes, bytes], ModelTally]
-    questions: QuestionCounts
-
-
-def count_run(records: Records, chosen: Array) -> Iterator[CountedScope]:
-    """Count the chosen ones of some records, scope by scope."""
-    groups = distinct_of(records.scope[chosen], records.model[chosen])
-    scopes = records.scope[chosen][groups.first].tolist()
-    of_models = records.model[chosen][groups.first].tolist()
-    tallies = _Counting(records, chosen, groups.place, len(groups.first)).tallies()
+def count_run(records: Records) -> tuple[Tally, Census]:
+    """Count some records: by scope and model, and the questions of each scope."""
+    groups = distinct_of(records.scope, records.model)
+    scopes = records.scope[groups.first].tolist()
+    of_models = records.model[groups.first].tolist()
     names = {number: scope_of(*records.selection.scopes[number]) for number in records.scopes}
-    models = [encode_text(model) for model in records.models]
-    by_scope: dict[int, dict[tuple[bytes, bytes], ModelTally]] = {}
-    for scope, model, tally in zip(scopes, of_models, tallies, strict=True):
-        by_scope.setdefault(scope, {})[names[scope], models[model]] = tally
-    questions = _questions(records, chosen, models)
-    for scope, found in by_scope.items():
-        yield CountedScope(names[scope], found, questions[scope])
+    models = list(map(encode_text, records.models))
+    tallies = _Counting(records, groups.place, len(groups.first)).tallies()
+    tally = Tally()
+    for scope, model, of_model in zip(scopes, of_models, tallies, strict=True):
+        tally.models[names[scope], models[model]] = of_model
+    census = Census()
+    for scope, questions in _questions(records, models).items():
+        census.questions[names[scope]] = questions
+    return tally, census
 
 
+@dataclass
 class _Counting:
-    """Counts the chosen ones of some records, by group."""
+    """Counts records by group."""
 
-    def __init__(self, records: Records, chosen: Array, groups: Array, count: int) -> None:
-        self._records = records
-        self._chosen = chosen
-        self._groups = groups  # of each chosen record
-        self._count = count
-        self._score = records.score[chosen]
-        self._exact_scores = self._exact("score")
+    records: Records
+    groups: Array  # of each record
+    count: int
 
-    def tallies(self) -> list[ModelTally]:
+    def tallies(self) -> Iterable[ModelTally]:
         """The tally of each group."""
-        flag = self._records.flag[self._chosen]
-        score = self._score
+        flag = self.records.flag
+        score = self.records.score
         every = np.ones(len(flag), dtype=np.bool_)
         is_error = flag == ERROR
         is_graded = ~is_error & (score != 0) & (score != 1)
@@ -93,86 +77,68 @@ class _Counting:
             "errors": is_error,
             "graded": is_graded,
             "outside": is_graded & ((score < 0) | (score > 1)),
-            "with_tokens": self._column("has_tokens") > 0,
+            "with_tokens": self.records.gather("has_tokens") > 0,
         }
         fields: dict[str, Sequence[Any]] = {
-            name: self._number_of(mask).tolist() for name, mask in counted.items()
+            name: self._number_of(mask) for name, mask in counted.items()
         }
-        fields["notes"] = self._notes()
+        notes = np.zeros(self.count, dtype=np.uint8)
+        np.bitwise_or.at(notes, self.groups, self.records.gather("notes").astype(np.uint8))
+        fields["notes"] = notes.tolist()
         for name in ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens"):
             fields[name] = self._sums(name)
         fields["score"], fields["score_squared"] = self._score_sums(every)
         fields["error_score"], fields["error_score_squared"] = self._score_sums(is_error)
         fields["latency"] = self._latencies()
         fields["first"], fields["last"] = self._ends()
-        return [
-            ModelTally(**dict(zip(fields, values, strict=True)))
-            for values in zip(*fields.values(), strict=True)
-        ]
+        for values in zip(*fields.values(), strict=True):
+            yield ModelTally(**dict(zip(fields, values, strict=True)))
 
-    def _column(self, name: str) -> Array:
-        records = self._records
-        return records.selection.gather(name, records.number[self._chosen])
-
-    def _exact(self, name: str) -> dict[int, int]:
-        """The integers that a column cannot hold, by position among the chosen records."""
-        records = self._records
-        return records.selection.exact(name, records.number[self._chosen])
-
-    def _number_of(self, mask: Array) -> Array:
-        return count_of(self._groups[mask], self._count)
-
-    def _notes(self) -> list[int]:
-        found = np.zeros(self._count, dtype=np.uint8)
-        np.bitwise_or.at(found, self._groups, self._column("notes").astype(np.uint8))
-        return list(found.tolist())
+    def _number_of(self, mask: Array) -> list[int]:
+        return list(count_of(self.groups[mask], self.count).tolist())
 
     def _sums(self, name: str) -> list[int]:
         """The sum of the numbers of each group.
 
         The halves of 64-bit integers are added up apart, so that it is exact.
         """
-        numbers = self._column(name)
+        numbers = self.records.gather(name)
         wide = numbers.astype(np.uint64)
-        found = [0] * self._count
+        found = [0] * self.count
         for half, shift in ((wide & np.uint64(0xFFFFFFFF), 0), (wide >> np.uint64(32), 32)):
-            sums = np.bincount(self._groups, half.astype(np.float64), self._count)
+            sums = np.bincount(self.groups, half.astype(np.float64), self.count)
             for group, total in enumerate(sums.tolist()):
                 found[group] += int(total) << shift
-        for place, value in self._exact(name).items():
-            found[int(self._groups[place])] += value - int(numbers[place])
+        for place, value in self.records.exact(name).items():
+            found[int(self.groups[place])] += value - int(numbers[place])
         return found
 
     def _score_sums(self, mask: Array) -> tuple[list[int], list[int]]:
         """The sums of the scores of each group, and of their squares, in some of the records."""
-        score = self._score
-        ones = self._number_of(mask & (score == 1)).tolist()
+        score = self.records.score
+        ones = self._number_of(mask & (score == 1))
         sums = [number << UNIT_BITS for number in ones]
         squares = [number << 2 * UNIT_BITS for number in ones]
         places = np.flatnonzero(mask & (score != 0) & (score != 1))
-        for group, some in self.by_group(places):
+        for group, some in by_code(self.groups[places], places):
             total, squared, _, _ = score_sums(self.scores(some))
             sums[group] += total
             squares[group] += squared
         return sums, squares
 
-    def by_group(self, places: Array) -> Iterator[tuple[int, list[int]]]:
-        """Yield the groups of some chosen records, with the positions of these."""
-        places = places[np.argsort(self._groups[places], kind="stable")]
-        starts = np.flatnonzero(np.diff(self._groups[places], prepend=-1)).tolist()
-        listed = places.tolist()
-        for begin, end in pairwise([*starts, len(listed)]):
-            yield int(self._groups[listed[begin]]), listed[begin:end]
+    @cached_property
+    def _exact_scores(self) -> dict[int, int]:
+        return self.records.exact("score")
 
     def scores(self, places: Sequence[int]) -> list[float]:
-        """The exact scores of some chosen records."""
-        known = zip(places, self._score[places].tolist(), strict=True)
+        """The exact scores of some records."""
+        known = zip(places, self.records.score[places].tolist(), strict=True)
         return [self._exact_scores.get(place, score) for place, score in known]
 
     def _latencies(self) -> list[Counter[int]]:
         """The number of records of each group by latency bucket (`rows.bucket_of`)."""
-        latencies = self._column("latency_ms")
-        exact = self._exact("latency_ms")
+        latencies = self.records.gather("latency_ms")
+        exact = self.records.exact("latency_ms")
         known = ~np.isnan(latencies)
         known[list(exact)] = False
         values = latencies[known]
@@ -180,66 +146,58 @@ class _Counting:
         steps = ((mantissa - 0.5) * 2 * BUCKETS_PER_POWER).astype(np.int64)
         buckets = (exponent.astype(np.int64) + FIRST_EXPONENT) * BUCKETS_PER_POWER + steps
         buckets[values == 0] = 0
-        groups = self._groups[known]
-        pairs = distinct_of(groups, buckets)
-        numbers = count_of(pairs.place, len(pairs.first))
-        found: list[Counter[int]] = [Counter() for _ in range(self._count)]
-        for group, bucket, number in zip(
-            groups[pairs.first].tolist(),
-            buckets[pairs.first].tolist(),
-            numbers.tolist(),
-            strict=True,
-        ):
+        groups = self.groups[known]
+        first, place = distinct_of(groups, buckets)
+        found: list[Counter[int]] = [Counter() for _ in range(self.count)]
+        columns = groups[first], buckets[first], count_of(place, len(first))
+        for group, bucket, number in np.stack(columns, axis=1).tolist():
             found[group][bucket] = number
-        for place, value in exact.items():
-            found[int(self._groups[place])][bucket_of(value)] += 1
+        for at, value in exact.items():
+            found[int(self.groups[at])][bucket_of(value)] += 1
         return found
 
     def _ends(self) -> tuple[list[bytes], list[bytes]]:
         """The lowest and the highest sample_id of each group, encoded as in sort keys."""
-        encoded = list(map(encode_sample_id, self._records.sample_ids))
+        encoded = list(map(encode_sample_id, self.records.sample_ids))
         order, ranks = order_of(encoded)
-        of_record = ranks[self._records.sample_id[self._chosen]]
-        lowest = np.full(self._count, len(order))
-        np.minimum.at(lowest, self._groups, of_record)
-        highest = np.zeros(self._count, dtype=np.int64)
-        np.maximum.at(highest, self._groups, of_record)
+        of_record = ranks[self.records.sample_id]
+        lowest = np.full(self.count, len(order))
+        np.minimum.at(lowest, self.groups, of_record)
+        highest = np.zeros(self.count, dtype=np.int64)
+        np.maximum.at(highest, self.groups, of_record)
         first, last = (
             [encoded[order[rank]] for rank in ends.tolist()] for ends in (lowest, highest)
         )
         return first, last
 
 
-def _questions(
-    records: Records, chosen: Array, models: Sequence[bytes]
-) -> dict[int, QuestionCounts]:
+def _questions(records: Records, models: Sequence[bytes]) -> dict[int, QuestionCounts]:
     """Count the questions of each scope."""
     found = {scope: QuestionCounts() for scope in records.scopes}
-    scope = records.scope[chosen]
-    hashes = records.hash[chosen]
-    ids = records.sample_id[chosen]
-    split = records.split_hashes[chosen]
+    scope = records.scope
+    split = records.where(records.split_hashes)
     counted = {
-        "hashes_with_many_ids": _several(scope, hashes, ids),
-        "ids_with_many_hashes": _several(scope, ids, hashes),
-        "split_hashes": scope[split][distinct_of(scope[split], hashes[split]).first],
+        "hashes_with_many_ids": _several(scope, records.hash, records.sample_id),
+        "ids_with_many_hashes": _several(scope, records.sample_id, records.hash),
+        "split_hashes": split.scope[distinct_of(split.scope, split.hash).first],
     }
     for name, scopes in counted.items():
         for code, number in Counter(scopes.tolist()).items():
             setattr(found[code], name, number)
-    cells = distinct_of(records.question[chosen], records.model[chosen])
-    questions = distinct_of(records.question[chosen][cells.first])
-    is_answer = records.flag[chosen] & ANSWERS > 0
+    cells = distinct_of(records.question, records.model)
+    questions = distinct_of(records.question[cells.first])
+    is_answer = records.flag & ANSWERS > 0
     has_answers = count_of(cells.place[is_answer], len(cells.first)) > 0
-    by_question = zip(
-        scope[cells.first][questions.first].tolist(),
-        count_of(questions.place, len(questions.first)).tolist(),
-        count_of(questions.place[has_answers], len(questions.first)).tolist(),
-        strict=True,
+    count = len(questions.first)
+    columns = (
+        scope[cells.first][questions.first],
+        count_of(questions.place, count),
+        count_of(questions.place[has_answers], count),
     )
     by_models: dict[int, Counter[int]] = {code: Counter() for code in found}
     by_answering: dict[int, Counter[int]] = {code: Counter() for code in found}
-    for (code, having, answering), number in Counter(by_question).items():
+    by_question = Counter(map(tuple, np.stack(columns, axis=1).tolist()))
+    for (code, having, answering), number in by_question.items():
         found[code].questions += number
         by_models[code][having] += number
         by_answering[code][answering] += number
@@ -247,7 +205,7 @@ def _questions(
         if counts.questions:
             counts.by_models = max(by_models[code].items())
             counts.by_answering = max(by_answering[code].items())
-    _add_repeats(records, chosen, cells, found, models)
+    _add_repeats(records, cells.place, found, models)
     return found
 
 
@@ -259,25 +217,21 @@ def _several(scope: Array, keys: Array, others: Array) -> Array:
 
 
 def _add_repeats(
-    records: Records,
-    chosen: Array,
-    cells: Distinct,
-    found: dict[int, QuestionCounts],
-    models: Sequence[bytes],
+    records: Records, cells: Array, found: dict[int, QuestionCounts], models: Sequence[bytes]
 ) -> None:
-    """Add the questions that a model has several records of."""
-    repeated = np.flatnonzero(count_of(cells.place, len(cells.first))[cells.place] > 1)
+    """Add the questions that a model has several records of, given the cell of each record."""
+    repeated = np.flatnonzero(np.bincount(cells)[cells] > 1)
     if not repeated.size:
         return
-    counting = _Counting(records, chosen, cells.place, len(cells.first))
-    correct = records.gather("correct")[chosen]
-    flag = records.flag[chosen]
-    scope = records.scope[chosen]
-    model = records.model[chosen]
-    for _, places in counting.by_group(repeated):
-        name = models[int(model[places[0]])]
+    counting = _Counting(records, cells, 0)
+    correct = records.gather("correct")
+    for _, places in by_code(cells[repeated], repeated):
         verdicts = zip(
-            correct[places].tolist(), counting.scores(places), flag[places].tolist(), strict=True
+            correct[places].tolist(),
+            counting.scores(places),
+            records.flag[places].tolist(),
+            strict=True,
         )
+        name = models[int(records.model[places[0]])]
         outcomes = [(name, (bool(right), score, kind == ERROR)) for right, score, kind in verdicts]
-        add_repeats(found[int(scope[places[0]])].repeats, outcomes)
+        add_repeats(found[int(records.scope[places[0]])].repeats, outcomes)

@@ -16,15 +16,16 @@ import math
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastrec.answers.codes import (
     Array,
+    by_code,
     count_of,
     distinct_of,
     order_of,
@@ -42,6 +43,10 @@ ERROR = 4
 ANSWERS = RIGHT | WRONG
 _RECORDS = 4_000_000  # to load at a time
 _KEPT = 2  # runs of scopes
+# What `Records` have of each record.
+_ARRAYS = (
+    "number", "scope", "model", "hash", "sample_id", "split_hashes", "flag", "score", "question"
+)  # fmt: skip
 _FLAGS = np.array([WRONG, RIGHT, ERROR, ERROR], dtype=np.uint8)  # by correct + 2 · error
 
 
@@ -108,6 +113,10 @@ class Records:
         """The values of another column of these records."""
         return self.selection.gather(name, self.number)
 
+    def exact(self, name: str) -> dict[int, int]:
+        """The integers that a column cannot hold, by position among these records."""
+        return self.selection.exact(name, self.number)
+
     def codes(self, name: str) -> tuple[Array, list[Any]]:
         """The codes of another column of these records, and their values."""
         return self.selection.codes(name, self.number)
@@ -116,7 +125,7 @@ class Records:
     def _samples(self) -> tuple[Array, list[Any]]:
         return self.codes("sample_id")
 
-    @property
+    @cached_property
     def sample_id(self) -> Array:
         """The code of the `sample_id` of each record."""
         return self._samples[0]
@@ -135,6 +144,13 @@ class Records:
             sample_id = self.sample_ids[int(self.sample_id[self.first[question]])]
             names[question] += f"/{spell(sample_id).decode()}"
         return names
+
+    def where(self, chosen: Array) -> Records:
+        """Some of these records, with the same questions."""
+        arrays = {name: getattr(self, name)[chosen] for name in _ARRAYS}
+        made = copy(self)
+        made.__dict__.update(arrays)
+        return made
 
     def of_scope(self, scope: int) -> ScopeRecords:
         begin, end = np.searchsorted(self.scope, [scope, scope + 1]).tolist()
@@ -234,19 +250,11 @@ class ScopeRecords:
         share = count_of(place[self.flag == RIGHT], count) / np.maximum(answers, 1)
         score = np.zeros(count)
         score[place[is_answer]] = self.score[is_answer]
-        for cell, scores in self._repeated(place, is_answer & (answers[place] > 1)):
+        repeated = is_answer & (answers[place] > 1)
+        for cell, scores in by_code(place[repeated], self.score[repeated]):
             score[cell] = mean_of_doubles(scores)
         records = count_of(place, count)
         return Cells(self.question[first], self.model[first], flags, share, score, records, place)
-
-    def _repeated(self, place: Array, wanted: Array) -> Iterator[tuple[int, list[float]]]:
-        """Yield the cells of the wanted records, with the scores of these."""
-        records = np.flatnonzero(wanted)
-        records = records[np.argsort(place[records], kind="stable")]
-        starts = np.flatnonzero(np.diff(place[records], prepend=-1)).tolist()
-        scores = self.score[records].tolist()
-        for begin, end in pairwise([*starts, len(scores)]):
-            yield int(place[records[begin]]), scores[begin:end]
 
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""

@@ -40,7 +40,7 @@ from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
 from fastrec.statistics.repeats import MEAN, RepeatsAs, parse_series
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import EvaluationSummary, ModelSummary
+from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import (
     MIN_COVERAGE,
@@ -265,8 +265,9 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     is_common = answers == has_say.sum()
     is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)
     is_chosen[table.place] = is_common[table.question] & table.are_models(names)[table.model]
-    models: list[ModelSummary] = []
-    for scope in count_run(table.records, is_chosen):
-        for (_, name), tally in sorted(scope.models.items()):
-            models.append(model_summary(text_of(name), tally, scope.questions.repeats[name]))
+    tally, census = count_run(table.records.where(is_chosen))
+    models = [
+        model_summary(text_of(name), own, census.questions[scope].repeats[name])
+        for (scope, name), own in sorted(tally.models.items())
+    ]
     return msgspec.structs.replace(chosen, models=models, common_questions=int(is_common.sum()))
