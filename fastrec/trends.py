@@ -34,7 +34,7 @@ from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
 from fastrec.notebook import Tabular, flat
-from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
@@ -443,17 +443,11 @@ def _follow(
 
 def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
-    changes = [
-        change
-        for one in trend.evaluations
-        for model in one.models
-        for change in model.changes
-        if change.p is not None
-    ]
-    p_values = benjamini_hochberg([change.p or 0.0 for change in changes])
-    for change, value in zip(changes, p_values, strict=True):
-        change.p_adjusted = value
-        change.significant = value < trend.p
+    changes = adjust_p_values(
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    )
+    for change in changes:
+        change.significant = (change.p_adjusted or 0.0) < trend.p
     trend.comparisons = len(changes)
     return trend
 

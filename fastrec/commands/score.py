@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -495,7 +495,7 @@ def _merge(parts: Iterable[_Scores]) -> _Scores:
     return total
 
 
-def _scored_model(names: _Key, counts: Counter[str]) -> ScoredModel:
+def _scored_model(names: _Key, counts: Mapping[str, Any]) -> ScoredModel:
     old_scored = counts["old_scored"]
     records = counts["records"]
     return ScoredModel(

@@ -31,7 +31,16 @@ from fastrec.commands.diff.document import (
 )
 from fastrec.commands.diff.fields import CAUSES
 from fastrec.commands.diff.names import rename_notices
-from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
+from fastrec.commands.diff.plan import (
+    BY,
+    ComparedCorpus,
+    check_by,
+    fields_to_compare,
+    make_tasks,
+    notices_of,
+    position_fields,
+    scopes_with,
+)
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -44,7 +53,7 @@ from fastrec.filters import (
     matches_any,
 )
 from fastrec.parameters import CORES, AnyPath
-from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelSummary, filled
@@ -74,44 +83,38 @@ def _compare_models(
     CorpusError if the records and the two summaries do not add up.
     """
     old, new = corpora
-    names = old.models.keys() | new.models.keys() | changes.numbers.keys()
+    graded = scopes_with("graded", corpora)
+    other_scales = scopes_with("other_scale", corpora)
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
-    for name in sorted(names, key=_order):
+    for name in sorted({*old.results, *new.results, *changes.numbers}, key=_order):
         counts = changes.numbers[name]
         _check_records(old, name, counts["old_records"])
         _check_records(new, name, counts["new_records"])
         scope = name[:2]
         by_score = scope in scored
         is_lower = by_score and scope in lower
-        other_scale = by_score and scope in old.other_scale | new.other_scale
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
             sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
             over = differences_of(Counter(sums), len(sums))
-        before = old.models.get(name)
-        after = new.models.get(name)
+        before = old.results.get(name)
+        after = new.results.get(name)
         model = ModelDifference(
             evaluation_name=name[0],
             metric=name[1],
             model_id=name[2],
-            graded=scope in old.graded | new.graded,
+            graded=scope in graded,
             measure="score" if by_score else "accuracy",
             lower_is_better=is_lower,
             status=_status(before, after, counts, found.min_compared),
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
-            other_scale=other_scale,
-            **_statistics(
-                counts,
-                differences,
-                over,
-                scored=by_score,
-                lower=is_lower,
-                points_each=points_per_unit(other_scale=other_scale),
-            ),
+            other_scale=by_score and scope in other_scales,
+            worse=differences.rose if is_lower else differences.fell,
+            better=differences.fell if is_lower else differences.rose,
             clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
@@ -120,11 +123,11 @@ def _compare_models(
         )
         models.append(model)
         if differences.questions:
+            _add_statistics(model, counts, differences, over)
             tested.append((model, over))
-    p_values = p_values_of([over for _, over in tested])
-    for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
+    for (model, _), p in zip(tested, p_values_of([over for _, over in tested]), strict=True):
         model.p = p
-        model.p_adjusted = adjusted
+    adjust_p_values(models)
     return models
 
 
@@ -135,11 +138,13 @@ def _order(name: ModelName) -> tuple[Any, ...]:
 
 
 def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
-    if records != (corpus.models[name].records if name in corpus.models else 0):
+    if records != (corpus.results[name].records if name in corpus.results else 0):
         evaluation, metric, model_id = name
         by = "" if metric is None else f" by the metric {metric!r}"
         records_of = f"its records of {model_id!r} on {evaluation!r}{by}"
-        raise CorpusError(corpus.path, f"{records_of} and its summary do not add up; {VERIFY_HINT}")
+        raise CorpusError(
+            corpus.corpus, f"{records_of} and its summary do not add up; {VERIFY_HINT}"
+        )
 
 
 def _status(
@@ -158,51 +163,28 @@ def _status(
     return "compared" if 100 * counts["questions"] >= least else "incomplete"
 
 
-def _statistics(
-    counts: Mapping[str, Any],
-    found: Differences,
-    over: Differences,
-    *,
-    scored: bool,
-    lower: bool,
-    points_each: int,
-) -> dict[str, Any]:
-    """Compute further fields of a `ModelDifference`.
-
-    The test is `over` the same questions or their clusters. `lower` says whether a lower score is
-    better.
-    """
-    questions = found.questions
-    points = None
-    detectable = None
-    needed = None
-    means: list[float | None] = [None, None]
-    if questions:
-        gain = -found.total if lower else found.total
-        points = to_double(points_each * gain / questions)
-        detectable, needed, *_ = power(over, graded=scored, all_questions=questions)
-        totals = (counts["old_means"], counts["new_means"])
-        means = [
-            None if isinstance(total, float) else to_double(total / questions) for total in totals
-        ]
-    accuracies, scores = ([None, None], means) if scored else (means, [None, None])
-    return {
-        "old_accuracy": accuracies[0],
-        "new_accuracy": accuracies[1],
-        "old_score": scores[0],
-        "new_score": scores[1],
-        "points": points,
-        "worse": found.rose if lower else found.fell,
-        "better": found.fell if lower else found.rose,
-        "test": over.test if questions else None,
-        "detectable": None if detectable is None else points_each * detectable,
-        "questions_needed": needed,
-    }
+def _add_statistics(
+    model: ModelDifference, counts: Mapping[str, Any], found: Differences, over: Differences
+) -> None:
+    """Add the means and the power of a test `over` these questions or their clusters."""
+    for side in ("old", "new"):
+        total = counts[f"{side}_means"]
+        if not isinstance(total, float):
+            setattr(model, f"{side}_{model.measure}", to_double(total / found.questions))
+    points_each = points_per_unit(other_scale=model.other_scale)
+    gain = -found.total if model.lower_is_better else found.total
+    model.points = to_double(points_each * gain / found.questions)
+    model.test = over.test
+    detectable, model.questions_needed, *_ = power(
+        over, graded=model.measure == "score", all_questions=found.questions
+    )
+    if detectable is not None:
+        model.detectable = points_each * detectable
 
 
 def _side(corpus: ComparedCorpus) -> Side:
-    records = sum(model.records for model in corpus.models.values())
-    return filled(Side, corpus.manifest, corpus=utf8(corpus.path), records=records)
+    records = sum(model.records for model in corpus.results.values())
+    return filled(Side, corpus.manifest, corpus=utf8(corpus.corpus), records=records)
 
 
 def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
@@ -351,28 +333,39 @@ def diff(
     wanted = make_filters(**filters)
     first, second = Selection(old), Selection(new)
     check_known_fields([first, second], wanted, cluster=cluster)
-    before = read_corpus(first, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
+    before_selection = first.filtered(wanted, jobs=jobs, allow_empty=True)
+    if cluster and before_selection.scopes:
+        before_selection.set_clusters(cluster, jobs=jobs)
+    before = ComparedCorpus(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(second, wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = ComparedCorpus(second.filtered(wanted, jobs=jobs, allow_empty=bool(before.results)))
     corpora = before, after
-    scored = frozenset() if accuracy else before.graded | after.graded
-    plan = make_plan(
-        before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples
+    scored = frozenset() if accuracy else scopes_with("graded", corpora)
+    match_by = fields_to_compare(before, after, match_by)
+    question = position_fields(before, after, match_by)
+    tasks = make_tasks(
+        before,
+        after,
+        by=match_by,
+        fields=question,
+        scored=scored,
+        errors_as_wrong=errors_as_wrong,
+        examples=examples,
     )
     changes = Changes(examples)
-    for task in plan.tasks[:1]:
+    for task in tasks[:1]:
         changes.add(compare_range(task))
     # Reading lines takes most of the time. The first range tells how many there may be.
-    text_bytes = changes.text_bytes * len(plan.tasks)
-    for result in run_in_order(compare_range, plan.tasks[1:], text_bytes=text_bytes, jobs=jobs):
+    text_bytes = changes.text_bytes * len(tasks)
+    for result in run_in_order(compare_range, tasks[1:], text_bytes=text_bytes, jobs=jobs):
         changes.add(result)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
         old=_side(before),
         new=_side(after),
-        by=plan.by,
-        question=plan.fields,
+        by=match_by,
+        question=question,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
@@ -390,16 +383,20 @@ def diff(
         filters=wanted.spelled(),
         notices=[
             *([f"only records that match {wanted}"] if wanted else []),
-            *before.notes,
-            *plan.notices,
+            *before.selection.notes,
+            *notices_of(before, after),
             *lower_notices,
             *rename_notices(before, after),
         ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
-        parts_skipped=plan.skipped,
+        parts_skipped=len(
+            set.intersection(
+                *({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in corpora)
+            )
+        ),
         seconds=0.0,
     )
-    lower_scopes |= before.lower | after.lower
+    lower_scopes |= scopes_with("lower_is_better", corpora)
     found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
     for name in Counts.__struct_fields__:
         setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))

@@ -134,17 +134,17 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Questions that it answered in OLD."""
     questions: int
     """Questions that could be compared."""
-    old_accuracy: float | None
+    old_accuracy: float | None = None
     """Mean over the compared questions of the share of right answers in OLD; null if there are
     none, or if scores are compared."""
-    new_accuracy: float | None
+    new_accuracy: float | None = None
     """The same in NEW."""
-    old_score: float | None
+    old_score: float | None = None
     """Mean over the compared questions of the mean score in OLD; null if there are none, if
     accuracies are compared, or if the summary has no mean score because it overflows a double."""
-    new_score: float | None
+    new_score: float | None = None
     """The same in NEW."""
-    points: float | None
+    points: float | None = None
     """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 ×
     (old - new) if a lower score is better; with `other_scale`, in units of the score, without the
     100. Computed exactly and rounded once; null if there are no questions."""
@@ -155,15 +155,15 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     clusters: int
     """Clusters of the questions that could be compared; without `--cluster`, each is one of its
     own."""
-    test: Test | None
+    test: Test | None = None
     """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same
     size, as single answers do; else `t`. Both are two-sided. null if no question was compared."""
     p: float | None = None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
-    detectable: float | None
+    detectable: float | None = None
     """The smallest difference in points that this test of these questions finds with p < 0.05 in 80
     % of all cases, if as many answers change as observed; null if it finds none."""
-    questions_needed: int | None
+    questions_needed: int | None = None
     """How many questions it takes to find a difference of `points` so; null if there is none."""
     p_adjusted: float | None = None
     """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one,
