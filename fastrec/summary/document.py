@@ -37,7 +37,7 @@ def json_safe(value: int | str) -> int | str:
 _Filled = TypeVar("_Filled", bound=msgspec.Struct)
 
 
-def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
+def filled(kind: type[_Filled], /, *sources: Any, **values: Any) -> _Filled:
     """Make a Struct of values, and of the fields of the same name that sources have.
 
     The first source counts.
@@ -112,7 +112,7 @@ class Repairable(msgspec.Struct, kw_only=True):
     """These lines by the code of a repair; a line may need several repairs."""
 
 
-class SameRunPair(msgspec.Struct, kw_only=True):
+class SameRunPair(msgspec.Struct):
     """Two runs of a model on an evaluation with records that are otherwise equal."""
 
     evaluation_name: str
@@ -170,7 +170,7 @@ class HashExample(msgspec.Struct, kw_only=True):
     """The correct hash."""
 
 
-class ModelRecipes(msgspec.Struct, kw_only=True):
+class ModelRecipes(msgspec.Struct):
     """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
 
     evaluation_name: str
