@@ -296,7 +296,10 @@ def _check_name(rule: Rule, selection: Selection) -> None:
         )
 
 
-def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
+ModelName = tuple[str, str | None, str]  # evaluation, metric and model
+
+
+def _base_metrics(selection: Selection) -> set[ModelName]:
     """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
     best: dict[tuple[str, str], tuple[int, str | None]] = {}
     for scope in selection.summary.evaluations:
@@ -308,7 +311,7 @@ def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
     return {(evaluation, metric, model) for (evaluation, model), (_, metric) in best.items()}
 
 
-def _has_base(selection: Selection, part: int, bases: set[tuple[str, str | None, str]]) -> Array:
+def _has_base(selection: Selection, part: int, bases: set[ModelName]) -> Array:
     """Whether the metric of each record of a part is the one that its answer is scored by."""
     columns = selection.columns(part)
     names = columns.values("model")

@@ -172,6 +172,7 @@ CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
 
 # For each record of a key, which contradiction it belongs to; None if it contradicts no other.
 Numbers = Sequence[int | None]
+NumbersByKey = Mapping[tuple[bytes, ...], Numbers]  # by key fields
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(
@@ -186,7 +187,7 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 def census_of_part(
     keys: KeyColumns,
     outcomes: list[Outcome],
-    contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None,
+    contradictions: NumbersByKey | None = None,
 ) -> tuple[list[CensusRow], list[CensusRow]]:
     """Build the census rows of records, by hash and by sample_id.
 
@@ -245,9 +246,7 @@ def _counts(
     return len(distinct), len(answering), identities, count
 
 
-def _numbered(
-    key: _Key, records: _Records, contradictions: Mapping[tuple[bytes, ...], Numbers]
-) -> bytes:
+def _numbered(key: _Key, records: _Records, contradictions: NumbersByKey) -> bytes:
     """Pack records with the contradiction that each of them belongs to."""
     evaluation, sample_hash, sample_id = key
     runs = list(zip(*records[:2], strict=True))

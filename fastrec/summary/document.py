@@ -63,6 +63,12 @@ class ScopeNames(msgspec.Struct):
     """evaluation_result_id of the records; null if they have none."""
 
 
+class ModelNames(ScopeNames):
+    """A model on an evaluation and one of its metrics."""
+
+    model_id: str
+
+
 class LineCounts(msgspec.Struct, kw_only=True):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 

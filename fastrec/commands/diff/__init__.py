@@ -13,7 +13,7 @@ chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records w
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, Unpack
 
@@ -50,14 +50,13 @@ from fastrec.filters import (
     as_tuple,
     field_names,
     make_filters,
-    matches_any,
 )
 from fastrec.parameters import CORES, AnyPath
 from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelSummary, filled
-from fastrec.summary.present_choice import names_of_scope
+from fastrec.summary.present_choice import matches_one, names_of_scope
 from fastrec.wording import points_per_unit
 
 _COUNTED = (
@@ -102,9 +101,7 @@ def _compare_models(
         before = old.results.get(name)
         after = new.results.get(name)
         model = ModelDifference(
-            evaluation_name=name[0],
-            metric=name[1],
-            model_id=name[2],
+            *name,
             graded=scope in graded,
             measure="score" if by_score else "accuracy",
             lower_is_better=is_lower,
@@ -209,26 +206,25 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
     """
     if found.fail_on is None:
         return
-    for model in found.models:
+    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
+    failures: dict[str, dict[int, str]] = {"regressed": {}, "missing": {}, "incomplete": {}}
+    for number, model in enumerate(found.models):
         p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
             model.regressed = p_value < found.p and -model.points > found.fail_on
-    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    messages: dict[Literal["regressed", "missing", "incomplete"], Callable[[Any], str]] = {
-        "regressed": lambda _: loss,
-        "missing": lambda _: "is missing in NEW",
-        "incomplete": _shortfall,
-    }
-    for reason, message_of in messages.items():
-        for model in found.models:
-            if reason == "regressed":
-                is_failure = model.regressed
-            else:
-                allowed = any(_matches(pattern, model) for pattern in found.allow_missing)
-                is_failure = model.status == reason and not allowed
-            if is_failure:
-                yield filled(Failure, model, reason=reason, message=message_of(model))
+        if model.regressed:
+            failures["regressed"][number] = (
+                f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
+            )
+        if model.status in failures and not any(
+            _matches(pattern, model) for pattern in found.allow_missing
+        ):
+            is_missing = model.status == "missing"
+            text = "is missing in NEW" if is_missing else _shortfall(model)
+            failures[model.status][number] = text
+    for reason, messages in failures.items():
+        for number, message in messages.items():
+            yield filled(Failure, found.models[number], reason=reason, message=message)
 
 
 def _find_scopes(
@@ -241,11 +237,7 @@ def _find_scopes(
     found: set[Scope] = set()
     notices = []
     for pattern in patterns:
-        matching = {
-            scope
-            for scope in scored
-            if any(matches_any(name, [pattern]) for name in names_of_scope(*scope))
-        }
+        matching = {scope for scope in scored if matches_one(pattern, names_of_scope(*scope))}
         if not matching:
             notices.append(
                 f"--lower-is-better {pattern!r} matches nothing that is compared by score"
@@ -260,7 +252,7 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
     # Not `metric/model`: it would look like `evaluation/model`.
     names = [model.model_id, evaluation, *others, f"{evaluation}/{model.model_id}"]
     names += [f"{name}/{model.model_id}" for name in others[1:]]
-    return any(matches_any(name, [pattern]) for name in names)
+    return matches_one(pattern, names)
 
 
 def _shortfall(model: ModelDifference) -> str:
@@ -398,8 +390,8 @@ def diff(
     )
     lower_scopes |= scopes_with("lower_is_better", corpora)
     found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
-    for name in Counts.__struct_fields__:
-        setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
+    for model in found.models:
+        found.counts += model.counts
     for pattern in allowed:
         if not any(model.old_records and _matches(pattern, model) for model in found.models):
             found.notices.append(

@@ -12,6 +12,8 @@ import msgspec
 
 from fastrec.notebook import Tabular, flat
 from fastrec.statistics.paired import Test
+from fastrec.summary.document import ModelNames
+from fastrec.summary.rows import Sums
 
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
@@ -27,7 +29,7 @@ class Side(msgspec.Struct, kw_only=True):
     """From its manifest: identifies the content, whatever the path."""
 
 
-class Counts(msgspec.Struct, kw_only=True):
+class Counts(Sums, kw_only=True):
     """How many records changed, and how.
 
     A pair is two matched records, one of each corpus, and counts once.
@@ -60,13 +62,9 @@ class Loss(msgspec.Struct, kw_only=True):
     """As in `losses`."""
 
 
-class RecordName(msgspec.Struct, kw_only=True):
+class RecordName(ModelNames, kw_only=True):
     """The fields that are needed to find a record."""
 
-    evaluation_name: str
-    metric: str | None
-    """Its evaluation_result_id; null if it has none."""
-    model_id: str
     sample_id: int | str
     sample_hash: str
     evaluation_id: str
@@ -89,7 +87,7 @@ class Flip(msgspec.Struct, kw_only=True):
     """The mean in NEW."""
 
 
-class ModelDifference(msgspec.Struct, kw_only=True):
+class ModelDifference(ModelNames, kw_only=True):
     """One model on one evaluation and metric.
 
     Means are those of the questions that could be compared.
@@ -99,10 +97,6 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     or the mean of their scores.
     """
 
-    evaluation_name: str
-    metric: str | None
-    """The evaluation_result_id of the records; null if they have none."""
-    model_id: str
     graded: bool
     """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means
     little."""
@@ -184,13 +178,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     each."""
 
 
-class Failure(msgspec.Struct, kw_only=True):
+class Failure(ModelNames, kw_only=True):
     """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
-    evaluation_name: str
-    metric: str | None
-    """The metric; null if the records have none."""
-    model_id: str
     reason: Literal["regressed", "missing", "incomplete"]
     """What is wrong, in one word."""
     message: str

@@ -199,7 +199,7 @@ def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
             yield f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}"
     before, after = map(_metrics_of, (old, new))
     for name in sorted(before.keys() & after.keys()):
-        if before[name].keys().isdisjoint(after[name]):
+        if set(before[name]).isdisjoint(after[name]):
             first, second = (", ".join(metrics[name]) for metrics in (before, after))
             yield (
                 f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
@@ -212,11 +212,12 @@ def _has_long_id(part: ChosenPart) -> bool:
     return any(isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID for sample_id in ids)
 
 
-def _metrics_of(corpus: ComparedCorpus) -> dict[str, dict[str, None]]:
+def _metrics_of(corpus: ComparedCorpus) -> dict[str, list[str]]:
     """The metrics of each evaluation, as they are shown."""
-    metrics: dict[str, dict[str, None]] = {}
-    for evaluation, metric, _ in corpus.results:
-        metrics.setdefault(evaluation, {})["none" if metric is None else repr(metric)] = None
+    metrics: dict[str, list[str]] = {}
+    for one in corpus.scopes:
+        metric = "none" if one.metric is None else repr(one.metric)
+        metrics.setdefault(one.evaluation_name, []).append(metric)
     return metrics
 
 

@@ -162,9 +162,10 @@ _AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 _decode = view_decoder(input=view(raw=str, reference=str | list[str]))
 
 
-def find_joins(
-    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]]
-) -> list[EvaluationJoins]:
+_Scopes = Sequence[tuple[Scope, Query]]
+
+
+def find_joins(index: QuestionTable, scopes: _Scopes) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
     evaluations: dict[str, list[tuple[Scope, Query]]] = {}
     for scope, query in scopes:
@@ -172,9 +173,7 @@ def find_joins(
     return [_find_joins(index, name, chosen) for name, chosen in evaluations.items()]
 
 
-def _find_joins(
-    index: QuestionTable, evaluation: str, scopes: Sequence[tuple[Scope, Query]]
-) -> EvaluationJoins:
+def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> EvaluationJoins:
     models = sorted({model for scope, query in scopes for model in query.models or scope.models})
     tables = [index.table(query) for _, query in scopes]
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
