@@ -16,6 +16,7 @@ The result, `Trend`, depends on the corpora, their names and the options alone.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
@@ -34,11 +35,11 @@ from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
 from fastrec.notebook import Tabular, flat
-from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import base_name, is_url, join, parent_of, storage_of
-from fastrec.summary.document import LineCounts, ModelSummary, ScopeNames, filled
+from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.wording import metrics_of, title_of, value_text
 
@@ -270,13 +271,11 @@ def _inside(directory: str) -> tuple[list[str], list[str]]:
     return found, refused
 
 
-def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
+def _natural(path: str) -> tuple[list[tuple[float, str]], str]:
     """Return a sort key that puts `night-9` before `night-10`."""
     pieces = re.findall(r"[0-9]+|[^0-9]+", base_name(path))
-    return [
-        (not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece)
-        for piece in pieces
-    ], path
+    # Numbers come before other texts.
+    return [(int(piece[:4_000]) if piece.isdigit() else math.inf, piece) for piece in pieces], path
 
 
 _CELLS = 1_000_000  # values of questions and models to hold at a time, of each corpus
@@ -294,7 +293,7 @@ def _compare_scope(corpora: Mapping[str, _Corpus], scope: Scope, trend: Evaluati
     for (before, after), changes in pairs.items():
         for start in range(0, len(changes), step):
             batch = changes[start : start + step]
-            _compare_pair(corpora[before].index, corpora[after].index, scope, batch)
+            _compare_pair(corpora[before], corpora[after], scope, batch)
 
 
 def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes: _Changes) -> None:
@@ -314,14 +313,12 @@ def _compare_pair(old: QuestionTable, new: QuestionTable, scope: Scope, changes:
     clusters = old.table(query).clusters_of(names) if names else None
     compared = compare_series(series, graded=scope.graded, clusters=clusters)
     for found, (_, change) in zip(compared, changes, strict=True):
-        change.questions = found.questions
         change.better = found.fell if scope.lower_is_better else found.rose
         change.worse = found.rose if scope.lower_is_better else found.fell
         change.old = found.first
         change.new = found.second
-        change.difference = found.difference
-        change.test = found.test
-        change.p = found.p
+        for name in ("questions", "difference", "test", "p"):
+            setattr(change, name, getattr(found, name))
 
 
 def _split(
@@ -363,25 +360,23 @@ def _mean(scores: list[float]) -> Value:
     return scores[0] if scores else None
 
 
-class _Corpus(msgspec.Struct):
-    name: str
-    index: QuestionTable  # of the records that count
-    models: dict[tuple[str, str | None], dict[str, ModelSummary]]  # by evaluation and metric
+class _Corpus(QuestionTable):
+    """The records of a corpus that count."""
+
+    def __init__(self, name: str, selection: Selection) -> None:
+        super().__init__(selection)
+        self.name = name
+        self.results = {
+            (one.evaluation_name, one.metric, model.model_id): model
+            for one in self.evaluations
+            for model in one.by_model
+        }
 
     @property
     def hashes(self) -> str:
         """The kind of its hashes: questions of corpora with other ones cannot be matched."""
-        summary = self.index.selection.summary
+        summary = self.selection.summary
         return f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-
-
-def _read_corpus(name: str, selection: Selection) -> _Corpus:
-    index = QuestionTable(selection)
-    models = {
-        (one.evaluation_name, one.metric): {model.model_id: model for model in one.by_model}
-        for one in index.evaluations
-    }
-    return _Corpus(name, index, models)
 
 
 def collect_trend(
@@ -400,10 +395,10 @@ def collect_trend(
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
-    corpora = list(map(_read_corpus, names, matching(places)))
+    corpora = list(map(_Corpus, names, matching(places)))
     evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
     for corpus in corpora:
-        notices += corpus.index.selection.notes
+        notices += corpus.selection.notes
     trend = Trend(
         p=p,
         comparisons=0,
@@ -419,7 +414,7 @@ def follow_groups(
     names: Sequence[str], groups: Sequence[Selection], *, lower_is_better: Sequence[str] = ()
 ) -> list[EvaluationTrend]:
     """Follow models over corpora with these names, in which each group is an evaluation."""
-    read = list(map(_read_corpus, names, groups))
+    read = list(map(_Corpus, names, groups))
     return _follow(read, Filters(), "all", lower_is_better)[0]
 
 
@@ -443,24 +438,18 @@ def _follow(
 
 def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
-    changes = [
-        change
-        for one in trend.evaluations
-        for model in one.models
-        for change in model.changes
-        if change.p is not None
-    ]
-    p_values = benjamini_hochberg([change.p or 0.0 for change in changes])
-    for change, value in zip(changes, p_values, strict=True):
-        change.p_adjusted = value
-        change.significant = value < trend.p
+    changes = adjust_p_values(
+        change for one in trend.evaluations for model in one.models for change in model.changes
+    )
+    for change in changes:
+        change.significant = (change.p_adjusted or 0.0) < trend.p
     trend.comparisons = len(changes)
     return trend
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
-    for scope in [scope for corpus in corpora for scope in corpus.index.scopes]:
+    for scope in [scope for corpus in corpora for scope in corpus.scopes]:
         name = scope.evaluation_name, scope.metric
         known = merged.get(name, scope)
         merged[name] = msgspec.structs.replace(
@@ -480,14 +469,14 @@ def _model(name: str, scope: Scope, corpora: Sequence[_Corpus]) -> ModelTrend:
     trend = ModelTrend(model_id=name, points=[], changes=[])
     last = None
     for corpus in corpora:
-        model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
+        model = corpus.results.get((scope.evaluation_name, scope.metric, name))
         if model is None:
             continue
         trend.points.append(
-            Point(
+            filled(
+                Point,
+                model,
                 corpus=corpus.name,
-                records=model.records,
-                errors=model.errors,
                 questions=model.questions_answered,
                 value=model.mean_score if scope.graded else model.accuracy,
             )
@@ -511,7 +500,7 @@ def _described(
     before: set[str] | None = None
     for corpus in corpora:
         models = there[corpus.name]
-        selection = corpus.index.selection
+        selection = corpus.selection
         yield TrendCorpus(
             name=corpus.name,
             path=utf8(selection.corpus),

@@ -19,7 +19,7 @@ from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_fi
 from fastrec.notebook import Tabular, flat
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
-from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.agreement import kappa_interval
 from fastrec.statistics.exact import Value
 from fastrec.statistics.paired import Test, compare_series
@@ -277,10 +277,7 @@ def compare(
         )
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
-    tested = [evaluation for evaluation in compared if evaluation.p is not None]
-    p_values = [evaluation.p or 0.0 for evaluation in tested]
-    for evaluation, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
-        evaluation.p_adjusted = adjusted
+    adjust_p_values(compared)
     for text in index.selection.notes:
         note(text)
     return Comparison(

@@ -12,7 +12,8 @@ the metric with most records of its model, unless a rule names a metric.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ import msgspec
 import numpy as np
 import zstandard
 
-from fastrec.answers.codes import Array
+from fastrec.answers.codes import Array, distinct_of
 from fastrec.answers.selection import Selection, select
 from fastrec.answers.transcript import decoded
-from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.reader import lines_of, open_corpus
+from fastrec.corpus.reader import lines_of, open_columns, open_corpus
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, listed, naming, shown
@@ -41,18 +41,14 @@ from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.scoring.rules import Rule, Scorer, Verdict, read_rules, shipped_rule
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import is_url
-from fastrec.where import said
+from fastrec.where import said, values_of
 
 _EXAMPLES = 3  # of each kind, evaluation and rule
 _SHOWN_CHARACTERS = 400  # of the end of an answer, in an example
 _LEVEL = 1  # of shards that are read once
-# The counts of `ScoredModel`, which add up.
-_COUNTS = (
-    "records", "old_scored", "old_right", "new_right", "to_right", "to_wrong", "missing", "errors",
-)  # fmt: skip
 
 
-class ScoredModel(msgspec.Struct, kw_only=True):
+class ScoredModel(msgspec.Struct):
     """A model on an evaluation, by one rule."""
 
     evaluation_name: str
@@ -83,7 +79,7 @@ class ScoredModel(msgspec.Struct, kw_only=True):
     """The share of right answers by the rule."""
 
 
-class ScoreExample(msgspec.Struct, kw_only=True):
+class ScoreExample(msgspec.Struct):
     """An answer, as it was judged before and by a rule."""
 
     kind: str
@@ -188,7 +184,7 @@ def score(
                 part=part,
                 columns=reader.columns_path(number),
                 rules=chosen,
-                masks=[np.packbits(mask[number]).tobytes() for mask in masks],
+                masks=[mask[number] for mask in masks],
                 references=given,
                 output=None if dry_run else str(shards / f"part-{number:05d}.jsonl.zst"),
                 replace=replace,
@@ -199,7 +195,7 @@ def score(
         size = sum(task.part.entry.text_bytes for task in tasks)
         results = run_in_order(_score_part, tasks, text_bytes=size, jobs=jobs)
         parts = [task.part for task in tasks]
-        models, examples = _merge(with_progress(results, parts, progress, "score"))
+        scores = _merge(with_progress(results, parts, progress, "score"))
         notices = []
         if output is not None:
             schema = CORPUS_LABELS[reader.manifest.schema] if replace else NEWEST_SCHEMA
@@ -210,8 +206,8 @@ def score(
             notices = run(inputs, output, options, progress=progress).notices
     return Scored(
         output=None if output is None else os.fspath(output),
-        models=models,
-        examples=examples,
+        models=[_scored_model(*model) for model in sorted(scores.models.items())],
+        examples=scores.examples,
         notices=notices,
     )
 
@@ -300,7 +296,10 @@ def _check_name(rule: Rule, selection: Selection) -> None:
         )
 
 
-def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
+ModelName = tuple[str, str | None, str]  # evaluation, metric and model
+
+
+def _base_metrics(selection: Selection) -> set[ModelName]:
     """Of each evaluation and model, the metric with most records: evaluation, metric, model."""
     best: dict[tuple[str, str], tuple[int, str | None]] = {}
     for scope in selection.summary.evaluations:
@@ -312,25 +311,25 @@ def _base_metrics(selection: Selection) -> set[tuple[str, str | None, str]]:
     return {(evaluation, metric, model) for (evaluation, model), (_, metric) in best.items()}
 
 
-def _has_base(selection: Selection, part: int, bases: set[tuple[str, str | None, str]]) -> Array:
+def _has_base(selection: Selection, part: int, bases: set[ModelName]) -> Array:
     """Whether the metric of each record of a part is the one that its answer is scored by."""
     columns = selection.columns(part)
-    models = columns.values("model")
-    scopes = selection.scope_codes(part).astype(np.int64)
-    joint = scopes * len(models) + columns.numbers("model")
-    distinct, places = np.unique(joint, return_inverse=True)
-    is_base = []
-    for number in distinct.tolist():
-        scope, model = divmod(number, len(models))
-        is_base.append(scope >= 0 and (*selection.scopes[scope], models[model]) in bases)
-    return np.array(is_base, dtype=np.bool_)[places]
+    names = columns.values("model")
+    models = columns.numbers("model")
+    scopes = selection.scope_codes(part)
+    first, place = distinct_of(scopes + 1, models)
+    pairs = zip(scopes[first].tolist(), models[first].tolist(), strict=True)
+    is_base = [
+        scope >= 0 and (*selection.scopes[scope], names[model]) in bases for scope, model in pairs
+    ]
+    return np.array(is_base, dtype=np.bool_)[place]
 
 
 class _Task(msgspec.Struct, frozen=True, kw_only=True):
     part: PartFile
     columns: str  # path
     rules: list[Rule]
-    masks: list[bytes]  # of each rule: which records it scores, as bits
+    masks: list[Array]  # of each rule: which records it scores
     references: References
     output: str | None  # path of the shard
     replace: bool
@@ -339,135 +338,106 @@ class _Task(msgspec.Struct, frozen=True, kw_only=True):
         return f"scoring {shown(self.part.path)}"
 
 
-_Result = tuple[list[ScoredModel], list[ScoreExample]]
+_Key = tuple[str, str, str]  # evaluation and rule, and a model or a kind of example
 
 
-def _score_part(task: _Task) -> _Result:
+class _Scores(msgspec.Struct):
+    """What became of the answers of a part, or of all parts."""
+
+    # By model, the counts of `ScoredModel`.
+    models: dict[_Key, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    examples: list[ScoreExample] = []
+    kinds: Counter[_Key] = msgspec.field(default_factory=Counter)  # how many examples there are
+
+    def add_example(self, example: ScoreExample) -> None:
+        """Keep an example, if it is among the first ones of its kind."""
+        key = (example.evaluation_name, example.rule, example.kind)
+        self.kinds[key] += 1
+        if self.kinds[key] <= _EXAMPLES:
+            self.examples.append(example)
+
+
+def _score_part(task: _Task) -> _Scores:
     """Score the records of a part, and write the new ones."""
-    part = _Part(task)
+    scores = _Scores()
+    lines = _lines_to_write(task, scores)
     if task.output is None:
-        for _ in part.lines():
+        for _ in lines:
             pass
     else:
         compressor = zstandard.ZstdCompressor(level=_LEVEL)
         with Path(task.output).open("wb") as file, compressor.stream_writer(file) as shard:
-            for line in part.lines():
+            for line in lines:
                 shard.write(line + b"\n")
-    return list(part.models.values()), part.examples
+    return scores
 
 
-class _Part:
-    """Scores the records of a part, and counts."""
+def _lines_to_write(task: _Task, scores: _Scores) -> Iterator[bytes]:
+    """Yield new records, or all of them if verdicts are replaced."""
+    chosen = np.logical_or.reduce(task.masks)
+    positions = (np.arange(len(chosen)) if task.replace else np.flatnonzero(chosen)).tolist()
+    scorers = list(map(Scorer, task.rules))
+    with closing(lines_of(task.part, open_columns(task.columns, task.part), positions)) as lines:
+        for position, line in zip(positions, lines, strict=True):
+            if not chosen[position]:
+                yield line
+                continue
+            for scorer, mask in zip(scorers, task.masks, strict=True):
+                if mask[position]:
+                    yield _scored(task, scorer, line, scores)
 
-    def __init__(self, task: _Task) -> None:
-        self.models: dict[tuple[str, str, str], ScoredModel] = {}
-        self.examples: list[ScoreExample] = []
-        self._kinds: dict[tuple[str, str, str], int] = {}
-        self._task = task
-        self._scorers = [Scorer(rule) for rule in task.rules]
 
-    def lines(self) -> Iterator[bytes]:
-        """The lines to write: new records, or all of them if verdicts are replaced."""
-        task = self._task
-        records = task.part.entry.records
-        masks = [
-            np.unpackbits(np.frombuffer(mask, np.uint8), count=records).astype(np.bool_)
-            for mask in task.masks
-        ]
-        chosen = np.logical_or.reduce(masks)
-        positions = (np.arange(records) if task.replace else np.flatnonzero(chosen)).tolist()
-        lines = lines_of(
-            task.part, PartColumns(task.columns, task.part.entry.text_xxh3_128), positions
+def _scored(task: _Task, scorer: Scorer, line: bytes, scores: _Scores) -> bytes:
+    """Score a record, and count what became of it."""
+    record = decoded(line)
+    rule = scorer.rule
+    names = (record["evaluation_name"], rule.name, record["model_id"])
+    counts = scores.models[names]
+    references = _references_of(record, task.references) or _texts(record, "reference")
+    error = record.get("error")
+    was_right = record["evaluation"]["is_correct"] if error is None else None
+    if error is not None and error.startswith(_NOT_SCORED):
+        error = None
+    if error is None and not references:
+        error = "not scored: there is no reference"
+    verdict = Verdict(None, is_right=False)
+    if error is None:
+        text = next((text for text in reversed([*said(record)]) if text), "")
+        verdict = scorer.score(text, references, _texts(record, "choices"))
+        counts["missing"] += verdict.extracted is None
+        example = ScoreExample(
+            _kind_of(verdict, was_right),
+            *names,
+            sample_id=record["sample_id"],
+            text=text[-_SHOWN_CHARACTERS:],
+            extracted=verdict.extracted,
+            references=references,
         )
-        with closing(lines):
-            for position, line in zip(positions, lines, strict=True):
-                if not chosen[position]:
-                    yield line
-                    continue
-                for scorer, mask in zip(self._scorers, masks, strict=True):
-                    if mask[position]:
-                        yield self._scored(scorer, line)
-
-    def _scored(self, scorer: Scorer, line: bytes) -> bytes:
-        record = decoded(line)
-        rule = scorer.rule
-        evaluation = record["evaluation_name"]
-        model = record["model_id"]
-        key = (evaluation, rule.name, model)
-        counts = self.models.get(key)
-        if counts is None:
-            counts = ScoredModel(evaluation_name=evaluation, rule=rule.name, model_id=model)
-            self.models[key] = counts
-        asked = record["input"]
-        references = self._references_of(record) or _texts(asked["reference"])
-        text = _answer_of(record)
-        before = record["evaluation"]
-        error = record.get("error")
-        if error is not None and error.startswith(_NOT_SCORED):
-            error = None
-            had_verdict = False
-        else:
-            had_verdict = error is None
-        if error is None and not references:
-            error = "not scored: there is no reference"
-        verdict = None
-        if error is None:
-            verdict = scorer.score(text, references, _texts(asked.get("choices")))
-            if verdict.extracted is None and rule.missing == "error":
-                error = "not scored: nothing could be extracted"
-        was_right = before["is_correct"] if had_verdict else None
-        self._count(counts, verdict, error, was_right)
-        if verdict is not None:
-            kind = _kind_of(verdict, was_right)
-            example = ScoreExample(
-                kind=kind,
-                evaluation_name=evaluation,
-                rule=rule.name,
-                model_id=model,
-                sample_id=record["sample_id"],
-                text=text[-_SHOWN_CHARACTERS:],
-                extracted=verdict.extracted,
-                references=references,
-            )
-            self._keep_example(kind, example)
-        _change(record, rule, verdict, error, replace=self._task.replace)
-        return spell(record)
-
-    def _references_of(self, record: dict[str, Any]) -> list[str] | None:
-        given = self._task.references
-        if not given:
-            return None
-        for evaluation in (record["evaluation_name"], None):
-            for name in (str(record["sample_id"]), record["sample_hash"]):
-                if (evaluation, name) in given:
-                    return given[evaluation, name]
-        return None
-
-    def _count(
-        self,
-        counts: ScoredModel,
-        verdict: Verdict | None,
-        error: str | None,
-        was_right: bool | None,
-    ) -> None:
-        if verdict is not None:
-            counts.missing += verdict.extracted is None
-        if error is not None or verdict is None:
-            counts.errors += 1
-            return
-        counts.records += 1
-        counts.new_right += verdict.is_right
+        scores.add_example(example)
+        if verdict.extracted is None and rule.missing == "error":
+            error = "not scored: nothing could be extracted"
+    if error is not None:
+        counts["errors"] += 1
+    else:
+        counts.update(records=1, new_right=verdict.is_right)
         if was_right is not None:
-            counts.old_scored += 1
-            counts.old_right += was_right
-            counts.to_right += verdict.is_right and not was_right
-            counts.to_wrong += was_right and not verdict.is_right
+            counts.update(
+                old_scored=1,
+                old_right=was_right,
+                to_right=verdict.is_right and not was_right,
+                to_wrong=was_right and not verdict.is_right,
+            )
+    _change(record, rule, verdict, error, replace=task.replace)
+    return spell(record)
 
-    def _keep_example(self, kind: str, example: ScoreExample) -> None:
-        key = (example.evaluation_name, example.rule, kind)
-        self._kinds[key] = self._kinds.get(key, 0) + 1
-        if self._kinds[key] <= _EXAMPLES:
-            self.examples.append(example)
+
+def _references_of(record: dict[str, Any], given: References) -> list[str] | None:
+    """The references of a file for the question of a record, those of its evaluation first."""
+    names = (str(record["sample_id"]), record["sample_hash"])
+    keys = [
+        (evaluation, name) for evaluation in (record["evaluation_name"], None) for name in names
+    ]
+    return next((given[key] for key in keys if key in given), None)
 
 
 def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
@@ -481,30 +451,18 @@ def _kind_of(verdict: Verdict, was_right: bool | None) -> str:
 _NOT_SCORED = (NOT_SCORED, "not scored")
 
 
-def _texts(value: Any) -> list[str]:
-    """A text, or a list of texts, as a list."""
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _answer_of(record: dict[str, Any]) -> str:
-    """The last text that the model said; empty if it said nothing."""
-    texts = [text for text in said(record) if text]
-    return texts[-1] if texts else ""
+def _texts(record: dict[str, Any], field: str) -> list[str]:
+    return list(values_of(record, ("input", field)))
 
 
 def _change(
-    record: dict[str, Any],
-    rule: Rule,
-    verdict: Verdict | None,
-    error: str | None,
-    *,
-    replace: bool,
+    record: dict[str, Any], rule: Rule, verdict: Verdict, error: str | None, *, replace: bool
 ) -> None:
     """Give a record its new verdict: as a record of another metric, or in place of the old one."""
     before = record["evaluation"]
-    is_right = verdict is not None and verdict.is_right
+    is_right = verdict.is_right
+    metadata = record.get("metadata") or {}
     if replace:
-        metadata = record.get("metadata") or {}
         if before["is_correct"] != is_right or before["score"] != int(is_right):
             metadata.setdefault("original_score", spell(before["score"]).decode())
             metadata.setdefault("original_is_correct", spell(before["is_correct"]).decode())
@@ -512,44 +470,40 @@ def _change(
         record["metadata"] = metadata
     else:
         record[METRIC] = rule.name
-        if record.get("metadata"):
-            record["metadata"].pop("graded", None)
+        metadata.pop("graded", None)
     record["evaluation"] = before | {"score": int(is_right), "is_correct": is_right}
-    if verdict is not None and verdict.extracted is not None:
-        record["answer_attribution"] = [
-            {
-                "turn_idx": 0,
-                "source": "output.raw" if record.get("output") else "messages",
-                "extracted_value": verdict.extracted,
-                "extraction_method": f"fastrec score: {rule.name}",
-                "is_terminal": True,
-            }
-        ]
-    else:
-        record["answer_attribution"] = []
-    if error is None:
-        record.pop("error", None)
-    else:
+    record["answer_attribution"] = []
+    if verdict.extracted is not None:
+        attribution = {
+            "turn_idx": 0,
+            "source": "output.raw" if record.get("output") else "messages",
+            "extracted_value": verdict.extracted,
+            "extraction_method": f"fastrec score: {rule.name}",
+            "is_terminal": True,
+        }
+        record["answer_attribution"].append(attribution)
+    record.pop("error", None)
+    if error is not None:
         record["error"] = error
 
 
-def _merge(results: Iterator[_Result]) -> _Result:
+def _merge(parts: Iterable[_Scores]) -> _Scores:
     """Add up the counts of all parts; of each kind of example, keep the first ones."""
-    totals: dict[tuple[str, str, str], ScoredModel] = {}
-    examples: list[ScoreExample] = []
-    kinds: dict[tuple[str, str, str], int] = {}
-    for models, some_examples in results:
-        for model in models:
-            total = totals.setdefault((model.evaluation_name, model.rule, model.model_id), model)
-            if total is not model:
-                for name in _COUNTS:
-                    setattr(total, name, getattr(total, name) + getattr(model, name))
-        for example in some_examples:
-            key = (example.evaluation_name, example.rule, example.kind)
-            kinds[key] = kinds.get(key, 0) + 1
-            if kinds[key] <= _EXAMPLES:
-                examples.append(example)
-    for total in totals.values():
-        total.old = total.old_right / total.old_scored if total.old_scored else None
-        total.new = total.new_right / total.records if total.records else None
-    return [totals[key] for key in sorted(totals)], examples
+    total = _Scores()
+    for part in parts:
+        for names, counts in part.models.items():
+            total.models[names].update(counts)
+        for example in part.examples:
+            total.add_example(example)
+    return total
+
+
+def _scored_model(names: _Key, counts: Mapping[str, Any]) -> ScoredModel:
+    old_scored = counts["old_scored"]
+    records = counts["records"]
+    return ScoredModel(
+        *names,
+        **counts,
+        old=counts["old_right"] / old_scored if old_scored else None,
+        new=counts["new_right"] / records if records else None,
+    )

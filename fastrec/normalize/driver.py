@@ -64,7 +64,7 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, base_name, is_url
 from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
 from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
-from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
+from fastrec.summary.summarize import hash_counts, same_run_summary, sorted_counts, summarize
 
 # Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks
 # are coarse.
@@ -249,21 +249,22 @@ def _summarize(
     fixes, of_fixes = fix_counts(options.fixes, lines.fixed) if options.fixes else (None, [])
     for notice in (*unused_rules(options.map, lines.renamed), *of_labels, *of_fixes):
         context.notice(notice)
-    return summarize(
-        line_counts,
-        lines.codes,
-        hash_counts(options.hash_algorithm, context.target, lines.recipes, wrong_hashes),
-        counts.tally,
-        census,
-        schema=context.target,
-        versions=lines.versions,
-        notes=lines.notes,
-        renamed={str(rule): lines.renamed[str(rule)] for rule in options.map},
-        labels=labels,
-        fixes=fixes,
+    return Summary(
+        schema=context.target.name,
+        line_counts=line_counts,
+        versions=sorted_counts(lines.versions),
+        notes=sorted_counts(lines.notes),
+        renamed={str(rule): lines.renamed[str(rule)] for rule in options.map} or msgspec.UNSET,
+        labels=labels or msgspec.UNSET,
+        fixes=fixes or msgspec.UNSET,
+        rejected_by_code=sorted_counts(lines.codes),
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
+        sample_hash=hash_counts(
+            options.hash_algorithm, context.target, lines.recipes, wrong_hashes
+        ),
+        **summarize(counts.tally, census, context.target),
     )
 
 

@@ -90,14 +90,6 @@ def _decimal(text: str) -> Decimal:
 Compare = Callable[[str, str, Sequence[str]], bool]
 
 
-def _equal(value: str, reference: str, _choices: Sequence[str]) -> bool:
-    return value == reference
-
-
-def _contains(value: str, reference: str, _choices: Sequence[str]) -> bool:
-    return bool(reference) and reference in value
-
-
 def _same_choice(value: str, reference: str, choices: Sequence[str]) -> bool:
     """Whether both name the same choice, each by its letter or by its text."""
     return _choice_of(value, choices) == _choice_of(reference, choices)
@@ -129,7 +121,7 @@ def comparison_of(name: str, tolerance: float) -> Compare:
 
 
 COMPARISONS: dict[str, Compare] = {
-    "equal": _equal,
-    "contains": _contains,
+    "equal": lambda value, reference, _choices: value == reference,
+    "contains": lambda value, reference, _choices: bool(reference) and reference in value,
     "choice": _same_choice,
 }

@@ -11,7 +11,8 @@ There is one method per purpose, because a wrong finding costs something differe
   pairs have to do with each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 
 def benjamini_hochberg(values: Sequence[float]) -> list[float]:
@@ -31,6 +32,25 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
         least = min(least, values[at] * number / rank)
         adjusted[at] = least
     return adjusted
+
+
+class Tested(Protocol):
+    """A result with a p-value; None if nothing was tested."""
+
+    p: float | None
+    p_adjusted: float | None
+
+
+_Tested = TypeVar("_Tested", bound=Tested)
+
+
+def adjust_p_values(results: Iterable[_Tested]) -> list[_Tested]:
+    """Set the adjusted p-values of all results that have a p-value, and return these."""
+    tested = [result for result in results if result.p is not None]
+    p_values = benjamini_hochberg([result.p or 0.0 for result in tested])
+    for result, adjusted in zip(tested, p_values, strict=True):
+        result.p_adjusted = adjusted
+    return tested
 
 
 def holm(values: Sequence[float], *, tests: int, alpha: float) -> list[int]:

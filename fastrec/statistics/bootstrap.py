@@ -48,16 +48,6 @@ def _rounded(draws: Array) -> Array:
 
 def interval_ends(draws: Array) -> Array:
     """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
-    if np.isnan(draws).any():
-        return np.asarray(np.nanpercentile(draws, _ENDS, axis=0))
-    ordered = np.sort(
-        draws.T, axis=1
-    )  # a third of the time of np.percentile, with the same results
-    ends = []
-    for percent in _ENDS:
-        place = percent / 100 * (len(draws) - 1)
-        before, after = ordered[:, math.floor(place)], ordered[:, math.ceil(place)]
-        part = place - math.floor(place)
-        step = after - before
-        ends.append(before + step * part if part < 0.5 else after - step * (1 - part))
-    return np.array(ends)
+    # np.nanpercentile takes three times as long.
+    percentile = np.nanpercentile if np.isnan(draws).any() else np.percentile
+    return np.asarray(percentile(draws, _ENDS, axis=0))

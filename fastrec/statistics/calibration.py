@@ -23,7 +23,7 @@ class Bin(msgspec.Struct):
     """The share that is right."""
 
 
-class Calibration(msgspec.Struct, kw_only=True):
+class Calibration(msgspec.Struct):
     """How well a model knows which of its answers are right, on one evaluation and metric."""
 
     evaluation_name: str
@@ -67,9 +67,7 @@ def calibrate(
     confidence, accuracy = _means(known) if known else (None, None)
     distances = (one.answers * abs(one.confidence - one.accuracy) for one in bins)
     return Calibration(
-        evaluation_name=name[0],
-        metric=name[1],
-        model_id=name[2],
+        *name,
         answers=number,
         left_out=len(found) - number,
         confidence=confidence,

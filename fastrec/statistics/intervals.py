@@ -5,13 +5,16 @@ import math
 Z = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
+Interval = tuple[float | None, float | None]  # its lower and upper end
+
+
 def wilson_interval(
     accuracy: float | None,
     standard_error: float | None,
     questions: int,
     answers: int,
     least: float | None = None,
-) -> tuple[float | None, float | None]:
+) -> Interval:
     """The Wilson interval of an accuracy with a confidence of 95 %.
 
     With one answer per question, n is the number of questions. Several answers to a question tell
@@ -41,9 +44,7 @@ def wilson_interval(
     ) if p < 1 else 1.0
 
 
-def score_interval(
-    mean: float | None, standard_error: float | None
-) -> tuple[float | None, float | None]:
+def score_interval(mean: float | None, standard_error: float | None) -> Interval:
     """The 95 % interval of a mean score: the mean ± 1.96 standard errors over questions.
 
     A score has any scale, so nothing better is known about its distribution than that a mean of

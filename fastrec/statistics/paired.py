@@ -152,28 +152,24 @@ def _paired(
     *,
     graded: bool,
 ) -> Paired:
-    only_first = sum(
-        number for (old, new), number in pairs.items() if old is not None and new is None
-    )
-    only_second = sum(
-        number for (old, new), number in pairs.items() if old is None and new is not None
+    only_first, only_second = (
+        sum(number for pair, number in pairs.items() if pair[side] is not None) - found.questions
+        for side in (0, 1)
     )
     if not found.questions:
         return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
-    firsts: Counter[float | Fraction] = Counter()
-    seconds: Counter[float | Fraction] = Counter()
-    for (old, new), number in pairs.items():
-        if old is not None and new is not None:
-            firsts[old] += number
-            seconds[new] += number
+    firsts, seconds = (
+        [(pair[side], number) for pair, number in pairs.items() if None not in pair]
+        for side in (0, 1)
+    )
     return Paired(
         found.questions,
         only_first,
         only_second,
         found.rose,
         found.fell,
-        _mean(firsts, graded=graded),
-        _mean(seconds, graded=graded),
+        _mean(firsts, found.questions, graded=graded),
+        _mean(seconds, found.questions, graded=graded),
         to_double(found.total / found.questions),
         tested.test,
         p,
@@ -182,23 +178,22 @@ def _paired(
     )
 
 
-def _mean(counts: Counter[float | Fraction], *, graded: bool) -> float:
+def _mean(values: Iterable[tuple[Any, int]], questions: int, *, graded: bool) -> float:
     """The exact mean of values, each with its number of questions, rounded once.
 
     A score is the double that it is, as in a summary, so that the mean is the same.
     """
-    exact = (
-        (value if graded else _exact(value, graded=False), number)
-        for value, number in counts.items()
-    )
-    ratios = [(*value.as_integer_ratio(), number) for value, number in exact]
+    ratios = [
+        (*(value if graded else _exact(value, graded=False)).as_integer_ratio(), number)
+        for value, number in values
+    ]
     common = math.lcm(
         *{denominator for _, denominator, _ in ratios}
     )  # adding up fractions would take longer
     total = sum(
         numerator * (common // denominator) * number for numerator, denominator, number in ratios
     )
-    return to_double(Fraction(total, common * counts.total()))
+    return to_double(Fraction(total, common * questions))
 
 
 def _exact(value: float | Fraction, *, graded: bool) -> Fraction:

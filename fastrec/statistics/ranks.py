@@ -38,7 +38,6 @@ _AT_ONCE = 128  # questions
 _BITS = 45  # of values that are compared: means of the same scores may differ in the last bits
 _SAME_SIZE = 1e-9
 _ROUNDING = 1e-12
-_FEW = 32  # models
 
 
 class PairSums(NamedTuple):
@@ -308,12 +307,6 @@ def rank_ranges(better: Bools) -> list[tuple[int, int]]:
 def count_wins(values: Array) -> Array:
     """How many other models each one is ahead of, in each row; a tie counts as half."""
     models = values.shape[1]
-    wins = np.empty_like(values)
-    if models <= _FEW:  # comparing all of them takes less time than sorting
-        by_model = np.ascontiguousarray(values.T)
-        for at, own in enumerate(by_model):
-            wins[:, at] = (own > by_model).sum(axis=0) + ((own == by_model).sum(axis=0) - 1) / 2
-        return wins
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     differs = ordered[:, 1:] != ordered[:, :-1]
@@ -323,6 +316,7 @@ def count_wins(values: Array) -> Array:
     last[:, :-1] = np.minimum.accumulate(
         np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1
     )[:, ::-1]
+    wins = np.empty_like(values)
     np.put_along_axis(wins, order, (first + last) / 2, axis=1)
     wins[np.isnan(values)] = -0.5  # ahead of none
     return wins

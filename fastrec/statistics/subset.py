@@ -73,12 +73,8 @@ def _fidelity(
         means = left_out[:, subset].mean(axis=1)
         errors.append(float(np.sqrt(((means - whole) ** 2).mean())))
         correlations.append(rank_correlation(means, whole))
-    return Fidelity(
-        float(np.mean(correlations)),
-        float(np.std(correlations, ddof=1)),
-        float(np.mean(errors)),
-        float(np.std(errors, ddof=1)),
-    )
+    spreads = [(np.mean(series), np.std(series, ddof=1)) for series in (correlations, errors)]
+    return Fidelity(*map(float, (*spreads[0], *spreads[1])))
 
 
 def rank_correlation(first: Array, second: Array) -> float:

@@ -100,34 +100,44 @@ def _write_rows(
 def count_lists(
     count: Callable[[CountTask], Counted],
     rule: Any,
-    prefixes: Sequence[str],
+    groups: Sequence[Sequence[str]],
     names: tuple[str, ...],
     *,
     directory: str,
     engine: Engine,
-) -> Iterator[Counted]:
-    """Count the lists of all parts, and yield what to add up.
+) -> Iterator[tuple[int, Counted]]:
+    """Count the lists of each group of parts; yield the number of a group and what to add up.
 
-    The path of a list is one of the `prefixes`, a hyphen and one of the `names`. `rule` is what
+    The path of a list is a prefix of a group, a hyphen and one of the `names`. `rule` is what
     else `count` needs to know. Partitions are written to `directory`.
     """
     at_once = current_limits().census_fan_in
-    if len(prefixes) <= at_once:
-        yield count(CountTask(list(prefixes), rule))
-        return
-    groups = [list(prefixes[first : first + at_once]) for first in range(0, len(prefixes), at_once)]
     partitions = current_limits().census_partitions
-    tasks = (
-        _PartitionTask(group, names, join(directory, f"partition-{number:05d}"), partitions)
-        for number, group in enumerate(groups)
-    )
-    targets = [target for _, target in sorted(engine.run(_partition, tasks))]
-    lists = [[f"{target}-{number:03d}" for target in targets] for number in range(partitions)]
-    for number, counted in engine.run(count, (CountTask(some, rule) for some in lists)):
-        yield counted
-        storage_of(directory).remove(
-            *(f"{prefix}-{name}" for prefix in lists[number] for name in names)
-        )
+    tasks: list[CountTask] = []
+    group_of: list[int] = []  # of each task
+    for group, prefixes in enumerate(groups):
+        lists = [list(prefixes)]
+        if len(prefixes) > at_once:
+            several = (
+                _PartitionTask(
+                    list(prefixes[first : first + at_once]),
+                    names,
+                    join(directory, f"partition-{group:05d}-{first:05d}"),
+                    partitions,
+                )
+                for first in range(0, len(prefixes), at_once)
+            )
+            targets = [target for _, target in sorted(engine.run(_partition, several))]
+            lists = [[f"{target}-{at:03d}" for target in targets] for at in range(partitions)]
+        tasks += [CountTask(some, rule) for some in lists]
+        group_of += [group] * len(lists)
+    for at, counted in engine.run(count, tasks):
+        group = group_of[at]
+        yield group, counted
+        if len(groups[group]) > at_once:
+            storage_of(directory).remove(
+                *(f"{prefix}-{name}" for prefix in tasks[at].prefixes for name in names)
+            )
 
 
 def _partition(task: _PartitionTask) -> str:
@@ -162,6 +172,7 @@ CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
 
 # For each record of a key, which contradiction it belongs to; None if it contradicts no other.
 Numbers = Sequence[int | None]
+NumbersByKey = Mapping[tuple[bytes, ...], Numbers]  # by key fields
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(
@@ -176,7 +187,7 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 def census_of_part(
     keys: KeyColumns,
     outcomes: list[Outcome],
-    contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None,
+    contradictions: NumbersByKey | None = None,
 ) -> tuple[list[CensusRow], list[CensusRow]]:
     """Build the census rows of records, by hash and by sample_id.
 
@@ -235,9 +246,7 @@ def _counts(
     return len(distinct), len(answering), identities, count
 
 
-def _numbered(
-    key: _Key, records: _Records, contradictions: Mapping[tuple[bytes, ...], Numbers]
-) -> bytes:
+def _numbered(key: _Key, records: _Records, contradictions: NumbersByKey) -> bytes:
     """Pack records with the contradiction that each of them belongs to."""
     evaluation, sample_hash, sample_id = key
     runs = list(zip(*records[:2], strict=True))
@@ -273,24 +282,22 @@ class QuestionCounts(Sums):
     ids_with_many_hashes: int = 0
 
 
-class Identity(NamedTuple):
-    """An identity with several records of a kind; its fields are encoded as in sort keys."""
+# evaluation, sample_id, model and evaluation_id, encoded as in sort keys.
+IdentityFields = tuple[bytes, bytes, bytes, bytes]
 
-    evaluation: bytes
-    sample_id: bytes
-    model: bytes
-    evaluation_id: bytes
+
+class Identity(NamedTuple):
+    """An identity with several records of a kind."""
+
+    fields: IdentityFields
     records: int
     hashes: list[bytes]
 
 
 class SeveralRecords(msgspec.Struct, frozen=True):
-    """An identity with several records; its fields are encoded as in sort keys."""
+    """An identity with several records."""
 
-    evaluation: bytes
-    sample_id: bytes
-    model: bytes
-    evaluation_id: bytes
+    fields: IdentityFields
     # By sample_hash, which contradiction each record belongs to; None if it contradicts no
     # other.
     numbers: dict[bytes, list[int | None]]
@@ -302,13 +309,13 @@ class SeveralRecords(msgspec.Struct, frozen=True):
             for hash_, numbers in self.numbers.items()
         }
         hashes = sorted(hash_ for hash_, count in records.items() if count)
-        fields = (self.evaluation, self.sample_id, self.model, self.evaluation_id)
-        return Identity(*fields, sum(records.values()), hashes)
+        return Identity(self.fields, sum(records.values()), hashes)
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
         """The fields of its keys in order, perhaps without keys of contradictions only."""
+        evaluation, sample_id, model, evaluation_id = self.fields
         return [
-            (self.evaluation, hash_, self.model, self.evaluation_id, self.sample_id)
+            (evaluation, hash_, model, evaluation_id, sample_id)
             for hash_, numbers in sorted(self.numbers.items())
             if None in numbers or not without_contradictions
         ]
@@ -376,4 +383,4 @@ def find_several(
                 found.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(number)
         for (model, evaluation_id), by_hash in sorted(found.items()):
             if sum(map(len, by_hash.values())) > 1:
-                yield SeveralRecords(evaluation, sample_id, model, evaluation_id, by_hash)
+                yield SeveralRecords((evaluation, sample_id, model, evaluation_id), by_hash)

@@ -37,7 +37,7 @@ def json_safe(value: int | str) -> int | str:
 _Filled = TypeVar("_Filled", bound=msgspec.Struct)
 
 
-def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
+def filled(kind: type[_Filled], /, *sources: Any, **values: Any) -> _Filled:
     """Make a Struct of values, and of the fields of the same name that sources have.
 
     The first source counts.
@@ -61,6 +61,12 @@ class ScopeNames(msgspec.Struct):
     evaluation_name: str
     metric: str | None
     """evaluation_result_id of the records; null if they have none."""
+
+
+class ModelNames(ScopeNames):
+    """A model on an evaluation and one of its metrics."""
+
+    model_id: str
 
 
 class LineCounts(msgspec.Struct, kw_only=True):
@@ -112,7 +118,7 @@ class Repairable(msgspec.Struct, kw_only=True):
     """These lines by the code of a repair; a line may need several repairs."""
 
 
-class SameRunPair(msgspec.Struct, kw_only=True):
+class SameRunPair(msgspec.Struct):
     """Two runs of a model on an evaluation with records that are otherwise equal."""
 
     evaluation_name: str
@@ -170,7 +176,7 @@ class HashExample(msgspec.Struct, kw_only=True):
     """The correct hash."""
 
 
-class ModelRecipes(msgspec.Struct, kw_only=True):
+class ModelRecipes(msgspec.Struct):
     """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
 
     evaluation_name: str

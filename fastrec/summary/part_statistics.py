@@ -24,7 +24,7 @@ from fastrec.summary.census import (
     IDENTITY_EXAMPLES,
     CountTask,
     Identity,
-    Numbers,
+    NumbersByKey,
     QuestionCounts,
     SeveralRecords,
     census_of_part,
@@ -146,18 +146,9 @@ def count_census(
     With a rule, also write the keys that are superseded.
     """
     counted = [Census() for _ in groups]
-    at_once = current_limits().census_fan_in
-    large = [number for number, prefixes in enumerate(groups) if len(prefixes) > at_once]
-    small = [number for number, prefixes in enumerate(groups) if len(prefixes) <= at_once]
-    tasks = (CountTask(list(groups[number]), rule) for number in small)
-    for at, census in engine.run(_count, tasks):
-        counted[small[at]] = census
-    for number in large:
-        lists = count_lists(
-            _count, rule, groups[number], _LISTS, directory=directory, engine=engine
-        )
-        for census in lists:
-            counted[number] += census
+    lists = count_lists(_count, rule, groups, _LISTS, directory=directory, engine=engine)
+    for number, census in lists:
+        counted[number] += census
     return counted
 
 
@@ -199,7 +190,7 @@ def write_statistics(
     counts: PartCounts,
     kept: KeyColumns,
     outcomes: list[Outcome],
-    contradictions: Mapping[tuple[bytes, ...], Numbers],
+    contradictions: NumbersByKey,
     *,
     seen: KeyColumns | None = None,
     compressed: bool = False,

@@ -50,11 +50,9 @@ def names_in(data: bytes) -> Names:
 
 def no_match(filters: Filters, evaluations: Iterable[EvaluationSummary]) -> NoMatchError:
     """The error if no record matches, with the nearest names, or else the first ones."""
-    known = names_of(evaluations)
     names = {
-        "evaluations": sorted(known.evaluations),
-        "metrics": sorted(filter(None, known.metrics)),
-        "models": sorted(known.models),
+        kind: sorted(filter(None, known))
+        for kind, known in msgspec.structs.asdict(names_of(evaluations)).items()
     }
     return nothing_matches(filters, names)
 
@@ -180,9 +178,9 @@ def matching_scopes(
             if scope.kind == "judgement" or scope.evaluation_name not in judged
         ]
     models = {model for scope in found for model in models_of(scope)}
-    for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
+    for pattern in [pattern for pattern in filters.model if not matches_one(pattern, models)]:
         elsewhere = {
-            scope.evaluation_name for scope in scopes if _matches(pattern, models_of(scope))
+            scope.evaluation_name for scope in scopes if matches_one(pattern, models_of(scope))
         }
         if elsewhere:
             raise UsageError(
@@ -207,12 +205,13 @@ def check_patterns(
 ) -> None:
     """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
-        if not _matches(pattern, names):
+        if not matches_one(pattern, names):
             hint = did_you_mean(pattern, filter(None, names)) or f"; {_available(kind, names)}"
             raise UsageError(f"no {kind}{where} matches {pattern!r}{hint}")
 
 
-def _matches(pattern: str, names: Collection[str]) -> bool:
+def matches_one(pattern: str, names: Iterable[str]) -> bool:
+    """Whether a pattern matches one of some names."""
     return any(matches_any(name, [pattern]) for name in names)
 
 

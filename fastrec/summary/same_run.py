@@ -265,7 +265,8 @@ def find_same_run(
     """Find equal bodies in all parts; write superseded records to files that begin with `path`."""
     total = SameRunCounts()
     rule = path, sort_fields
-    for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine):
+    lists = count_lists(_count, rule, [prefixes], (_LIST,), directory=directory, engine=engine)
+    for _, found in lists:
         total += found
     return total
 

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
-
-from msgspec import UNSET
+from typing import Any
 
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
 from fastrec.summary import document
@@ -20,51 +18,23 @@ from fastrec.summary.same_run import SameRunCounts
 from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
 
-def summarize(
-    line_counts: document.LineCounts,
-    rejected_by_code: Mapping[str, int],
-    sample_hash: document.SampleHashes,
-    tally: Tally,
-    census: Census,
-    *,
-    schema: Schema = DEFAULT_SCHEMA,
-    versions: Mapping[str, int] | None = None,
-    notes: Mapping[str, int] | None = None,
-    renamed: dict[str, int] | None = None,
-    labels: document.LabelCounts | None = None,
-    fixes: document.FixCounts | None = None,
-    repaired: document.Repaired | None = None,
-    repairable: document.Repairable | None = None,
-    same_run: document.SameRun | None = None,
-) -> document.Summary:
-    """Build the summary of a corpus from the counts over its input lines and over its parts.
+def summarize(tally: Tally, census: Census, schema: Schema) -> dict[str, Any]:
+    """Make the fields of a summary that follow from the records of a corpus.
 
     Tally and census are emptied on the way, because both and the summary together take twice the
     memory.
     """
-    versions_kept = {
+    versions = {
         schema.label if label is None else label: count
         for label, count in tally.schema_versions.items()
     }
-    return document.Summary(
-        schema=schema.name,
-        line_counts=line_counts,
-        versions=_sorted(versions or {}),
-        notes=_sorted(notes or {}),
-        renamed=renamed or UNSET,
-        labels=labels or UNSET,
-        fixes=fixes or UNSET,
-        rejected_by_code=_sorted(rejected_by_code),
-        repaired=repaired or document.Repaired(lines=0, by_code={}, examples=[]),
-        repairable=repairable or document.Repairable(lines=0, by_code={}),
-        repeats=_identities(census.repeats),
-        contradictions=_identities(census.contradictions),
-        same_run=same_run or document.SameRun(records=0, runs=[]),
-        sample_hash=sample_hash,
-        interaction_types=_sorted(tally.interaction_types),
-        schema_versions=_sorted(versions_kept),
-        evaluations=list(summarize_evaluations(tally, census)),
-    )
+    return {
+        "repeats": _identities(census.repeats),
+        "contradictions": _identities(census.contradictions),
+        "interaction_types": sorted_counts(tally.interaction_types),
+        "schema_versions": sorted_counts(versions),
+        "evaluations": list(summarize_evaluations(tally, census)),
+    }
 
 
 def hash_counts(
@@ -91,22 +61,20 @@ def hash_counts(
         for recipe, count in counts:
             by_recipe[recipe] += count
         shared = same.setdefault(counts, dict(counts))
-        by_model.append(
-            document.ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared)
-        )
+        by_model.append(document.ModelRecipes(evaluation, model, shared))
     return document.SampleHashes(
         algorithm=algorithm,
         recipe=schema.recipe,
         verified=by_recipe.total() - by_recipe[ABSENT] - by_recipe[WRONG],
         filled=by_recipe[ABSENT],
         replaced=by_recipe[WRONG],
-        by_recipe=_sorted(+by_recipe),
+        by_recipe=sorted_counts(+by_recipe),
         by_model=by_model,
         examples=list(examples),
     )
 
 
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+def sorted_counts(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
@@ -123,21 +91,20 @@ def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.Eva
         models = sorted(by_scope.pop(scope), key=itemgetter(0))
         questions = census.questions.pop(scope, None) or QuestionCounts()
         evaluation, metric = split_scope(scope)
-        answering = sum(counted.records > counted.errors for _, counted in models)
-        notes = reduce(or_, (counted.notes for _, counted in models))
-        yield document.EvaluationSummary(
+        tallies = [counted for _, counted in models]
+        answering = sum(counted.records > counted.errors for counted in tallies)
+        notes = reduce(or_, (counted.notes for counted in tallies))
+        yield document.filled(
+            document.EvaluationSummary,
+            questions,
             evaluation_name=evaluation,
             metric=metric,
-            graded=bool(notes & Note.LOWER) or any(counted.graded for _, counted in models),
-            records=sum(counted.records for _, counted in models),
+            graded=bool(notes & Note.LOWER) or any(counted.graded for counted in tallies),
+            records=sum(counted.records for counted in tallies),
             models=len(models),
-            questions=questions.questions,
             questions_all_models=_of_all(questions.by_models, len(models)),
             questions_answered_by_all=_of_all(questions.by_answering, answering),
-            ids_with_many_hashes=questions.ids_with_many_hashes,
-            hashes_with_many_ids=questions.hashes_with_many_ids,
-            split_hashes=questions.split_hashes,
-            kind=_kind(notes, [counted for _, counted in models]),
+            kind=_kind(notes, tallies),
             lower_is_better=bool(notes & Note.LOWER),
             primary=bool(notes & Note.PRIMARY),
             by_model=[
@@ -169,10 +136,6 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
     )
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
     input_tokens, output_tokens, total_tokens = map(document.json_safe, sums)
-    copied = {
-        name: getattr(counted, name)
-        for name in ("records", "correct", "errors", "turns", "tool_calls")
-    }
     answers = counted.answers()
     records = counted.with_errors()
     means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
@@ -180,9 +143,10 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
         with_errors = dict(means)
     else:
         with_errors = means_of(records, repeats.without_errors, repeats.records)._asdict()
-    return document.ModelSummary(
+    return document.filled(
+        document.ModelSummary,
+        counted,
         model_id=name,
-        **copied,
         answers=counted.records - counted.errors,
         questions=with_errors.pop("questions"),
         questions_answered=means.pop("questions"),
@@ -201,18 +165,13 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.
 
 
 def same_run_summary(counts: SameRunCounts) -> document.SameRun:
-    pairs = [
-        document.SameRunPair(
-            evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records
-        )
-        for (evaluation, model, kept, dropped), records in sorted(counts.pairs.items())
-    ]
+    pairs = [document.SameRunPair(*pair, records) for pair, records in sorted(counts.pairs.items())]
     return document.SameRun(records=counts.records, runs=pairs)
 
 
 def _identities(counts: IdentityCounts) -> document.Identities:
     examples = []
-    for scope, sample_id, model, evaluation_id, records, hashes in counts.examples:
+    for (scope, sample_id, model, evaluation_id), records, hashes in counts.examples:
         evaluation, metric = split_scope(scope)
         example = document.IdentityExample(
             evaluation_name=evaluation,

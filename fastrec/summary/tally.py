@@ -280,6 +280,9 @@ class ModelTally(Sums):
         return [buckets[bisect_left(ends, max(math.ceil(share * total), 1))] for share in shares]
 
 
+_RowsByModel = dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]  # rows and sample_ids
+
+
 class Tally(Sums):
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
@@ -290,8 +293,8 @@ class Tally(Sums):
     )
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
-        scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
-        models: dict[bytes, tuple[list[Sequence[Any]], list[bytes]]] = {}
+        scopes: dict[bytes, _RowsByModel] = {}
+        models: _RowsByModel = {}
         last: bytes | None = None
         for scope, model, sample_id, row in zip(
             keys.scopes, keys.models, keys.sample_ids, rows, strict=True

@@ -129,7 +129,7 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Exp
     for who, found in sorted(identities.items()):
         for contradicts in (False, True) if len(found) > 1 else ():
             some = [sample for sample, kind in found if kind == contradicts]
-            kinds[contradicts].append((*who, len(some), sorted(set(some))))
+            kinds[contradicts].append((who, len(some), sorted(set(some))))
     return evaluations, *kinds
 
 

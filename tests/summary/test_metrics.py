@@ -26,7 +26,7 @@ from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC_FIELDS, KeyColumns, key_maker, key_splitter
 from fastrec.statistics.intervals import score_interval
 from fastrec.summary.census import census_of_part, count_questions
-from fastrec.summary.document import LineCounts, Summary
+from fastrec.summary.document import LineCounts, Repairable, Repaired, SameRun, Summary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.present_ranking import facts_in_words
 from fastrec.summary.rows import outcome_of, row_maker
@@ -237,13 +237,17 @@ def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Sum
     census.questions = count_questions(lists)
     lines = sum(map(len, parts))
     counts = LineCounts(lines=lines, kept=lines, duplicates=0, rejected=0, blank=0)
-    return summarize(
-        counts,
-        {},
-        hash_counts("sha256", NEWEST_SCHEMA, {}, []),
-        tally,
-        census,
-        schema=NEWEST_SCHEMA,
+    return Summary(
+        schema=NEWEST_SCHEMA.name,
+        line_counts=counts,
+        versions={},
+        notes={},
+        rejected_by_code={},
+        repaired=Repaired(lines=0, by_code={}, examples=[]),
+        repairable=Repairable(lines=0, by_code={}),
+        same_run=SameRun(records=0, runs=[]),
+        sample_hash=hash_counts("sha256", NEWEST_SCHEMA, {}, []),
+        **summarize(tally, census, NEWEST_SCHEMA),
     )
 
 

@@ -13,7 +13,7 @@ chance that a difference is not noticed is 2⁻⁶⁴ for each pair of records w
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, Unpack
 
@@ -31,7 +31,16 @@ from fastrec.commands.diff.document import (
 )
 from fastrec.commands.diff.fields import CAUSES
 from fastrec.commands.diff.names import rename_notices
-from fastrec.commands.diff.plan import BY, ComparedCorpus, check_by, make_plan, read_corpus
+from fastrec.commands.diff.plan import (
+    BY,
+    ComparedCorpus,
+    check_by,
+    fields_to_compare,
+    make_tasks,
+    notices_of,
+    position_fields,
+    scopes_with,
+)
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
@@ -41,14 +50,13 @@ from fastrec.filters import (
     as_tuple,
     field_names,
     make_filters,
-    matches_any,
 )
 from fastrec.parameters import CORES, AnyPath
-from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.adjust import adjust_p_values
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, differences_of, p_values_of, power
 from fastrec.summary.document import ModelSummary, filled
-from fastrec.summary.present_choice import names_of_scope
+from fastrec.summary.present_choice import matches_one, names_of_scope
 from fastrec.wording import points_per_unit
 
 _COUNTED = (
@@ -74,44 +82,36 @@ def _compare_models(
     CorpusError if the records and the two summaries do not add up.
     """
     old, new = corpora
-    names = old.models.keys() | new.models.keys() | changes.numbers.keys()
+    graded = scopes_with("graded", corpora)
+    other_scales = scopes_with("other_scale", corpora)
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
-    for name in sorted(names, key=_order):
+    for name in sorted({*old.results, *new.results, *changes.numbers}, key=_order):
         counts = changes.numbers[name]
         _check_records(old, name, counts["old_records"])
         _check_records(new, name, counts["new_records"])
         scope = name[:2]
         by_score = scope in scored
         is_lower = by_score and scope in lower
-        other_scale = by_score and scope in old.other_scale | new.other_scale
         differences = differences_of(changes.differences[name], counts["questions"])
         over = differences
         if found.cluster:
             sums = [Fraction(total) for key, total in counts.items() if isinstance(key, int)]
             over = differences_of(Counter(sums), len(sums))
-        before = old.models.get(name)
-        after = new.models.get(name)
+        before = old.results.get(name)
+        after = new.results.get(name)
         model = ModelDifference(
-            evaluation_name=name[0],
-            metric=name[1],
-            model_id=name[2],
-            graded=scope in old.graded | new.graded,
+            *name,
+            graded=scope in graded,
             measure="score" if by_score else "accuracy",
             lower_is_better=is_lower,
             status=_status(before, after, counts, found.min_compared),
             old_errors=before.errors if before else 0,
             new_errors=after.errors if after else 0,
             **{field: counts[field] for field in _COUNTED},
-            other_scale=other_scale,
-            **_statistics(
-                counts,
-                differences,
-                over,
-                scored=by_score,
-                lower=is_lower,
-                points_each=points_per_unit(other_scale=other_scale),
-            ),
+            other_scale=by_score and scope in other_scales,
+            worse=differences.rose if is_lower else differences.fell,
+            better=differences.fell if is_lower else differences.rose,
             clusters=over.questions,
             counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
             losses={cause: counts[cause] for cause in CAUSES if counts[cause]},
@@ -120,11 +120,11 @@ def _compare_models(
         )
         models.append(model)
         if differences.questions:
+            _add_statistics(model, counts, differences, over)
             tested.append((model, over))
-    p_values = p_values_of([over for _, over in tested])
-    for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
+    for (model, _), p in zip(tested, p_values_of([over for _, over in tested]), strict=True):
         model.p = p
-        model.p_adjusted = adjusted
+    adjust_p_values(models)
     return models
 
 
@@ -135,11 +135,13 @@ def _order(name: ModelName) -> tuple[Any, ...]:
 
 
 def _check_records(corpus: ComparedCorpus, name: ModelName, records: int) -> None:
-    if records != (corpus.models[name].records if name in corpus.models else 0):
+    if records != (corpus.results[name].records if name in corpus.results else 0):
         evaluation, metric, model_id = name
         by = "" if metric is None else f" by the metric {metric!r}"
         records_of = f"its records of {model_id!r} on {evaluation!r}{by}"
-        raise CorpusError(corpus.path, f"{records_of} and its summary do not add up; {VERIFY_HINT}")
+        raise CorpusError(
+            corpus.corpus, f"{records_of} and its summary do not add up; {VERIFY_HINT}"
+        )
 
 
 def _status(
@@ -158,51 +160,28 @@ def _status(
     return "compared" if 100 * counts["questions"] >= least else "incomplete"
 
 
-def _statistics(
-    counts: Mapping[str, Any],
-    found: Differences,
-    over: Differences,
-    *,
-    scored: bool,
-    lower: bool,
-    points_each: int,
-) -> dict[str, Any]:
-    """Compute further fields of a `ModelDifference`.
-
-    The test is `over` the same questions or their clusters. `lower` says whether a lower score is
-    better.
-    """
-    questions = found.questions
-    points = None
-    detectable = None
-    needed = None
-    means: list[float | None] = [None, None]
-    if questions:
-        gain = -found.total if lower else found.total
-        points = to_double(points_each * gain / questions)
-        detectable, needed, *_ = power(over, graded=scored, all_questions=questions)
-        totals = (counts["old_means"], counts["new_means"])
-        means = [
-            None if isinstance(total, float) else to_double(total / questions) for total in totals
-        ]
-    accuracies, scores = ([None, None], means) if scored else (means, [None, None])
-    return {
-        "old_accuracy": accuracies[0],
-        "new_accuracy": accuracies[1],
-        "old_score": scores[0],
-        "new_score": scores[1],
-        "points": points,
-        "worse": found.rose if lower else found.fell,
-        "better": found.fell if lower else found.rose,
-        "test": over.test if questions else None,
-        "detectable": None if detectable is None else points_each * detectable,
-        "questions_needed": needed,
-    }
+def _add_statistics(
+    model: ModelDifference, counts: Mapping[str, Any], found: Differences, over: Differences
+) -> None:
+    """Add the means and the power of a test `over` these questions or their clusters."""
+    for side in ("old", "new"):
+        total = counts[f"{side}_means"]
+        if not isinstance(total, float):
+            setattr(model, f"{side}_{model.measure}", to_double(total / found.questions))
+    points_each = points_per_unit(other_scale=model.other_scale)
+    gain = -found.total if model.lower_is_better else found.total
+    model.points = to_double(points_each * gain / found.questions)
+    model.test = over.test
+    detectable, model.questions_needed, *_ = power(
+        over, graded=model.measure == "score", all_questions=found.questions
+    )
+    if detectable is not None:
+        model.detectable = points_each * detectable
 
 
 def _side(corpus: ComparedCorpus) -> Side:
-    records = sum(model.records for model in corpus.models.values())
-    return filled(Side, corpus.manifest, corpus=utf8(corpus.path), records=records)
+    records = sum(model.records for model in corpus.results.values())
+    return filled(Side, corpus.manifest, corpus=utf8(corpus.corpus), records=records)
 
 
 def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
@@ -227,26 +206,25 @@ def _find_failures(found: Difference) -> Iterator[Failure]:
     """
     if found.fail_on is None:
         return
-    for model in found.models:
+    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
+    failures: dict[str, dict[int, str]] = {"regressed": {}, "missing": {}, "incomplete": {}}
+    for number, model in enumerate(found.models):
         p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
         if p_value is not None and model.points is not None:
             model.regressed = p_value < found.p and -model.points > found.fail_on
-    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
-    loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
-    messages: dict[Literal["regressed", "missing", "incomplete"], Callable[[Any], str]] = {
-        "regressed": lambda _: loss,
-        "missing": lambda _: "is missing in NEW",
-        "incomplete": _shortfall,
-    }
-    for reason, message_of in messages.items():
-        for model in found.models:
-            if reason == "regressed":
-                is_failure = model.regressed
-            else:
-                allowed = any(_matches(pattern, model) for pattern in found.allow_missing)
-                is_failure = model.status == reason and not allowed
-            if is_failure:
-                yield filled(Failure, model, reason=reason, message=message_of(model))
+        if model.regressed:
+            failures["regressed"][number] = (
+                f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
+            )
+        if model.status in failures and not any(
+            _matches(pattern, model) for pattern in found.allow_missing
+        ):
+            is_missing = model.status == "missing"
+            text = "is missing in NEW" if is_missing else _shortfall(model)
+            failures[model.status][number] = text
+    for reason, messages in failures.items():
+        for number, message in messages.items():
+            yield filled(Failure, found.models[number], reason=reason, message=message)
 
 
 def _find_scopes(
@@ -259,11 +237,7 @@ def _find_scopes(
     found: set[Scope] = set()
     notices = []
     for pattern in patterns:
-        matching = {
-            scope
-            for scope in scored
-            if any(matches_any(name, [pattern]) for name in names_of_scope(*scope))
-        }
+        matching = {scope for scope in scored if matches_one(pattern, names_of_scope(*scope))}
         if not matching:
             notices.append(
                 f"--lower-is-better {pattern!r} matches nothing that is compared by score"
@@ -278,7 +252,7 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
     # Not `metric/model`: it would look like `evaluation/model`.
     names = [model.model_id, evaluation, *others, f"{evaluation}/{model.model_id}"]
     names += [f"{name}/{model.model_id}" for name in others[1:]]
-    return any(matches_any(name, [pattern]) for name in names)
+    return matches_one(pattern, names)
 
 
 def _shortfall(model: ModelDifference) -> str:
@@ -351,28 +325,39 @@ def diff(
     wanted = make_filters(**filters)
     first, second = Selection(old), Selection(new)
     check_known_fields([first, second], wanted, cluster=cluster)
-    before = read_corpus(first, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
+    before_selection = first.filtered(wanted, jobs=jobs, allow_empty=True)
+    if cluster and before_selection.scopes:
+        before_selection.set_clusters(cluster, jobs=jobs)
+    before = ComparedCorpus(before_selection)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(second, wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = ComparedCorpus(second.filtered(wanted, jobs=jobs, allow_empty=bool(before.results)))
     corpora = before, after
-    scored = frozenset() if accuracy else before.graded | after.graded
-    plan = make_plan(
-        before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples
+    scored = frozenset() if accuracy else scopes_with("graded", corpora)
+    match_by = fields_to_compare(before, after, match_by)
+    question = position_fields(before, after, match_by)
+    tasks = make_tasks(
+        before,
+        after,
+        by=match_by,
+        fields=question,
+        scored=scored,
+        errors_as_wrong=errors_as_wrong,
+        examples=examples,
     )
     changes = Changes(examples)
-    for task in plan.tasks[:1]:
+    for task in tasks[:1]:
         changes.add(compare_range(task))
     # Reading lines takes most of the time. The first range tells how many there may be.
-    text_bytes = changes.text_bytes * len(plan.tasks)
-    for result in run_in_order(compare_range, plan.tasks[1:], text_bytes=text_bytes, jobs=jobs):
+    text_bytes = changes.text_bytes * len(tasks)
+    for result in run_in_order(compare_range, tasks[1:], text_bytes=text_bytes, jobs=jobs):
         changes.add(result)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
         old=_side(before),
         new=_side(after),
-        by=plan.by,
-        question=plan.fields,
+        by=match_by,
+        question=question,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
         cluster=cluster,
@@ -390,19 +375,23 @@ def diff(
         filters=wanted.spelled(),
         notices=[
             *([f"only records that match {wanted}"] if wanted else []),
-            *before.notes,
-            *plan.notices,
+            *before.selection.notes,
+            *notices_of(before, after),
             *lower_notices,
             *rename_notices(before, after),
         ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
-        parts_skipped=plan.skipped,
+        parts_skipped=len(
+            set.intersection(
+                *({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in corpora)
+            )
+        ),
         seconds=0.0,
     )
-    lower_scopes |= before.lower | after.lower
+    lower_scopes |= scopes_with("lower_is_better", corpora)
     found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
-    for name in Counts.__struct_fields__:
-        setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
+    for model in found.models:
+        found.counts += model.counts
     for pattern in allowed:
         if not any(model.old_records and _matches(pattern, model) for model in found.models):
             found.notices.append(

@@ -75,8 +75,8 @@ class Changes:
     def __init__(self, examples: int) -> None:
         self._examples = examples
         # By model: its records, questions and answered questions in OLD and in NEW (`old_records`
-        # …); all of `Counts`; the `questions` that can be compared, and how many of them are
-        # `repeated`; and the sums of their means in OLD and in NEW. By the number of a cluster: the
+        # …); all of `Counts`; the `questions` that can be compared, and the sums of their
+        # means in OLD and in NEW. By the number of a cluster: the
         # sum of the differences of its questions.
         self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
         # By model: how many questions have each difference of means, if that is not 0.
@@ -246,7 +246,6 @@ class _Comparison:
         for number in compared[first].tolist():
             model = self._models[model_of[number]]
             self.changes.numbers[model][int(self._cluster[number])] = 0
-        self._count("repeated", model_of[repeated])
         all_records = _by_side(question, is_new)
         all_answers = _by_side(question, is_new, is_answer)
         for side, name in enumerate(("old", "new")):

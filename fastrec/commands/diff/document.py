@@ -12,6 +12,8 @@ import msgspec
 
 from fastrec.notebook import Tabular, flat
 from fastrec.statistics.paired import Test
+from fastrec.summary.document import ModelNames
+from fastrec.summary.rows import Sums
 
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
@@ -27,7 +29,7 @@ class Side(msgspec.Struct, kw_only=True):
     """From its manifest: identifies the content, whatever the path."""
 
 
-class Counts(msgspec.Struct, kw_only=True):
+class Counts(Sums, kw_only=True):
     """How many records changed, and how.
 
     A pair is two matched records, one of each corpus, and counts once.
@@ -60,13 +62,9 @@ class Loss(msgspec.Struct, kw_only=True):
     """As in `losses`."""
 
 
-class RecordName(msgspec.Struct, kw_only=True):
+class RecordName(ModelNames, kw_only=True):
     """The fields that are needed to find a record."""
 
-    evaluation_name: str
-    metric: str | None
-    """Its evaluation_result_id; null if it has none."""
-    model_id: str
     sample_id: int | str
     sample_hash: str
     evaluation_id: str
@@ -89,7 +87,7 @@ class Flip(msgspec.Struct, kw_only=True):
     """The mean in NEW."""
 
 
-class ModelDifference(msgspec.Struct, kw_only=True):
+class ModelDifference(ModelNames, kw_only=True):
     """One model on one evaluation and metric.
 
     Means are those of the questions that could be compared.
@@ -99,10 +97,6 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     or the mean of their scores.
     """
 
-    evaluation_name: str
-    metric: str | None
-    """The evaluation_result_id of the records; null if they have none."""
-    model_id: str
     graded: bool
     """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means
     little."""
@@ -134,17 +128,17 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Questions that it answered in OLD."""
     questions: int
     """Questions that could be compared."""
-    old_accuracy: float | None
+    old_accuracy: float | None = None
     """Mean over the compared questions of the share of right answers in OLD; null if there are
     none, or if scores are compared."""
-    new_accuracy: float | None
+    new_accuracy: float | None = None
     """The same in NEW."""
-    old_score: float | None
+    old_score: float | None = None
     """Mean over the compared questions of the mean score in OLD; null if there are none, if
     accuracies are compared, or if the summary has no mean score because it overflows a double."""
-    new_score: float | None
+    new_score: float | None = None
     """The same in NEW."""
-    points: float | None
+    points: float | None = None
     """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 ×
     (old - new) if a lower score is better; with `other_scale`, in units of the score, without the
     100. Computed exactly and rounded once; null if there are no questions."""
@@ -155,15 +149,15 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     clusters: int
     """Clusters of the questions that could be compared; without `--cluster`, each is one of its
     own."""
-    test: Test | None
+    test: Test | None = None
     """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same
     size, as single answers do; else `t`. Both are two-sided. null if no question was compared."""
     p: float | None = None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
-    detectable: float | None
+    detectable: float | None = None
     """The smallest difference in points that this test of these questions finds with p < 0.05 in 80
     % of all cases, if as many answers change as observed; null if it finds none."""
-    questions_needed: int | None
+    questions_needed: int | None = None
     """How many questions it takes to find a difference of `points` so; null if there is none."""
     p_adjusted: float | None = None
     """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one,
@@ -184,13 +178,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     each."""
 
 
-class Failure(msgspec.Struct, kw_only=True):
+class Failure(ModelNames, kw_only=True):
     """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
-    evaluation_name: str
-    metric: str | None
-    """The metric; null if the records have none."""
-    model_id: str
     reason: Literal["regressed", "missing", "incomplete"]
     """What is wrong, in one word."""
     message: str

@@ -51,7 +51,7 @@ def _numbers_in(corpus: ComparedCorpus) -> dict[_Scope, dict[str, Any]]:
     If all of its scores are the same, they tell nothing: it gets an object that equals no other.
     """
     numbers: defaultdict[_Scope, dict[str, Any]] = defaultdict(dict)
-    for (evaluation, metric, model), found in corpus.models.items():
+    for (evaluation, metric, model), found in corpus.results.items():
         if metric:
             means = found.questions, found.mean_score
             numbers[evaluation, metric][model] = means if found.score_standard_error else object()

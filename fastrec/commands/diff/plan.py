@@ -16,22 +16,18 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
-
-import msgspec
-import numpy as np
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query
 from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
 from fastrec.commands.diff.records import ChosenPart
-from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
-from fastrec.corpus.scan import Position, SplitHashes, position_maker
+from fastrec.corpus.manifest import MANIFEST, skipped_lines
+from fastrec.corpus.scan import Position, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -47,17 +43,32 @@ BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 _LONGEST_ID = 1_000
 
 
-class ComparedCorpus(msgspec.Struct):
-    path: str
-    manifest: Manifest
-    parts: list[ChosenPart]
-    schema: Schema
-    models: dict[ModelName, ModelSummary]
-    graded: frozenset[Scope]  # what has scores other than 0 and 1
-    other_scale: frozenset[Scope]  # metrics with mean scores below 0 or above 1
-    lower: frozenset[Scope]  # metrics whose records say that lower scores are better
-    split: SplitHashes
-    notes: list[str]  # about clusters of questions
+class ComparedCorpus(QuestionTable):
+    """One of the two corpora, and what its summary says about the selected records."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__(selection)
+        self.schema: Schema = CORPUS_LABELS[self.manifest.schema]
+        self.parts = [_chosen_part(selection, number) for number in range(len(selection.parts))]
+        self.results: dict[ModelName, ModelSummary] = {}
+        self.split: set[ModelName] = set()  # scopes with hashes, as in `SplitHashes`
+        for evaluation in self.evaluations:
+            scope = (evaluation.evaluation_name, evaluation.metric)
+            self.results |= {(*scope, model.model_id): model for model in evaluation.by_model}
+            if evaluation.split_hashes:
+                table = self.table(Query(evaluation_name=scope[0], metric=scope[1]))
+                self.split |= {(*scope, sample_hash) for sample_hash in table.split_hashes()}
+
+
+def _chosen_part(selection: Selection, number: int) -> ChosenPart:
+    part = selection.parts[number]
+    chosen = None if selection.is_whole else selection.scope_codes(number) >= 0
+    clusters = selection.clusters
+    if clusters is not None:
+        clusters = clusters[slice(*selection.starts[number : number + 2])]
+    return ChosenPart(
+        part.path, part.entry, selection.reader.columns_path(number), chosen, clusters
+    )
 
 
 class _Place(NamedTuple):
@@ -66,61 +77,14 @@ class _Place(NamedTuple):
     file: ChosenPart
 
 
-class Plan(msgspec.Struct):
-    tasks: list[CompareTask]
-    by: tuple[str, ...]
-    fields: tuple[str, ...]  # the fields that identify a question of a model
-    skipped: int  # parts that are the same in both corpora
-    notices: list[str]
-
-
-def read_corpus(
-    whole: Selection, filters: Filters, *, jobs: int, allow_empty: bool, cluster: str | None = None
-) -> ComparedCorpus:
-    """Read the documents of a corpus, and select its matching records.
-
-    Unless `allow_empty`, there must be some. With `cluster`, find the clusters of questions.
-    """
-    selection = whole.filtered(filters, jobs=jobs, allow_empty=allow_empty)
-    if cluster and selection.scopes:
-        selection.set_clusters(cluster, jobs=jobs)
-    parts = []
-    for number, part in enumerate(selection.parts):
-        chosen = None
-        if not selection.is_whole:
-            chosen = np.packbits(selection.scope_codes(number) >= 0).tobytes()
-        columns = selection.reader.columns_path(number)
-        clusters = b""
-        if selection.clusters is not None:
-            clusters = selection.clusters[slice(*selection.starts[number : number + 2])].tobytes()
-        parts.append(ChosenPart(part.path, part.entry, columns, chosen, clusters))
-    index = QuestionTable(selection)
-    models: dict[ModelName, ModelSummary] = {}
-    split: set[tuple[str, str | None, str]] = set()
-    for evaluation in index.evaluations:
-        scope = (evaluation.evaluation_name, evaluation.metric)
-        for model in evaluation.by_model:
-            models[*scope, model.model_id] = model
-        if evaluation.split_hashes:
-            table = index.table(Query(evaluation_name=scope[0], metric=scope[1]))
-            split.update((*scope, sample_hash) for sample_hash in table.split_hashes())
-    return ComparedCorpus(
-        path=selection.corpus,
-        manifest=selection.manifest,
-        parts=parts,
-        schema=CORPUS_LABELS[selection.manifest.schema],
-        models=models,
-        graded=_scopes_with("graded", index),
-        other_scale=_scopes_with("other_scale", index),
-        lower=_scopes_with("lower_is_better", index),
-        split=frozenset(split),
-        notes=selection.notes,
+def scopes_with(fact: str, corpora: Iterable[ComparedCorpus]) -> frozenset[Scope]:
+    """The scopes of which a corpus says something, such as `graded`."""
+    return frozenset(
+        (one.evaluation_name, one.metric)
+        for corpus in corpora
+        for one in corpus.scopes
+        if getattr(one, fact)
     )
-
-
-def _scopes_with(fact: str, index: QuestionTable) -> frozenset[Scope]:
-    found = [one for one in index.evaluations if getattr(one, fact)]
-    return frozenset((one.evaluation_name, one.metric) for one in found)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -149,7 +113,9 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
     )
 
 
-def _fields_of(old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]) -> tuple[str, ...]:
+def fields_to_compare(
+    old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]
+) -> tuple[str, ...]:
     """The fields to compare by, with the metric if records name one.
 
     UsageError if schema versions differ.
@@ -158,11 +124,10 @@ def _fields_of(old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]) ->
         versions = list(CORPUS_LABELS.values())  # the oldest first
         earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
         raise UsageError(
-            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of "
-            f"{new.schema.name}: "
-            "their hashes differ. Upgrade the earlier version with `fastrec normalize "
-            f"{shown(earlier.path)} -o "
-            f"UPGRADED --schema {later.schema.name}`, and compare UPGRADED"
+            f"{shown(old.corpus)} has records of schema {old.schema.name} and "
+            f"{shown(new.corpus)} of {new.schema.name}: their hashes differ. Upgrade the earlier "
+            f"version with `fastrec normalize {shown(earlier.corpus)} -o UPGRADED "
+            f"--schema {later.schema.name}`, and compare UPGRADED"
         )
     if METRIC in old.schema.sort_fields:
         return (*(field for field in by if field != METRIC), METRIC)
@@ -173,34 +138,36 @@ def _fields_of(old: ComparedCorpus, new: ComparedCorpus, by: tuple[str, ...]) ->
     return by
 
 
-def make_plan(
+def make_tasks(
     old: ComparedCorpus,
     new: ComparedCorpus,
-    by: tuple[str, ...],
-    scored: frozenset[Scope],
     *,
+    by: tuple[str, ...],
+    fields: tuple[str, ...],
+    scored: frozenset[Scope],
     errors_as_wrong: bool,
     examples: int,
-) -> Plan:
-    """Check that two corpora can be compared, and cut the work into ranges."""
-    by = _fields_of(old, new, by)
-    fields = _position_fields(old, new, by)
+) -> list[CompareTask]:
+    """Cut the work into ranges."""
     bound_fields = fields
     if any(_has_long_id(part) for part in (*old.parts, *new.parts)):
         bound_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
     position_of = position_maker(bound_fields)
-    places = [
-        [
+    places = []
+    for corpus in (old, new):
+        parts = [
             _Place(position_of(part.entry.first), position_of(part.entry.last), part)
             for part in corpus.parts
         ]
-        for corpus in (old, new)
-    ]
-    for corpus, parts in zip((old, new), places, strict=True):
         if any(before.last > after.first for before, after in pairwise(parts)):
-            raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
+            raise CorpusError(
+                join(corpus.corpus, MANIFEST), "does not list its parts in sort order"
+            )
+        places.append(parts)
+    if not any(places):
+        return []
     cuts = _cuts([*places[0], *places[1]], current_limits().diff_range_records)
-    tasks = [
+    return [
         CompareTask(
             old=_within(places[0], *bounds),
             new=_within(places[1], *bounds),
@@ -211,29 +178,33 @@ def make_plan(
             scored=scored,
             errors_as_wrong=errors_as_wrong,
             # A hash that is split in one corpus is split in both here.
-            split=old.split | new.split,
+            split=frozenset(old.split | new.split),
             examples=examples,
         )
         for bounds in pairwise([None, *cuts, None])
     ]
-    texts, other_texts = (
-        {part.entry.text_xxh3_128 for part in corpus.parts} for corpus in (old, new)
-    )
-    notices = []
+
+
+def notices_of(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
+    """Yield what may explain differences: other versions, skipped shards, and other metrics."""
     ours = old.manifest.fastrec
     theirs = new.manifest.fastrec
     if ours != theirs:
-        versions = f"fastrec {ours} made OLD and fastrec {theirs} made NEW"
-        notices.append(
-            f"{versions}: values that the two versions write differently count as changed"
+        yield (
+            f"fastrec {ours} made OLD and fastrec {theirs} made NEW: values that the two versions "
+            "write differently count as changed"
         )
     for name, corpus in (("OLD", old), ("NEW", new)):
         if skipped := skipped_lines(corpus.manifest.skipped):
-            notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
-    notices += _metric_notices(old, new)
-    return Plan(
-        tasks if old.parts or new.parts else [], by, fields, len(texts & other_texts), notices
-    )
+            yield f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}"
+    before, after = map(_metrics_of, (old, new))
+    for name in sorted(before.keys() & after.keys()):
+        if set(before[name]).isdisjoint(after[name]):
+            first, second = (", ".join(metrics[name]) for metrics in (before, after))
+            yield (
+                f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
+                f"NEW has {second}"
+            )
 
 
 def _has_long_id(part: ChosenPart) -> bool:
@@ -241,53 +212,41 @@ def _has_long_id(part: ChosenPart) -> bool:
     return any(isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID for sample_id in ids)
 
 
-def _metric_notices(old: ComparedCorpus, new: ComparedCorpus) -> Iterator[str]:
-    """Yield a notice for each evaluation of both corpora that has no metric in common."""
-    ours, theirs = (_metrics_of(corpus) for corpus in (old, new))
-    for name in sorted(ours.keys() & theirs.keys()):
-        if ours[name].keys().isdisjoint(theirs[name]):
-            first, second = (", ".join(metrics[name]) for metrics in (ours, theirs))
-            yield (
-                f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, "
-                f"NEW has {second}"
-            )
-
-
-def _metrics_of(corpus: ComparedCorpus) -> dict[str, dict[str, None]]:
+def _metrics_of(corpus: ComparedCorpus) -> dict[str, list[str]]:
     """The metrics of each evaluation, as they are shown."""
-    metrics: dict[str, dict[str, None]] = {}
-    for evaluation, metric, _ in corpus.models:
-        metrics.setdefault(evaluation, {})["none" if metric is None else repr(metric)] = None
+    metrics: dict[str, list[str]] = {}
+    for one in corpus.scopes:
+        metric = "none" if one.metric is None else repr(one.metric)
+        metrics.setdefault(one.evaluation_name, []).append(metric)
     return metrics
 
 
-def _position_fields(
-    old: ComparedCorpus, new: ComparedCorpus, by: Sequence[str]
-) -> tuple[str, ...]:
+def position_fields(old: ComparedCorpus, new: ComparedCorpus, by: Sequence[str]) -> tuple[str, ...]:
     """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
+    old_name, new_name = (shown(corpus.corpus) for corpus in (old, new))
     algorithm = old.manifest.options.get("hash")
     other = new.manifest.options.get("hash")
     if algorithm != other and "sample_hash" in by:
         raise UsageError(
-            f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: "
+            f"{old_name} has {algorithm} hashes and {new_name} has {other} hashes: "
             "normalize one of them "
-            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW "
+            f"again, for example with `fastrec normalize {new_name} -o NEW "
             f"--hash-algorithm {algorithm}`"
         )
     ours, theirs = (_sample_fields(corpus.manifest.sort_fields, by) for corpus in (old, new))
     if ours != theirs:
         order = ",".join(old.manifest.sort_fields)
         raise UsageError(
-            f"{shown(old.path)} and {shown(new.path)} have different sort orders: normalize one "
+            f"{old_name} and {new_name} have different sort orders: normalize one "
             "of them again, "
-            f"for example with `fastrec normalize {shown(new.path)} -o NEW --sort-by {order}`"
+            f"for example with `fastrec normalize {new_name} -o NEW --sort-by {order}`"
         )
     if not _names_a_sample(ours):
         first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
         raise UsageError(
             f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by "
             f"{', '.join(by)}: normalize "
-            f"both again, for example with `fastrec normalize {shown(old.path)} -o OLD --sort-by "
+            f"both again, for example with `fastrec normalize {old_name} -o OLD --sort-by "
             f"{first}`"
         )
     return ours

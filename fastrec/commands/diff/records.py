@@ -34,8 +34,8 @@ class ChosenPart(PartFile, frozen=True):
     """A part, and which of its records match the filters."""
 
     columns: str  # path
-    chosen: bytes | None = None  # bits of these records; None if all match
-    clusters: bytes = b""  # of the question of each record, as int64, if questions have clusters
+    chosen: Array | None  # whether each record does; None if all match
+    clusters: Array | None  # of the question of each record, if questions have clusters
 
 
 class Records:
@@ -95,13 +95,11 @@ class Records:
         begin, end = map(row_at, bounds)
         rows = np.arange(columns.records)[begin:end]
         if part.chosen is not None:
-            bits = np.frombuffer(part.chosen, dtype=np.uint8)
-            rows = rows[np.unpackbits(bits, count=columns.records)[rows] > 0]
+            rows = rows[part.chosen[rows]]
         read = {name: columns.numbers(name)[rows] for name in _NUMBERS}
         read["score"] = columns.doubles("score")[rows]
         read["position"] = rows
-        clusters = part.clusters or bytes(8 * columns.records)
-        read["cluster"] = np.frombuffer(clusters, dtype=np.int64)[rows]
+        read["cluster"] = np.zeros_like(rows) if part.clusters is None else part.clusters[rows]
         for field, numbers in self._numbers.items():
             read[field] = numbers.add(values[field])[codes[field][rows]]
         exact_scores = columns.exact("score")

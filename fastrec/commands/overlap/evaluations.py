@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Raw
 from xxhash import xxh3_128_digest
 
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
+from fastrec.schemas.view import view, view_decoder
 
 _EXAMPLES = 3
 
@@ -47,18 +49,7 @@ class SharedQuestions(msgspec.Struct, kw_only=True):
     """The first of these inputs."""
 
 
-class _Input(msgspec.Struct, gc=False):
-    raw: str
-
-
-class _Line(msgspec.Struct, gc=False):
-    evaluation_name: str
-    sample_id: msgspec.Raw
-    sample_hash: str
-    input: _Input
-
-
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = view_decoder(evaluation_name=str, sample_id=Raw, sample_hash=str, input=view(raw=str))
 
 
 class _Question(NamedTuple):

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import Raw
 from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.codes import Array, Values, distinct_of, joint_codes, order_of
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import Query, Scope
 from fastrec.judge.parse import parse, spell
+from fastrec.schemas.view import view, view_decoder
 
 # What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a
 # table.
@@ -70,30 +70,15 @@ class PairJoins(msgspec.Struct, kw_only=True):
     """Those of them for which both have a record of the same metric, or one without a metric."""
     ids: int
     """sample_ids that both have."""
-    apart: int
+    apart: int = 0
     """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of
     reasons."""
-    reasons: dict[str, int]
+    reasons: dict[str, int] = {}
     """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt,
     prompt_and_reference. Where a model has several questions of one id, the two that are closest
     count."""
-    examples: dict[str, list[int | str]]
+    examples: dict[str, list[int | str]] = {}
     """The first ids of each reason; only of the pairs with the fewest common questions."""
-
-    @classmethod
-    def of_group(cls, group: QuestionGroup) -> PairJoins:
-        """Two models of the same group: they have everything in common."""
-        same = group.questions
-        return cls(
-            first=0,
-            second=0,
-            common=same,
-            same_metric=same,
-            ids=group.ids,
-            apart=0,
-            reasons={},
-            examples={},
-        )
 
 
 class EvaluationJoins(msgspec.Struct, kw_only=True):
@@ -128,7 +113,13 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
                 for other in second.models:
                     yield self._row(model, other, first, second, pair)
         for group in self.groups:
-            same = PairJoins.of_group(group)
+            same = PairJoins(
+                first=0,
+                second=0,
+                common=group.questions,
+                same_metric=group.questions,
+                ids=group.ids,
+            )
             for model, other in combinations(group.models, 2):
                 yield self._row(model, other, group, group, same)
 
@@ -161,31 +152,20 @@ class Asked(NamedTuple):
         return Asked(*(codes[mask] for codes in self))
 
 
-class _Input(msgspec.Struct, gc=False):
-    """What was asked: JSON text, which is decoded once per question."""
-
-    raw: Raw
-    reference: Raw
-
-
-class _Line(msgspec.Struct, gc=False):
-    input: _Input
-
-
 _EXAMPLES = 3
 _PAIRS_WITH_EXAMPLES = 50
 # The digests that two questions of an id must have in common for each reason, as in REASONS; with
 # the last one, `prompt_and_reference`, they have none. The digests are those of `digests_of`.
+_DIGESTS = 4
 _AGREEMENTS = ([0, 1], [2, 3], [2], [3])
 
-_decode = msgspec.json.Decoder(_Line).decode
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_references = msgspec.json.Decoder(str | list[str]).decode
+_decode = view_decoder(input=view(raw=str, reference=str | list[str]))
 
 
-def find_joins(
-    index: QuestionTable, scopes: Sequence[tuple[Scope, Query]]
-) -> list[EvaluationJoins]:
+_Scopes = Sequence[tuple[Scope, Query]]
+
+
+def find_joins(index: QuestionTable, scopes: _Scopes) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
     evaluations: dict[str, list[tuple[Scope, Query]]] = {}
     for scope, query in scopes:
@@ -193,18 +173,16 @@ def find_joins(
     return [_find_joins(index, name, chosen) for name, chosen in evaluations.items()]
 
 
-def _find_joins(
-    index: QuestionTable, evaluation: str, scopes: Sequence[tuple[Scope, Query]]
-) -> EvaluationJoins:
+def _find_joins(index: QuestionTable, evaluation: str, scopes: _Scopes) -> EvaluationJoins:
     models = sorted({model for scope, query in scopes for model in query.models or scope.models})
     tables = [index.table(query) for _, query in scopes]
     split = {sample_hash for table in tables for sample_hash in table.split_hashes()}
     questions = Values()
     ids = Values()
     found: list[Asked] = []
-    digests: dict[int, tuple[int, ...]] = {}  # by question
+    numbers: list[Array] = []
+    model_of = {model: code for code, model in enumerate(models)}
     for metric, table in enumerate(tables):
-        model_of = {model: code for code, model in enumerate(models)}
         model = np.array([model_of.get(name, -1) for name in table.models])[table.model]
         records = table.records
         first, places = distinct_of(records.hash[table.place], records.sample_id[table.place])
@@ -223,12 +201,12 @@ def _find_joins(
         )
         is_chosen = model >= 0
         found.append(asked.chosen(is_chosen))
-        _add_digests(digests, index, found[-1].question, table.number[is_chosen])
+        numbers.append(table.number[is_chosen])
     everything = Asked(*(np.concatenate(codes) for codes in zip(*found, strict=True)))
-    used, places = np.unique(everything.question, return_inverse=True)
-    facts = np.array([digests[code] for code in used.tolist()], dtype=np.uint64)
+    _, first, places = np.unique(everything.question, return_index=True, return_inverse=True)
+    digests = _read_digests(index, np.concatenate(numbers)[first])
     metrics = [scope.metric for scope, _ in scopes]
-    joins = count_joins(models, ids.list(), everything._replace(question=places), facts)
+    joins = count_joins(models, ids.list(), everything._replace(question=places), digests)
     return EvaluationJoins(
         evaluation_name=evaluation,
         metrics=sorted(metrics, key=lambda metric: (metric is not None, metric)),
@@ -236,24 +214,15 @@ def _find_joins(
     )
 
 
-def _add_digests(
-    digests: dict[int, tuple[int, ...]], index: QuestionTable, questions: Array, numbers: Array
-) -> None:
-    """Read the first record of each new question."""
+def _read_digests(index: QuestionTable, numbers: Array) -> Array:
+    """The digests of questions, given the number of the first record of each."""
+    digests = np.empty((len(numbers), _DIGESTS), dtype=np.uint64)
     order = np.argsort(numbers)
-    codes, first = np.unique(questions[order], return_index=True)
-    wanted = {
-        int(numbers[order[place]]): code
-        for code, place in zip(codes.tolist(), first.tolist(), strict=True)
-        if code not in digests
-    }
-    ascending = sorted(wanted)
-    lines = index.selection.lines(np.array(ascending, dtype=np.int64))
-    for number, line in zip(ascending, lines, strict=True):
+    lines = index.selection.lines(numbers[order])
+    for question, line in zip(order.tolist(), lines, strict=True):
         asked = _decode(line).input
-        digests[wanted[number]] = digests_of(
-            _decode_text(asked.raw), _decode_references(asked.reference)
-        )
+        digests[question] = digests_of(asked.raw, asked.reference)
+    return digests
 
 
 def digests_of(prompt: str, references: str | list[str]) -> tuple[int, ...]:
@@ -299,7 +268,6 @@ def count_joins(
                 ids=int(same_id[first, second]),
                 apart=sum(known.values()),
                 reasons=known,
-                examples={},
             )
         )
     questions = np.diagonal(common)

@@ -186,21 +186,15 @@ def _check_statistics(
 ) -> None:
     """Build the summary again from the records, and compare what depends only on them."""
     tally = read_part_counts(statistics).tally
-    found = summarize(
-        msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
-        summary.rejected_by_code,
-        msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
-        tally,
-        read_census(statistics),
-        schema=options.target,
-        versions=summary.versions,
-        notes=summary.notes,
-        repaired=summary.repaired,
-        repairable=summary.repairable,
-        same_run=summary.same_run,
+    found = msgspec.structs.replace(
+        summary,
+        schema=options.target.name,
+        line_counts=msgspec.structs.replace(
+            summary.line_counts, kept=tally.interaction_types.total()
+        ),
+        sample_hash=msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
+        **summarize(tally, read_census(statistics), options.target),
     )
-    for name in ("renamed", "labels", "fixes"):  # they are about the input
-        setattr(found, name, getattr(summary, name))
     for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
         if (choice := getattr(options, option)) != "keep":
             for example in identities.examples:
