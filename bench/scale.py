@@ -168,12 +168,12 @@ class _Simulation:
         result.peak_bytes = _peak()
         result.parts = len(corpus.manifest.parts)
         assert sum(part.records for part in corpus.manifest.parts) == self._corpus.total
-        journal = Path(output.working("journal"))
-        result.journal_bytes = journal.stat().st_size
-        journal.unlink()
+        for journal in map(Path, output.journals()):
+            result.journal_bytes += journal.stat().st_size
+            journal.unlink()
         if self._options.incremental:
-            Path(output.next_kept_path).replace(output.kept_path)  # the corpus counts as published
-            result.kept_bytes = Path(output.kept_path).stat().st_size
+            output.keep_files(corpus.kept, frozenset())
+            result.kept_bytes = len(corpus.kept)
         return result
 
     def _drive(self, progress: Progress) -> Corpus:

@@ -28,8 +28,7 @@ from fastrec.parameters import AnyPath
 from fastrec.schemas.newest import SCHEMA
 from fastrec.schemas.view import view_decoder
 from fastrec.storage import is_url
-from fastrec.storage.base import Log
-from fastrec.storage.local import LOCAL
+from fastrec.storage.local import LOCAL, LocalLog
 
 _BLOCK = 1 << 20
 
@@ -82,7 +81,7 @@ class Writer:
         self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
         self._lock = threading.Lock()
         self._stack: contextlib.ExitStack | None = None
-        self._log: Log
+        self._log: LocalLog
         self._size: int
         self._counts: dict[str, dict[str, int]] = {}  # by sample_id and metric
 

@@ -18,7 +18,9 @@ from fastrec.storage import (
     without_file_protocol,
 )
 
+JOURNAL = "journal-"  # how the names of the files of a journal begin
 KEPT = "kept"  # the name of the list of kept work in the work directory
+NEXT = "-next"  # added to it, until the output is published
 REFUSED = ".refused"
 
 
@@ -110,14 +112,18 @@ class Output(Protocol):
     def kept_path(self) -> str:
         return join(self.work_root, KEPT)
 
-    @property
-    def next_kept_path(self) -> str:
-        """The path of the list of the work of this run, until the output is published."""
-        return self.kept_path
+    def keep_files(self, document: bytes, files: frozenset[str]) -> None:
+        """Keep some files, and their list; it counts once all of them are in place."""
+        self.check()
+        is_in_place = all(self.before_publishing(path) == path for path in files)
+        path = self.kept_path if is_in_place else self.kept_path + NEXT
+        storage_of(path).write_all(path, document)
+        self.kept = files
 
-    def earlier_journals(self) -> list[str]:
-        """Return the paths of journals that earlier runs left in other work directories."""
-        return []
+    def journals(self) -> list[str]:
+        """The files of the journals of this run and of earlier ones, in their order."""
+        files = [path for path in self._all_work() if base_name(path).startswith(JOURNAL)]
+        return sorted(files, key=base_name)
 
     def working(self, name: str) -> str:
         return join(self.work, name)
@@ -138,11 +144,11 @@ class Output(Protocol):
         storage_of(path).sync(path)
 
     def sweep(self, keep: Collection[str]) -> None:
-        """Remove all unpublished files and work files, except the journal and those to keep."""
+        """Remove all unpublished files and work files, except those to keep."""
         self.check()
         for directory, files in (
             (self.staged(""), self.staged_files()),
-            (self.work, self._work_files()),
+            (self.work, [*self._work_files(), *self.journals()]),
         ):
             storage_of(directory).remove(*(path for path in files if path not in keep))
 
@@ -153,14 +159,13 @@ class Output(Protocol):
             return True
 
     def _work_files(self) -> list[str]:
-        """List the work files besides the journal and the lists of kept work."""
-        files = storage_of(self.work).files_in(self.work)
-        lists = (self.kept_path, self.next_kept_path)
-        return [
-            path
-            for path in files
-            if path not in lists and not base_name(path).startswith("journal")
-        ]
+        """The work files besides the journals and the list of kept work."""
+        others = {self.kept_path, self.kept_path + NEXT, *self.journals()}
+        return [path for path in self._all_work() if path not in others]
+
+    def _all_work(self) -> list[str]:
+        """All work files, of earlier runs too."""
+        return storage_of(self.work).files_in(self.work)
 
 
 def not_refused(path: str) -> UsageError:

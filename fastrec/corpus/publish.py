@@ -30,7 +30,7 @@ from pathlib import Path
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.manifest import is_refused
-from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_root_of
+from fastrec.corpus.output import NEXT, REFUSED, Kind, Output, not_refused, work_root_of
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
 from fastrec.sources.shard import Shard, total_text
@@ -152,11 +152,6 @@ class LocalOutput(Output):
             return published
         return place if os.path.samefile(path, place) else published  # noqa: PTH121
 
-    @property
-    def next_kept_path(self) -> str:
-        # it may name files of the output, which are in place only after publishing
-        return f"{self.kept_path}-next"
-
     def before_publishing(self, path: str) -> str:
         directory, name = os.path.split(path)
         return self.staged(name) if directory == str(self._place.target) else path
@@ -165,7 +160,7 @@ class LocalOutput(Output):
         storage = storage_of(self.work)
         LOCAL.remove_all(str(self.staging))
         if self.kept:
-            kept = {*self.kept, self.kept_path, self.next_kept_path}
+            kept = {*self.kept, self.kept_path, self.kept_path + NEXT}
             with contextlib.suppress(OSError):  # what stays does no harm
                 storage.remove(*(path for path in storage.files_in(self.work) if path not in kept))
         else:

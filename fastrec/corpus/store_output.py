@@ -29,7 +29,7 @@ from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused
 from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
-from fastrec.storage import base_name, is_url, join, parent_and_name, parent_of, storage_of
+from fastrec.storage import base_name, is_url, join, parent_of, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -246,19 +246,13 @@ class StoreOutput(Output):
                 storage.remove_all(self.work_root)
                 return
             kept = {*self.kept, self.kept_path}
-            storage.remove(*(path for path in self._work_files(journals=True) if path not in kept))
+            storage.remove(*(path for path in self._all_work() if path not in kept))
             if not is_url(self.work_root):
                 used = {parent_of(path) for path in kept}
                 files = storage.files_in(self.work_root)
                 storage.remove(
                     *(path for path in files if storage.is_directory(path) and path not in used)
                 )
-
-    def earlier_journals(self) -> list[str]:
-        files = map(parent_and_name, self._work_files())
-        return sorted(
-            {join(directory, "journal") for directory, name in files if name.startswith("journal")}
-        )
 
     def reuse(self, path: str, name: str) -> str:
         """Keep a file under its name, if only the token differs; else copy it within the store."""
@@ -270,25 +264,13 @@ class StoreOutput(Output):
     def keep(self, path: str, _name: str, *, linked: bool = True) -> str:  # noqa: ARG002
         return path
 
-    def _work_files(self, *, journals: bool = False) -> list[str]:
-        """List the work files of all runs, but for the list of kept work and this run's journal."""
+    def _all_work(self) -> list[str]:
         storage = storage_of(self.work_root)
         files = storage.files_in(self.work_root)
-        if not is_url(
-            self.work_root
-        ):  # these are directories; in a store, they are all files below it
-            files = [
-                file
-                for path in files
-                if storage.is_directory(path)
-                for file in storage.files_in(path)
-            ]
-        own = join(self.work, "journal")
-        return [
-            path
-            for path in files
-            if path != self.kept_path and (journals or not path.startswith(own))
-        ]
+        if is_url(self.work_root):  # these are all files below it
+            return files
+        directories = filter(storage.is_directory, files)
+        return [file for path in directories for file in storage.files_in(path)]
 
 
 @contextlib.contextmanager

@@ -41,8 +41,8 @@ from fastrec.normalize.kept import (
     KeptFile,
     KeptRejects,
     KeptShard,
+    encoded_kept,
     signatures_of,
-    write_kept,
 )
 from fastrec.normalize.options import MaxRejects, Options
 from fastrec.normalize.parts import make_parts, number_parts
@@ -77,7 +77,8 @@ class Corpus(msgspec.Struct, frozen=True):
     parts_written: int
     changes: Changes  # of the shards since the last run
     gone: int  # shards of the last run that are not there any more
-    kept: frozenset[str]  # files that stay for the next run
+    kept: bytes  # the list of what stays for the next run; empty if nothing does
+    kept_files: frozenset[str]
     phases: tuple[Phase, ...] = ()
 
 
@@ -133,14 +134,15 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         trusted=taken_on_trust(shards),
         refused=refused,
     )
-    kept = frozenset[str]()
+    kept = b""
+    kept_files = frozenset[str]()
     if context.options.incremental:
-        kept = _keep_work(
+        kept, kept_files = _keep_work(
             context, shards, sorted_shards, parts,
             numbered=numbered, lines=lines, summary=summary, rejects=rejects,
         )  # fmt: skip
     written = sum(part.fingerprint not in unchanged for part in numbered)
-    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
+    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept, kept_files)
 
 
 def _count_parts(context: RunContext, parts: Sequence[Part], order: Sequence[int]) -> PartCounts:
@@ -401,11 +403,8 @@ def _keep_work(
     lines: LinesByPiece,
     summary: Summary,
     rejects: KeptRejects | None,
-) -> frozenset[str]:
-    """Describe the work in a document, just before the corpus is published.
-
-    Return the paths of all files to keep.
-    """
+) -> tuple[bytes, frozenset[str]]:
+    """Describe the work in a document; return it, and the paths of all files to keep."""
     output = context.output
     kept_parts = _keep_parts(context, parts, numbered)
     # The old one stays until this work is kept.
@@ -440,18 +439,13 @@ def _keep_work(
         next_task=sorted_shards.next_task,
         next_piece=sorted_shards.next_piece,
     )
-    output.check()
     try:
-        write_kept(output.next_kept_path, document)
+        return encoded_kept(document), frozenset(file.path for file in document.files)
     except (UnicodeEncodeError, OverflowError) as exc:
-        reason = (
-            "a path is not UTF-8"
-            if isinstance(exc, UnicodeEncodeError)
-            else "its list would be too long"
-        )
+        is_name = isinstance(exc, UnicodeEncodeError)
+        reason = "a path is not UTF-8" if is_name else "its list would be too long"
         context.notice(f"this work is not kept for the next run: {reason}")
-        return frozenset()
-    return frozenset(file.path for file in document.files)
+        return b"", frozenset()
 
 
 def _keep_parts(context: RunContext, parts: Sequence[Part], numbered: Sequence[Part]) -> list[Part]:

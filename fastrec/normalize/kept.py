@@ -5,9 +5,9 @@
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
-One document lists all of it (`Kept`). The next one is written just before the corpus is published
-(`driver`), and replaces it afterwards. So a run that is killed leaves one whose files are in place:
-what no document needs is removed by the next run.
+One document lists all of it (`Kept`). The next one is written just before the corpus is published,
+and replaces it; afterwards, if it names files by the place where they are published. So a run that
+is killed leaves one whose files are in place: what no document needs is removed by the next run.
 
 Nothing of it is trusted. The document has a checksum. Its settings have to be the same. All files
 have to be unchanged, by size, modification time and inode, or by content with `--check content`.
@@ -18,7 +18,6 @@ gone. Its base (`Base`) is the last corpus without the records of shards that ar
 and changed shards are judged.
 """
 
-import contextlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.corpus.manifest import RejectsEntry
+from fastrec.corpus.output import NEXT
 from fastrec.engine.base import Engine
 from fastrec.errors import shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
@@ -82,15 +82,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     next_piece: int
 
 
-def write_kept(path: str, kept: Kept) -> None:
-    storage_of(path).write_all(path, framed(_encode(kept)))
+def encoded_kept(kept: Kept) -> bytes:
+    return framed(_encode(kept))
 
 
 def read_kept(path: str) -> Kept | str | None:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
-        body = unframed(storage_of(path).read_all(path))
-        return f"{shown(path)} is damaged" if body is None else _decode(body)
+        bodies = unframed(storage_of(path).read_all(path))
+        return _decode(bodies[0]) if bodies else f"{shown(path)} is damaged"
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -99,12 +99,13 @@ def read_kept(path: str) -> Kept | str | None:
         return f"{shown(path)} is of another version, or damaged"
 
 
-def recover_kept(path: str, next_path: str) -> Kept | str | None:
+def recover_kept(path: str) -> Kept | str | None:
     """Read the document that counts, as `read_kept` does.
 
     If all files of the next one are in place, that one counts, and replaces the other.
     """
-    newer = None if next_path == path else read_kept(next_path)
+    next_path = path + NEXT
+    newer = read_kept(next_path)
     if newer is None:
         return read_kept(path)
     storage = storage_of(path)
@@ -113,8 +114,7 @@ def recover_kept(path: str, next_path: str) -> Kept | str | None:
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
-    with contextlib.suppress(FileNotFoundError):  # if it could not be read, it need not exist
-        storage.remove(next_path)
+    storage.remove(next_path)
     return newer if is_in_place else read_kept(path)
 
 
@@ -439,8 +439,7 @@ def find_base(
     nothing = Base(changes=Changes({}, list(range(len(shards))), [], []))
     if not isinstance(kept, Kept):
         return nothing, kept or ""
-    before = _encode(kept.settings)
-    reason = difference(before, settings) if check and before != _encode(settings) else ""
+    reason = difference(kept.settings, settings) if check and kept.settings != settings else ""
     if reason or not check:
         # Files that this run does not use stay: if it is interrupted, a run like the last can still
         # use them.

@@ -427,6 +427,7 @@ class _Pass1:
         parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
         kept |= {file.path for part in parts for file in part.side_files}
+        kept.update(context.journal.files)
         context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count and context.is_first:  # a further attempt reuses what the run itself has finished
             of = sum(isinstance(entry, SortResult) for entry in entries)

@@ -1,11 +1,11 @@
 """Resume an interrupted run: its journal, and what of its finished work is reusable.
 
-    settings │ entry │ entry │ …        each: length, fingerprint, msgpack
+    journal-00000000    settings │ entry │ entry │ …        each: length, fingerprint, msgpack
 
 The settings are everything besides the records that determines the bytes of the corpus: build,
-options, sort order. A journal of other settings is discarded, with a notice. An entry is written
-when a task of pass 1, a merge or a part is finished. If a crash cut off the last entry, it is
-ignored.
+options, sort order. Entries of other settings are discarded, with a notice. An entry is written
+when a task of pass 1, a merge or a part is finished: each to a file of its own, or in an object
+store, where files are slow, with those of a few seconds. What is damaged is ignored.
 
 Entries are not trusted. A finished task is reusable if its inputs and outputs, which are read
 again, have the same checksums. The list of inputs may have changed since; its pieces keep their
@@ -13,13 +13,14 @@ numbers, and get the current number of their shard. A merged run replaces the ru
 from. It is reusable if its files are intact and all tasks behind it are reusable. If it is not
 reusable, these tasks are repeated.
 
-In an object store each run has its own journal, because a run that lost its lease may still append
-to its own. The next run starts with a copy of it.
+In an object store each run has its own directory, because a run that lost its lease may still add
+to its journal. The next run reads the journals of all directories.
 """
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -27,9 +28,10 @@ from msgspec.structs import replace
 
 from fastrec.build import differences
 from fastrec.corpus.columns import columns_path
+from fastrec.corpus.output import JOURNAL, Output
 from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
-from fastrec.errors import ShardError, naming
+from fastrec.errors import ShardError
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
 from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
@@ -38,79 +40,42 @@ from fastrec.storage import (
     fingerprint,
     hash_of_file,
     is_unchanged,
+    is_url,
+    join,
     sha256_of_file,
     storage_of,
 )
-from fastrec.storage.base import Log
 
 _HEAD = 12  # bytes before an entry: its length and fingerprint
-_COPIED = 4 << 20  # bytes of another journal that are copied at a time
+# In a store, entries are collected: the next run repeats those of the last seconds of a killed one.
+_FLUSH_SECONDS = 5.0
+_FLUSH_BYTES = 4 << 20
 
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    def __init__(self, path: str, settings: dict[str, str], earlier: Iterable[str] = ()) -> None:
-        """Open the journal of this run, which may continue one of `earlier` runs."""
+    def __init__(self, output: Output, settings: dict[str, str]) -> None:
+        """Start the journal of this run, with the entries of earlier runs of the same settings."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
+        self.files: list[str] = []  # that have these entries
         self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
-        self._head = framed(_encode(settings))
-        self._log = storage_of(path).open_log(path)
-        try:
-            with naming(path):
-                self.entries, end = self._read(self._log)
-                self._log.cut(end)
-                if not end:
-                    self._start(earlier)
-        except BaseException:
-            self._log.close()
-            raise
-
-    def _read(self, log: Log) -> tuple[list[JournalEntry], int]:
-        """Read the entries up to the first invalid one.
-
-        Return them and where they end: 0 if the settings differ.
-        """
-        bodies = _bodies(log)
-        before = next(bodies, b"")
-        if framed(before) != self._head:
-            if next(bodies, None):
-                self.discarded = difference(before, self.settings)
-            return [], 0
-        entries: list[JournalEntry] = []
-        end = len(self._head)
-        with contextlib.suppress(msgspec.MsgspecError):
-            for body in bodies:
-                entries.append(_decode(body))
-                end += _HEAD + len(body)
-        return entries, end
-
-    def _start(self, earlier: Iterable[str]) -> None:
-        """Start with a copy of the longest journal of the same settings.
-
-        It includes those that it continued.
-        """
-        longest = ""
-        size = 0
-        for path in earlier:
-            with (
-                contextlib.suppress(OSError),
-                contextlib.closing(storage_of(path).open_log(path)) as log,
-            ):
-                entries, end = self._read(log)
-                if end > size:
-                    longest = path
-                    size = end
-                    self.entries = entries
-        if not longest:
-            self._log.append(self._head)
-            return
-        self.discarded = ""
-        with contextlib.closing(storage_of(longest).open_log(longest)) as log, log.reader() as file:
-            while size > 0 and (data := file.read(min(size, _COPIED))):
-                self._log.append(data)
-                size -= len(data)
+        self._directory = output.work
+        self._next = 0
+        self._waiting: list[bytes] = []
+        self._flushed = time.monotonic()
+        for path in output.journals():
+            self._next = 1 + int(path.rpartition("-")[2])
+            before, bodies = _read(path)
+            if before == settings:
+                self.files.append(path)
+                with contextlib.suppress(msgspec.MsgspecError):
+                    self.entries += map(_decode, bodies)
+            elif before and bodies:
+                self.discarded = difference(before, settings)
+        if self.entries:
+            self.discarded = ""
 
     def take(self) -> list[JournalEntry]:
         """Take the entries of earlier runs; only those of parts stay, which are needed later."""
@@ -119,57 +84,65 @@ class Journal:
         return entries
 
     def add(self, entry: JournalEntry) -> bool:
-        """Append an entry; return whether it could be encoded."""
+        """Add an entry; return whether it could be encoded."""
         try:
-            body = _encode(entry)
+            self._waiting.append(framed(_encode(entry)))
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be
             # reused.
             return False
-        self._log.append(framed(body))
+        is_soon = time.monotonic() - self._flushed < _FLUSH_SECONDS
+        is_little = sum(map(len, self._waiting)) < _FLUSH_BYTES
+        if not (is_url(self._directory) and self._next and is_soon and is_little):
+            self._flush()
         return True
+
+    def _flush(self) -> None:
+        if self._waiting:
+            path = join(self._directory, f"{JOURNAL}{self._next:08d}")
+            with storage_of(path).create(path, for_work=True) as file:
+                file.write(b"".join([framed(_encode(self.settings)), *self._waiting]))
+            self._next += 1
+            self._waiting = []
+        self._flushed = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._log.close()
+        # it only holds hints, and the corpus may be published by now
+        with contextlib.suppress(OSError):
+            self._flush()
+
+
+def _read(path: str) -> tuple[dict[str, str], list[bytes]]:
+    """The settings and the encoded entries of a file of a journal, up to the first invalid one."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        first, *others = unframed(storage_of(path).read_all(path)) or [b""]
+        return msgspec.msgpack.decode(first, type=dict[str, str]), others
+    return {}, []
 
 
 def reusable_settings(
     choices: Mapping[str, dict[str, str]], journals: Iterable[str], kept: dict[str, str]
 ) -> str | None:
-    """The name of the settings that the longest of some journals has, or else the kept work.
+    """The name of the settings that most entries of journals have, or else the kept work.
 
     None if all differ.
     """
-    heads = {_encode(settings): name for name, settings in choices.items()}
-    found = None
-    longest = 0
-    for path in journals:
-        with (
-            contextlib.suppress(OSError),
-            contextlib.closing(storage_of(path).open_log(path)) as log,
-        ):
-            bodies = _bodies(log)
-            name = heads.get(next(bodies, b""))
-            if name is not None and (size := sum(map(len, bodies), 1)) > longest:
-                found = name
-                longest = size
-    return found or heads.get(_encode(kept))
+    names = {_encode(settings): name for name, settings in choices.items()}
+    entries: Counter[str] = Counter()
+    for settings, bodies in map(_read, journals):
+        if name := names.get(_encode(settings)):
+            entries[name] += len(bodies)
+    return max(entries, key=entries.__getitem__, default=names.get(_encode(kept)))
 
 
-def difference(before: bytes, settings: dict[str, str]) -> str:
-    """How encoded settings differ from those of this run."""
-    now = dict(settings)
-    try:
-        then = msgspec.msgpack.decode(before, type=dict[str, str])
-    except msgspec.MsgspecError:
-        return "it cannot be read"
+def difference(then: dict[str, str], now: dict[str, str]) -> str:
+    """How settings differ from those of this run."""
     if then.get("schema") != now["schema"]:
         # This says it all: the fields to sort by follow from the version.
-        then.pop("sort_by", None)
-        now.pop("sort_by")
+        now = now | {"sort_by": then.get("sort_by", "")}
     return f"it was made with {', '.join(differences(then, now))}"
 
 
@@ -178,23 +151,18 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
 
 
-def unframed(data: bytes) -> bytes | None:
-    """The bytes that `framed` got; None if they are damaged."""
-    body = data[_HEAD:]
-    return body if data == framed(body) else None
-
-
-def _bodies(log: Log) -> Iterator[bytes]:
-    """Yield the settings and the entries of a journal, up to the first invalid one."""
-    with log.reader() as file:
-        left = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        while head := file.read(_HEAD):
-            body = file.read(min(int.from_bytes(head[:4], "big"), left))
-            if not body or head + body != framed(body):
-                return
-            left -= _HEAD + len(body)
-            yield body
+def unframed(data: bytes) -> list[bytes]:
+    """All that `framed` got, up to the first that is damaged."""
+    bodies: list[bytes] = []
+    start = 0
+    while start < len(data):
+        end = start + _HEAD + int.from_bytes(data[start : start + 4], "big")
+        body = data[start + _HEAD : end]
+        if data[start:end] != framed(body):
+            break
+        bodies.append(body)
+        start = end
+    return bodies
 
 
 _encode = msgspec.msgpack.Encoder().encode

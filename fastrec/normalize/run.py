@@ -179,6 +179,8 @@ def run(
             opened.check_refused()
         corpus = run_passes(shards, options, opened, progress=progress, notice=note)
         manifest = corpus.manifest
+        if corpus.kept:
+            opened.keep_files(corpus.kept, corpus.kept_files)
         if manifest.refused:
             opened.refuse()
         else:
@@ -186,7 +188,11 @@ def run(
             if not manifest.trusted:
                 remember(manifest.to_json(), is_guess=options.schema == AUTO)
             opened.remove_refused()
-        opened.kept = _files_to_keep(opened, corpus.kept)
+        if corpus.kept:
+            with contextlib.suppress(OSError):  # the corpus is published; the next run tries again
+                kept = recover_kept(opened.kept_path)
+                files = kept.files if isinstance(kept, Kept) else []
+                opened.kept = frozenset(file.path for file in files)
     seconds = time.perf_counter() - started
     driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
     changes = corpus.changes
@@ -264,11 +270,9 @@ def run_passes(
 
 def _find_kept(output: Output) -> Kept | str | None:
     """Read what the last run kept; None if there is nothing, or why it cannot be read."""
-    kept = recover_kept(output.kept_path, output.next_kept_path)
-    if kept is None and output.holds_work():
-        journal = output.working("journal")
-        is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)
-        return None if is_interrupted else f"{shown(output.kept_path)} is missing"
+    kept = recover_kept(output.kept_path)
+    if kept is None and output.holds_work() and not output.journals():
+        return f"{shown(output.kept_path)} is missing"
     return kept
 
 
@@ -287,7 +291,6 @@ def run_attempts(
 
     Start again if the target is wrong, or if kept work turns out to be damaged.
     """
-    earlier = output.earlier_journals()
     is_guess = options.schema == AUTO
     targets = TARGETS.values() if is_guess else [options.target]
     settings = {target.name: options.settings_of(target) for target in targets}
@@ -310,7 +313,7 @@ def run_attempts(
                 if check:
                     say(f"work kept by the last run is not used, and all shards are read: {reason}")
             marked = _mark_trusted(shards, options, target, say)
-            with Journal(output.working("journal"), ours, earlier) as journal:
+            with Journal(output, ours) as journal:
                 context = RunContext(
                     options=options,
                     target=target,
@@ -364,8 +367,7 @@ def _first_target(
     kept_settings: dict[str, str] = {}
     if isinstance(kept, Kept) and options.incremental:
         kept_settings = kept.settings
-    journals = [output.working("journal"), *output.earlier_journals()]
-    if name := reusable_settings(settings, journals, kept_settings):
+    if name := reusable_settings(settings, output.journals(), kept_settings):
         return TARGETS[name]
     # This also makes the judge of the target, which workers that are forked later inherit.
     return choose_target(shards, options.line_settings(options.target))
@@ -397,20 +399,6 @@ def _warn(shards: Sequence[Shard], context: RunContext, base: Base) -> None:
         context.notice(scarce)
     if reason := context.journal.discarded:
         context.notice(f"finished work of an interrupted run is not reused: {reason}")
-
-
-def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
-    """The files that stay for the next run.
-
-    They are of this run, or of the last one if those of this run are not in place.
-    """
-    if not files or output.next_kept_path == output.kept_path:
-        return files
-    try:
-        kept = recover_kept(output.kept_path, output.next_kept_path)
-    except OSError:  # the corpus is published; the next run tries again
-        return files
-    return frozenset(file.path for file in kept.files) if isinstance(kept, Kept) else frozenset()
 
 
 @contextlib.contextmanager

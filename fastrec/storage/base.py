@@ -2,7 +2,7 @@
 
 import errno
 import io
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, Protocol, Self
 
 
 class EndsEarlyError(OSError):
@@ -106,20 +106,6 @@ class NewFile(Protocol):
             self.give_up()
 
 
-class Log(Protocol):
-    """Bytes that a run appends, and that the next run reads back."""
-
-    def reader(self) -> BinaryIO:
-        """Open it for reading from the beginning."""
-
-    def cut(self, size: int) -> None:
-        """Truncate it to `size` bytes; appending continues there."""
-
-    def append(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Storage(Protocol):
     """A place that holds files: the local file system, or an object store.
 
@@ -186,9 +172,6 @@ class Storage(Protocol):
         """Write a small file and sync it."""
 
     def copy(self, path: str, new_path: str) -> None: ...
-
-    def open_log(self, path: str) -> Log:
-        """Open a log; it is created if it does not exist."""
 
     def make_directory(self, directory: str) -> None:  # noqa: ARG002 - only local files need it
         """Create a directory for this user only, unless it exists; object stores need none."""

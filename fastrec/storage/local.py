@@ -147,7 +147,9 @@ class _LocalReader(Reader):
         os.close(self._descriptor)
 
 
-class _LocalLog:
+class LocalLog:
+    """Bytes that a process appends, and that the next one reads back."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
@@ -177,7 +179,7 @@ class LocalStorage:
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
     create = _NewLocalFile
-    open_log = _LocalLog
+    open_log = LocalLog
 
     def canonical(self, path: str) -> str:
         return os.path.realpath(path)

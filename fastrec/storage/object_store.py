@@ -4,7 +4,7 @@ Written so that they appear as a whole or not at all.
 
 The fsspec file systems find credentials and addresses, and retry, by their own rules. Their errors
 become an OSError that names the object, and no message repeats a secret from a URL. Open objects
-are read ahead in blocks, or uploaded in parts. A log is a sequence of objects.
+are read ahead in blocks, or uploaded in parts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.limits import current_limits
-from fastrec.storage.base import Log, NewFile, Reader, Storage, ends_early
+from fastrec.storage.base import NewFile, Reader, Storage, ends_early
 
 _TIMES = ("LastModified", "last_modified", "updated", "mtime")
 _VERSIONS = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
@@ -78,8 +77,6 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 _AHEAD = 2  # blocks that are requested before they are needed
 _UPLOAD_PART = 16 << 20  # bytes; a smaller object is sent in one request
-_FLUSH_SECONDS = 5.0
-_FLUSH_BYTES = 4 << 20
 
 
 class _ObjectReader(Reader):
@@ -186,66 +183,6 @@ class _NewObject(NewFile):
             with contextlib.suppress(Exception):
                 self._file.closed = True
             self._file = None
-
-
-class _ObjectLog:
-    """A log in a store, which cannot append: a sequence of objects, `<path>-000000` and so on.
-
-    Each object holds what was appended within a few seconds. A crash loses at most that, and the
-    next run does it again.
-    """
-
-    def __init__(self, storage: Storage, path: str) -> None:
-        self._storage = storage
-        self._path = path
-        files = storage.files_in(path.rpartition("/")[0])
-        self._files = [file for file in files if file.startswith(f"{path}-")]
-        self._waiting: list[bytes] = []
-        self._flushed = time.monotonic()
-
-    def reader(self) -> BinaryIO:
-        copy: BinaryIO = TemporaryFile()  # noqa: SIM115 - the caller closes it
-        copy.writelines(self._storage.read_all(file) for file in self._files)
-        copy.seek(0)
-        return copy
-
-    def cut(self, size: int) -> None:
-        left = size
-        remaining: list[str] = []
-        for file in self._files:
-            here = self._storage.size_of(file)
-            if left <= 0:
-                self._storage.remove(file)
-                continue
-            if left < here:
-                self._storage.write_all(file, self._storage.read_all(file)[:left])
-            remaining.append(file)
-            left -= here
-        self._files = remaining
-
-    def append(self, data: bytes) -> None:
-        """Append some bytes.
-
-        The first ones are written at once, others within a few seconds, by a later call.
-        """
-        self._waiting.append(data)
-        waited = time.monotonic() - self._flushed > _FLUSH_SECONDS
-        if waited or not self._files or sum(map(len, self._waiting)) > _FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            number = int(self._files[-1].rpartition("-")[2]) + 1 if self._files else 0
-            file = f"{self._path}-{number:06d}"
-            self._storage.write_all(file, b"".join(self._waiting))
-            self._files.append(file)
-            self._waiting.clear()
-        self._flushed = time.monotonic()
-
-    def close(self) -> None:
-        # the log only holds hints, and the corpus may be published by now
-        with contextlib.suppress(OSError):
-            self._flush()
 
 
 class ObjectStore(Storage):
@@ -397,9 +334,6 @@ class ObjectStore(Storage):
     def write_all(self, path: str, data: bytes) -> None:
         with self.asking(path) as (fs, name):
             fs.pipe_file(name, data, **self.time_limit(fs))
-
-    def open_log(self, path: str) -> Log:
-        return _ObjectLog(self, path)
 
     def copy(self, path: str, new_path: str) -> None:
         """Copy an object within a store; its bytes do not pass this machine."""

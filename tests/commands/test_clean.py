@@ -251,9 +251,11 @@ def test_what_cannot_be_removed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     interrupt()
 
     def fail(path: str) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", f"{path}/journal")
+        raise PermissionError(errno.EACCES, "Permission denied", f"{path}/journal-00000000")
 
     monkeypatch.setattr(shutil, "rmtree", fail)
     done = command("out")
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"error: {Path.cwd()}/.out.fastrec-work/journal: Permission denied" in done.stderr
+    assert (
+        f"error: {Path.cwd()}/.out.fastrec-work/journal-00000000: Permission denied" in done.stderr
+    )

@@ -278,17 +278,20 @@ def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path
     work = tmp_path / ".out.fastrec-work"
     kept = tmp_path / "kept"
     shutil.copytree(work, kept)
-    size = (work / "journal").stat().st_size
+    journals = sorted(path.name for path in work.glob("journal-*"))
+    assert len(journals) == 5
+    journal = journals[2]
+    size = (work / journal).stat().st_size
     for position in [0, 1, 11, 12, 13, size // 3, size // 2, size - 1]:
         for garbled in (False, True):
             shutil.rmtree(work, ignore_errors=True)
             shutil.copytree(kept, work)
-            data = bytearray((work / "journal").read_bytes())
+            data = bytearray((work / journal).read_bytes())
             if garbled:
                 data[position] ^= 0x55
             else:
                 del data[position:]
-            (work / "journal").write_bytes(data)
+            (work / journal).write_bytes(data)
             assert everything(normalized(shards, tmp_path / "out", overwrite=True)) == whole
 
 
