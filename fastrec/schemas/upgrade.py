@@ -9,9 +9,9 @@
 3. A null that means the same as absence is left out.
 
 JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits.
-Text stays as it is. Every step that loses or may confuse something has a code. `upgrade_value`
-works on dicts, and upgrades every record; `upgrade_record` does the same from Struct to Struct.
-Tests compare the two.
+Text stays as it is. Every step that loses or may confuse something has a code, which begins with
+`upgrade.`. `upgrade_value` works on dicts, and upgrades every record; `upgrade_record` does the
+same from Struct to Struct. Tests compare the two.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -35,35 +35,6 @@ from fastrec.schemas.v0_3_0 import (
     ToolCall,
 )
 from fastrec.schemas.widen import widen
-
-# What the steps do that lose or may confuse something, by code.
-UPGRADES: dict[str, str] = {
-    "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in "
-    "`metadata`",
-    "upgrade.unknown_root_key": "an unknown key of the root went to `metadata`, as JSON text "
-    "unless it was text",
-    "upgrade.name_taken": "a name in `metadata` was taken, so the value that went there got a "
-    "suffix such as `_2`",
-    "upgrade.result_id": "`evaluation_result_id`, which was an unknown key, became part of the "
-    "identity",
-    "upgrade.sample_id_number": '`sample_id` was a number and became text: 1 and "1" are one '
-    "identity now",
-    "upgrade.reference_empty": "an empty `input.reference` became a list with one empty text",
-    "upgrade.output_empty": "an empty `output.raw` or `output.reasoning_trace` became a list with "
-    "one empty text",
-    "upgrade.score_from_boolean": "`evaluation.score` was a boolean and became 1.0 or 0.0",
-    "upgrade.arguments_text": "a value in the `arguments` of a tool call became JSON text: 5 and "
-    '"5" are equal now',
-    "upgrade.metadata_text": 'a value in `metadata` became JSON text: 5 and "5" are equal now',
-    "upgrade.details_text": "a value in `performance.additional_details` became JSON text: 5 and "
-    '"5" are equal now',
-    "upgrade.details_moved": "`performance.additional_details` was not an object and went to "
-    "`metadata`",
-    "upgrade.attribution_source": "a `source` in `answer_attribution` names `interactions`, which "
-    "are `messages` now",
-    "upgrade.one_assistant_turn": "a multi_turn record has one assistant turn; later producers "
-    "call this single_turn",
-}
 
 
 def _spell_long_integer(value: Any) -> msgspec.Raw:

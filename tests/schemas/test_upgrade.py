@@ -17,11 +17,12 @@ from hypothesis import given, settings
 
 import fastrec
 from fastrec.judge.arbiter import is_valid, normal_form
+from fastrec.judge.findings import UPGRADES
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
-from fastrec.schemas.upgrade import UPGRADES, upgrade_record, upgrade_value
+from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.schemas.widen import widen
 from tests import strategies
 from tests.samples import sample, sample_of
