@@ -21,7 +21,7 @@ from fastrec.corpus import scan
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
-from fastrec.judge.findings import CODES, severity_of
+from fastrec.judge.findings import CODES, UPGRADES, severity_of
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import LIMITS, Limits, use_limits
