@@ -127,8 +127,9 @@ def _new_metadata(metadata: Any, moved: Mapping[str, Any], found: set[str]) -> A
     """
     if metadata:
         metadata = as_texts(metadata, "upgrade.metadata_text", found)
-    if moved:
-        metadata = metadata or {}
+    if not moved:
+        return metadata
+    metadata = metadata or {}
     for key in sorted(moved):
         name = free_name(key, metadata)
         if name != key:
@@ -183,7 +184,7 @@ def _upgrade(
     output = record.output
     performance = record.performance
     if performance:
-        if isinstance(details, dict):
+        if details.__class__ is dict:
             details = as_texts(details, "upgrade.details_text", found)
         elif details is not UNSET and details is not None:
             moved[f"performance.{_DETAILS}"] = details
