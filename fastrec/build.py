@@ -35,7 +35,7 @@ def identity() -> dict[str, str]:
     import zstandard  # noqa: PLC0415
 
     return {
-        "fastrec": f"{__version__} (source {source_digest(_package())[:12]})",
+        "fastrec": f"{__version__} (source {source_digest(package())[:12]})",
         "Python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "msgspec": msgspec.__version__,
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
@@ -63,7 +63,8 @@ def source_digest(package: Traversable) -> str:
     return digest.hexdigest()
 
 
-def _package() -> Traversable:
+def package() -> Traversable:
+    """The folder of the package, which may be in a zip file."""
     folder = Path(__file__).parent
     if folder.is_dir():
         return folder

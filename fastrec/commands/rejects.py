@@ -121,13 +121,12 @@ def rejects(
     )
 
 
-class _Others:
+class _Others(msgspec.Struct):
     """What is said about the lines of a group besides their first errors."""
 
-    def __init__(self) -> None:
-        self._further = FindingGroups(_MOST_FURTHER)
-        self._repairable = 0
-        self._unlisted = 0
+    _further: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(_MOST_FURTHER))
+    _repairable: int = 0
+    _unlisted: int = 0
 
     def add(self, line: RejectedLine) -> None:
         self._repairable += bool(line.repairs)

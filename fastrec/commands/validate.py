@@ -91,11 +91,12 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
         schema = schema_of(record)
         if schema is not NEWEST_SCHEMA:
             # A record of the slow path lacks its unknown keys, but its normal form has them.
-            upgraded = None if batch.slow else upgrade_record(record, schema)
-            if upgraded is None:
-                value, *_ = parse(bytes(judged.normal[start : end - 1]))
-                upgraded = upgrade_value(value, schema)
-            for code in upgraded[1]:
+            if batch.slow:
+                value, _ = parse(bytes(judged.normal[start : end - 1]))
+                _, codes = upgrade_value(value, schema)
+            else:
+                _, codes = upgrade_record(record, schema)
+            for code in codes:
                 yield line, Finding(code, "$", CODES[code])
         start = end
 

@@ -357,29 +357,25 @@ class _Tail(msgspec.Struct):
     metadata: dict[str, msgspec.Raw] = {}
 
 
-class _KeyColumn:
+class _KeyColumn(msgspec.Struct):
     """The codes of a key of metadata, as far as records have it."""
 
-    def __init__(self) -> None:
-        self.codes = array("B")
-        self.values: dict[bytes, int] = {}  # codes by value, as it is spelled in JSON
+    codes: array[int]
+    values: dict[bytes, int] = {}  # codes by value, as it is spelled in JSON
 
 
-class _MetadataColumns:
+class _MetadataColumns(msgspec.Struct):
     """Collects the metadata of records that have few distinct values.
 
     Most records have the same metadata as another one, so each distinct text is decoded once.
     """
 
-    def __init__(self) -> None:
-        self._records = 0
-        self._keys: dict[
-            str, _KeyColumn | None
-        ] = {}  # None: it has too many values, or too long ones
-        self._has_more = False  # keys than those
-        self._waiting: list[int] = []  # of each record, the number of its metadata
-        self._numbers: dict[bytes, int] = {}  # by end of a line
-        self._distinct: list[dict[str, bytes]] = []
+    _records: int = 0
+    _keys: dict[str, _KeyColumn | None] = {}  # None: it has too many values, or too long ones
+    _has_more: bool = False  # keys than those
+    _waiting: list[int] = []  # of each record, the number of its metadata
+    _numbers: dict[bytes, int] = {}  # by end of a line
+    _distinct: list[dict[str, bytes]] = []
 
     def add(self, texts: Iterable[memoryview]) -> None:
         numbers = self._numbers
@@ -418,8 +414,7 @@ class _MetadataColumns:
 
     def _add_value(self, key: str, value: bytes) -> None:
         if key not in self._keys and len(self._keys) < MOST_KEYS:
-            column = self._keys[key] = _KeyColumn()
-            column.codes.frombytes(bytes(self._records))
+            self._keys[key] = _KeyColumn(array("B", bytes(self._records)))
         self._has_more = self._has_more or key not in self._keys
         known = self._keys.get(key)
         if known is not None and value not in known.values:

@@ -13,11 +13,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from fastrec.build import package
 from fastrec.errors import utf8
 from fastrec.judge.findings import Finding, describe, first_errors, json_path
 from fastrec.judge.parse import parse
@@ -252,7 +252,7 @@ def _errors(document: Any, size: int) -> Iterable[Any]:
 def _validator() -> Any:
     import jsonschema_rs  # noqa: PLC0415 - as above
 
-    schema = (files("fastrec.schemas") / "files" / "aggregate_0.3.0.schema.json").read_text()
+    schema = package().joinpath("schemas", "files", "aggregate_0.3.0.schema.json").read_text()
     return jsonschema_rs.Draft7Validator(schema, mask="the value")
 
 

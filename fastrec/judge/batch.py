@@ -26,15 +26,14 @@ class FilteredOut(NamedTuple):
     model_id: str
 
 
-class RecordFilter:
+class RecordFilter(msgspec.Struct):
     """Filters valid records.
 
     Filters do not change the verdict: an invalid line is rejected whatever its fields say.
     """
 
-    def __init__(self, filters: Filters) -> None:
-        self._filters = filters
-        self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
+    _filters: Filters
+    _matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
     def filters_out(
         self,

@@ -21,155 +21,32 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from msgspec import UNSET
 
+from fastrec.build import package
 from fastrec.errors import FastrecError, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
-from fastrec.schemas.upgrade import UPGRADES
 
-# Codes with their meanings, for the documentation.
+# Codes with their meanings, most of them from `codes.json`.
 
-ERRORS = {
-    "line.too_long": "the line is longer than --max-line-bytes",
-    "json.utf8": "the line is not UTF-8",
-    "json.depth": "objects and arrays are nested more than 256 levels deep",
-    "json.syntax": "the line is not valid JSON",
-    "json.number": (
-        "a number is NaN, infinite, too large for a double, or has more than a million digits"
-    ),
-    "json.surrogate": "a string contains half of a surrogate pair, which UTF-8 cannot encode",
-    "json.duplicate_key": "an object has the same key more than once",
-    "schema.type": "a value has the wrong JSON type",
-    "schema.required": "a required field is missing",
-    "schema.enum": "a value is not one of the allowed values",
-    "schema.minimum": "a number is too small",
-    "schema.unknown_key": "a key is not allowed at this place",
-    "schema.one_of": "a value has none of the allowed types",
+_TABLES = msgspec.json.decode(package().joinpath("judge", "codes.json").read_bytes())
+
+ERRORS: dict[str, str] = {
+    **_TABLES["line_errors"],
     # The conditional rules of every schema version; versions may share a rule.
     **{rule.code: rule.message for schema in SCHEMAS.values() for rule in schema.rules},
-    "version.contradiction": (
-        "a line that no version accepts has both `interactions` and `messages`, fields of "
-        "different versions"
-    ),
-    "version.newer": "a record is of a later version than the corpus (only with --schema 0.2.0)",
-    "hash.mismatch": "`sample_hash` is wrong (only with --sample-hash verify)",
-    "conflict.not_first": (
-        "an earlier record has another verdict on the same output (only with --conflicts first)"
-    ),
-    "conflict.rejected": (
-        "other records have another verdict on the same output (only with --conflicts reject)"
-    ),
-    "repeat.not_first": "an earlier record has the same identity (only with --repeats first)",
-    "repeat.rejected": "other records have the same identity (only with --repeats reject)",
+    **_TABLES["record_errors"],
 }
-
-WARNINGS = {
-    "warn.num_turns_missing": "a multi_turn or agentic record lacks `evaluation.num_turns`",
-    "warn.num_turns": "`evaluation.num_turns` is not the number of interactions",
-    "warn.tool_calls_count": "`evaluation.tool_calls_count` is not the number of tool calls",
-    "warn.turn_idx": "the values of `turn_idx` are not 0, 1, 2 …",
-    "warn.attribution_turn": "`answer_attribution` refers to a turn after the last one",
-    "warn.tool_call_id": "`tool_call_id` is not the id of an earlier tool call",
-    "warn.total_tokens": "`total_tokens` is not `input_tokens` + `output_tokens`",
-    "warn.sample_hash": "`sample_hash` is wrong",
-    "version.unknown": "`schema_version` is not a known version",
-    "version.mismatch": "`schema_version` is another version than the one that the record follows",
-    "version.other_turns": "beside `interactions`, a valid record has the unknown key `messages`",
-}
-
-# What `--repair` does to records, by code.
-REPAIRS = {
-    "repair.result_id_null": "`evaluation_result_id` was null and is left out",
-    "repair.null": "an optional field that cannot be null was null and is left out",
-    "repair.value_not_text": "a value in `metadata`, `arguments` or `additional_details` was not "
-    "text; it is JSON text",
-    "repair.number_from_text": "a number was written as text",
-    "repair.boolean_from_text": "true or false was written as text: true, yes, on, 1 …",
-    "repair.number_from_boolean": "true or false was written for a number; it is 1 or 0 now",
-    "repair.boolean_from_number": "1 or 0 was written for true or false",
-    "repair.output_and_turns": "a record had `output` and turns; what its `interaction_type` "
-    "excludes is in `metadata`",
-    "repair.nan_score": "the score was NaN or infinite; `error` says so, and 0.0 is a placeholder "
-    "that does not count",
-}
-
+WARNINGS: dict[str, str] = _TABLES["warnings"]
+REPAIRS: dict[str, str] = _TABLES["repairs"]  # what `--repair` does to records
+# What upgrades do that loses or may confuse something.
+UPGRADES: dict[str, str] = _TABLES["upgrades"]
 # Changes to valid records. They are no mistakes that are left, but the record differs from its
 # line.
 NOTES = UPGRADES | REPAIRS
-
 # What `check-pairs` finds: about pairs, and about names of files and folders.
-PAIRS = {
-    "pair.no_samples": "an aggregate states `detailed_evaluation_results`, but has no samples file",
-    "pair.no_aggregate": "a samples file has no aggregate of the same name beside it",
-    "pair.several_samples": (
-        "an aggregate has several samples files, such as a plain and a zstd one"
-    ),
-    "pair.not_stated": "an aggregate has a samples file, but no `detailed_evaluation_results`",
-    "pair.aggregate": (
-        "an aggregate is not JSON, or a field that the check needs is missing or wrong"
-    ),
-    "pair.schema": "an aggregate is not valid by its JSON Schema, of version 0.3.0",
-    "pair.source_metadata": "an aggregate has no `source_metadata`",
-    "pair.source_data": "a result does not name its dataset, or has a source without a URL",
-    "pair.deployment": (
-        "`deployment_type` or `model_availability` of a model is missing, or no allowed value"
-    ),
-    "pair.unknown_deployment": "`deployment_type` or `model_availability` of a model is `unknown`",
-    "pair.model_folder": "an aggregate is not in the folders that its `model_info.id` leads to",
-    "pair.generic_metric": (
-        "`metric_id` of a result says not what was measured, such as `score`, or is the name of "
-        "the evaluation"
-    ),
-    "pair.bounds": "`min_score` of a metric is larger than its `max_score`",
-    "pair.out_of_bounds": "the score of a result is not within `min_score` and `max_score`",
-    "pair.duplicate_result": "two results of an aggregate have the same `evaluation_result_id`",
-    "pair.file_path": "`file_path` is not the path of the samples file from `data/` on",
-    "pair.format": "`format` is not `jsonl`",
-    "pair.hash_algorithm": "`hash_algorithm` is not `sha256`",
-    "pair.checksum": "the checksum of the samples file is not the one in its aggregate",
-    "pair.total_rows": (
-        "the number of rows is not the one in the aggregate; blank lines are no rows"
-    ),
-    "pair.no_rows": "a samples file has no rows",
-    "pair.blank_line": "a samples file has a blank line",
-    "pair.invalid_row": "a row is not a valid record; `fastrec validate` lists all errors",
-    "pair.version": "a row is valid, but not by the version that its `schema_version` names",
-    "pair.old_version": "a row is of a version before 0.2.1, which `normalize` can upgrade",
-    "pair.sample_hash": "the `sample_hash` of a row is wrong",
-    "pair.secret": "metadata or a configuration has what looks like a credential",
-    "pair.duplicate_row": "a row is the same as an earlier one, byte for byte",
-    "pair.evaluation_id": "the `evaluation_id` of a row is not the one of its aggregate",
-    "pair.model_id": "the `model_id` of a row is not the one of its aggregate",
-    "pair.unknown_result": "the aggregate has no result with the `evaluation_result_id` of a row",
-    "pair.no_result": "a row without `evaluation_result_id` fits no result of the aggregate",
-    "pair.several_results": "a row without `evaluation_result_id` fits several results",
-    "pair.num_samples": (
-        "`num_samples` of a result is not the number of its rows, nor a fraction of it"
-    ),
-    "pair.score": "the mean of the rows of a result is not the score in the aggregate",
-    "pair.standard_error": "a standard error is not that of the mean of the rows",
-    "name.uuid": "the name of a file is not a UUID of version 4 in lower case",
-    "name.samples": "the name of a samples file does not end with `_samples.jsonl`",
-    "name.compressed": "a samples file is compressed, but the data store has plain ones only",
-    "name.depth": "a file is not in `data/<collection>/<developer>/<model>/`",
-    "name.flat": "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`",
-    "name.portable": "the name of a folder is not allowed on every system",
-    "name.data": "the name of a folder below `data/` is `data`",
-}
-
-PAIR_WARNINGS = (
-    "pair.unknown_deployment",
-    "pair.model_folder",
-    "pair.generic_metric",
-    "pair.old_version",
-    "pair.sample_hash",
-    "pair.duplicate_row",
-    "pair.several_results",
-    "pair.num_samples",
-    "pair.standard_error",
-    "name.compressed",
-)
-
+PAIRS: dict[str, str] = _TABLES["pairs"]
+PAIR_WARNINGS: list[str] = _TABLES["pair_warnings"]
 CODES = ERRORS | WARNINGS | NOTES | PAIRS  # The meanings of all codes.
 
 

@@ -68,11 +68,10 @@ class KnownInput(msgspec.Struct, gc=False):
 Learn = Callable[[bytes], KnownInput | None]
 
 
-class _VersionInputs:
-    def __init__(self) -> None:
-        self.by_hash: dict[int, KnownInput] = {}  # the hash of their texts
-        self.order: list[KnownInput] = []
-        self.last: KnownInput | None = None
+class _VersionInputs(msgspec.Struct):
+    by_hash: dict[int, KnownInput] = {}  # the hash of their texts
+    order: list[KnownInput] = []
+    last: KnownInput | None = None
 
 
 class KnownInputs:
@@ -82,8 +81,6 @@ class KnownInputs:
         # What known inputs are replaced by.
         self.number = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         self._most_bytes = most_bytes
-        # of an input; so the limit is exceeded by an eighth at most
-        self._longest = most_bytes // 16
         self._by_version: dict[Learn, _VersionInputs] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
@@ -160,7 +157,8 @@ class KnownInputs:
     ) -> KnownInput | None:
         """Find the known input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
-        if not 0 < stop - start <= self._longest:
+        # Longer ones are not learned, so that the limit is exceeded by an eighth at most.
+        if not 0 < stop - start <= self._most_bytes // 16:
             return None
         text = data[start:stop]
         digest = xxh3_64_intdigest(text)

@@ -210,20 +210,16 @@ def _digits(text: str) -> int:
 
 def flaws_in(root: Any) -> Iterator[Report]:
     """Find every flaw in a value, in memory that does not depend on its size."""
-    steps: list[str | int] = []  # to the current value; they change between two flaws
-    yield from _own_flaws(root, steps)
-    walks = [_children(root)]
-    while walks:
-        for step, child in walks[-1]:
-            steps.append(step)
-            yield from _own_flaws(child, steps)
-            if isinstance(child, (dict, list)):
-                walks.append(_children(child))
-                break
-            steps.pop()
-        else:
-            walks.pop()
-            del steps[-1:]
+    return _flaws(root, [])
+
+
+def _flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
+    """Find the flaws of a value at these steps, which change between two flaws."""
+    yield from _own_flaws(value, steps)
+    for step, child in _children(value):
+        steps.append(step)
+        yield from _flaws(child, steps)
+        steps.pop()
 
 
 def _children(value: Any) -> Iterator[tuple[str | int, Any]]:

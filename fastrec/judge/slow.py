@@ -10,6 +10,7 @@ filtered.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.judge.arbiter import judge_value, normal_form
@@ -58,20 +59,12 @@ def _is_newer(value: dict[str, Any], schema: Schema) -> bool:
     return schema is not DEFAULT_SCHEMA or names_metric(value)
 
 
-class SlowPath:
-    def __init__(
-        self,
-        settings: JudgeSettings,
-        rules: RulesByVersion,
-        judge_fast: Callable[[bytes, bytearray, int, int, VersionRules], Batch | None],
-        find_recipe: FindRecipe,
-        record_filter: RecordFilter | None,
-    ) -> None:
-        self._settings = settings
-        self._rules = rules
-        self._filter = record_filter
-        self._judge_fast = judge_fast
-        self._find_recipe = find_recipe
+class SlowPath(msgspec.Struct):
+    _settings: JudgeSettings
+    _rules: RulesByVersion
+    _judge_fast: Callable[[bytes, bytearray, int, int, VersionRules], Batch | None]
+    _find_recipe: FindRecipe
+    _filter: RecordFilter | None
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         allowed = self._settings.repairs

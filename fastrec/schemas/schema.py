@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
 from itertools import groupby
 from operator import or_
-from pathlib import Path
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -32,6 +31,7 @@ from typing import (
 import msgspec
 from msgspec import UNSET, Meta
 
+from fastrec.build import package
 from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
 
 
@@ -295,12 +295,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def source(self) -> bytes:
-        path = Path(__file__).parent / "files" / self.file
-        if path.exists():
-            return path.read_bytes()
-        from importlib.resources import files  # noqa: PLC0415 - only for a package in a zip file, and takes 10 ms
-
-        return files("fastrec.schemas").joinpath("files", self.file).read_bytes()
+        return package().joinpath("schemas", "files", self.file).read_bytes()
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -9,9 +9,9 @@
 3. A null that means the same as absence is left out.
 
 JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits.
-Text stays as it is. Every step that loses or may confuse something has a code. `upgrade_value`
-works on dicts, and upgrades every record; `upgrade_record` does the same from Struct to Struct.
-Tests compare the two.
+Text stays as it is. Every step that loses or may confuse something has a code, which begins with
+`upgrade.`. Records are upgraded from Struct to Struct; `upgrade_value` takes and returns dicts,
+which may have any unknown key.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from fastrec.schemas.schema import Schema, Shape, compile_function
+from fastrec.schemas.schema import Schema, Shape, build, compile_function
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import (
     V0_2_1,
@@ -36,34 +36,7 @@ from fastrec.schemas.v0_3_0 import (
 )
 from fastrec.schemas.widen import widen
 
-# What the steps do that lose or may confuse something, by code.
-UPGRADES: dict[str, str] = {
-    "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in "
-    "`metadata`",
-    "upgrade.unknown_root_key": "an unknown key of the root went to `metadata`, as JSON text "
-    "unless it was text",
-    "upgrade.name_taken": "a name in `metadata` was taken, so the value that went there got a "
-    "suffix such as `_2`",
-    "upgrade.result_id": "`evaluation_result_id`, which was an unknown key, became part of the "
-    "identity",
-    "upgrade.sample_id_number": '`sample_id` was a number and became text: 1 and "1" are one '
-    "identity now",
-    "upgrade.reference_empty": "an empty `input.reference` became a list with one empty text",
-    "upgrade.output_empty": "an empty `output.raw` or `output.reasoning_trace` became a list with "
-    "one empty text",
-    "upgrade.score_from_boolean": "`evaluation.score` was a boolean and became 1.0 or 0.0",
-    "upgrade.arguments_text": "a value in the `arguments` of a tool call became JSON text: 5 and "
-    '"5" are equal now',
-    "upgrade.metadata_text": 'a value in `metadata` became JSON text: 5 and "5" are equal now',
-    "upgrade.details_text": "a value in `performance.additional_details` became JSON text: 5 and "
-    '"5" are equal now',
-    "upgrade.details_moved": "`performance.additional_details` was not an object and went to "
-    "`metadata`",
-    "upgrade.attribution_source": "a `source` in `answer_attribution` names `interactions`, which "
-    "are `messages` now",
-    "upgrade.one_assistant_turn": "a multi_turn record has one assistant turn; later producers "
-    "call this single_turn",
-}
+_DETAILS = "additional_details"
 
 
 def _spell_long_integer(value: Any) -> msgspec.Raw:
@@ -92,54 +65,27 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     """
     if schema is NEWEST:
         return value, []
-    found: set[str] = set()
-    upgraded: dict[str, Any] = {}
-    moved: dict[str, Any] = {}
-    for key, child in value.items():
-        if key in schema.shape.fields:
-            upgraded[NEWEST.turns_field if key == schema.turns_field else key] = child
-        elif key == "evaluation_result_id" and isinstance(child, str):
-            upgraded[key] = child
-            found.add("upgrade.result_id")
-        elif child is not None or key not in NEWEST.shape.fields:
-            moved[key] = child
-            found.add("upgrade.unknown_root_key")
-    upgraded = without_nulls(upgraded, NEWEST.shape)
-    if value["schema_version"] not in schema.labels:
-        moved["schema_version"] = value["schema_version"]
-        found.add("upgrade.label")
-    upgraded["schema_version"] = NEWEST.label
-    sample_id = value["sample_id"]
-    if not isinstance(sample_id, str):  # 1.0 is an integer in JSON Schema
-        upgraded["sample_id"] = as_text(
-            int(sample_id) if isinstance(sample_id, float) else sample_id
-        )
-        found.add("upgrade.sample_id_number")
-    upgraded["input"] = _with_lists(
-        upgraded["input"], ("reference",), "upgrade.reference_empty", found
-    )
-    if "output" in upgraded:
-        upgraded["output"] = _with_lists(
-            upgraded["output"], ("raw", "reasoning_trace"), "upgrade.output_empty", found
-        )
-    if NEWEST.turns_field in upgraded:
-        upgraded[NEWEST.turns_field] = [
-            _message(turn, found) for turn in upgraded[NEWEST.turns_field]
-        ]
-        if NEWEST.turns_field != schema.turns_field:
-            roles = [turn["role"] for turn in upgraded[NEWEST.turns_field]]
-            sources = [attribution["source"] for attribution in upgraded["answer_attribution"]]
-            _look_at_turns(upgraded["interaction_type"], roles, sources, schema.turns_field, found)
-    score = upgraded["evaluation"]["score"]
-    if isinstance(score, bool):
-        upgraded["evaluation"] = upgraded["evaluation"] | {"score": float(score)}
-        found.add("upgrade.score_from_boolean")
-    if "performance" in upgraded:
-        upgraded["performance"] = _performance(upgraded["performance"], moved, found)
-    metadata = as_texts(upgraded.get("metadata", {}), "upgrade.metadata_text", found)
-    if moved or "metadata" in upgraded:
-        upgraded["metadata"] = add_moved(metadata, moved, found)
-    return upgraded, sorted(found)
+    fields = schema.shape.fields
+    moved = {key: child for key, child in value.items() if key not in fields}
+    details = (value.get("performance") or {}).get(_DETAILS, UNSET)
+    record, codes = _upgrade(build(schema.record, value), schema, moved, details)
+    known = {key: child for key, child in value.items() if key in fields}
+    known[NEWEST.turns_field] = known.pop(schema.turns_field, None)
+    return without_nulls(_value_of(record, known, NEWEST.shape), NEWEST.shape), codes
+
+
+def _value_of(new: Any, old: Any, shape: Shape | None) -> Any:
+    """Turn Structs into dicts, with the unknown keys of the objects that they were made of."""
+    if shape is None or new is None:
+        return new
+    if isinstance(new, list):
+        return [_value_of(*both, shape) for both in zip(new, old, strict=True)]
+    value = {
+        key: _value_of(child, old.get(key), field.shape)
+        for key, field in shape.fields.items()
+        if (child := getattr(new, field.name)) is not UNSET
+    }
+    return value | {key: child for key, child in old.items() if key not in shape.fields}
 
 
 def without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
@@ -158,65 +104,32 @@ def without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
     return kept
 
 
-def _with_lists(
-    value: dict[str, Any], names: tuple[str, ...], code: str, found: set[str]
-) -> dict[str, Any]:
-    """Turn fields with a text into lists of one text."""
-    changed = {name: [value[name]] for name in names if isinstance(value.get(name), str)}
-    if [""] in changed.values():
-        found.add(code)
-    return value | changed
-
-
-def _message(turn: dict[str, Any], found: set[str]) -> dict[str, Any]:
-    turn = dict(turn)
-    if isinstance(turn.get("tool_call_id"), str):
-        turn["tool_call_id"] = [turn["tool_call_id"]]
-    if "tool_calls" in turn:
-        turn["tool_calls"] = [
-            call | {"arguments": as_texts(call["arguments"], "upgrade.arguments_text", found)}
-            if "arguments" in call
-            else call
-            for call in turn["tool_calls"]
-        ]
-    return turn
-
-
-def _look_at_turns(
-    kind: str, roles: list[str], sources: list[str], field: str, found: set[str]
-) -> None:
+def _look_at_turns(record: Any, field: str, found: set[str]) -> None:
     """Find ambiguous values that are left as they are."""
-    if kind == "multi_turn" and roles.count("assistant") == 1:
+    roles = [turn.role for turn in record.interactions]
+    if record.interaction_type == "multi_turn" and roles.count("assistant") == 1:
         found.add("upgrade.one_assistant_turn")
-    if any(field in source for source in sources):
+    if any(field in attribution.source for attribution in record.answer_attribution):
         found.add("upgrade.attribution_source")
 
 
-def _performance(
-    performance: dict[str, Any], moved: dict[str, Any], found: set[str]
-) -> dict[str, Any]:
-    """Turn additional details, which were an unknown key, into the field: an object of texts."""
-    name = "additional_details"
-    if name not in performance:
-        return performance
-    details = performance[name]
-    if isinstance(details, dict):
-        return performance | {name: as_texts(details, "upgrade.details_text", found)}
-    moved[f"performance.{name}"] = details
-    found.add("upgrade.details_moved")
-    return {key: child for key, child in performance.items() if key != name}
-
-
 def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str, str]:
-    if not all(isinstance(child, str) for child in values.values()):
-        found.add(code)
+    if all(isinstance(child, str) for child in values.values()):
+        return dict(values)
+    found.add(code)
     return {key: as_text(child) for key, child in values.items()}
 
 
-def add_moved(
-    metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]
-) -> dict[str, str]:
-    """Add values to `metadata` under their names; a name that is taken gets a suffix."""
+def _new_metadata(metadata: Any, moved: Mapping[str, Any], found: set[str]) -> Any:
+    """Make the values of `metadata` text, and add those that move there under their names.
+
+    A name that is taken gets a suffix.
+    """
+    if metadata:
+        metadata = as_texts(metadata, "upgrade.metadata_text", found)
+    if not moved:
+        return metadata
+    metadata = metadata or {}
     for key in sorted(moved):
         name = free_name(key, metadata)
         if name != key:
@@ -236,49 +149,53 @@ def free_name(name: str, taken: Container[str]) -> str:
     return next(f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)
 
 
-# The same from Struct to Struct. Objects that are equal in both versions are used again. Unknown
-# keys of the root go to `metadata`; those of other objects, which are open in all versions, stay in
-# their objects.
+# From Struct to Struct. Objects that are equal in both versions are used again. Unknown keys of the
+# root go to `metadata`; those of other objects, which are open in all versions, stay in their
+# objects.
 
 
-def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
+def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]]:
     """Upgrade a valid record of a version; return also the codes of its lossy or ambiguous steps.
 
-    The result is None for a record that only `upgrade_value` upgrades: one with
-    `performance.additional_details`. Nulls stay, because the judge drops them anyway. Parts of the
-    given record become parts of the new one.
+    Nulls stay, because the judge drops them anyway. Parts of the given record become parts of the
+    new one.
     """
     if schema is NEWEST:
         return record, []
-    found: set[str] = set()
     moved = _unknown(record, len(schema.record.__struct_fields__))
+    details = record.performance and getattr(record.performance, _DETAILS, UNSET)
+    return _upgrade(record, schema, moved, details)
+
+
+def _upgrade(
+    record: Any, schema: Schema, moved: dict[str, Any], details: Any
+) -> tuple[Any, list[str]]:
+    """Upgrade a record with these unknown keys at its root, and these additional details."""
+    found: set[str] = set()
     result_id = _newest_fields(moved, found)
     if record.schema_version not in schema.labels:
         moved["schema_version"] = record.schema_version
         found.add("upgrade.label")
-    metadata = record.metadata
-    if metadata:
-        metadata = as_texts(metadata, "upgrade.metadata_text", found)
-    if moved:
-        metadata = add_moved(metadata or {}, moved, found)
     if schema is V0_2_1:  # only the label changes
+        metadata = _new_metadata(record.metadata, moved, found)
         return _copy_newer_record(record, NEWEST.label, UNSET, metadata), sorted(found)
     sample_id = record.sample_id
     turns = record.interactions
     output = record.output
     performance = record.performance
     if performance:
-        if getattr(performance, "additional_details", UNSET) is not UNSET:
-            return None
-        new = _copy_performance(performance, UNSET)
-        performance = _with_unknown(new, performance, added=1)
-    if sample_id.__class__ is not str:
-        sample_id = as_text(sample_id)
+        if details.__class__ is dict:
+            details = as_texts(details, "upgrade.details_text", found)
+        elif details is not UNSET and details is not None:
+            moved[f"performance.{_DETAILS}"] = details
+            found.add("upgrade.details_moved")
+            details = UNSET
+        performance = _with_unknown(_copy_performance(performance, details), performance, added=1)
+    if sample_id.__class__ is not str:  # 1.0 is an integer in JSON Schema
+        sample_id = as_text(int(sample_id) if sample_id.__class__ is float else sample_id)
         found.add("upgrade.sample_id_number")
     if turns.__class__ is list:
-        roles = [turn.role for turn in turns]
-        sources = [attribution.source for attribution in record.answer_attribution]
-        _look_at_turns(record.interaction_type, roles, sources, schema.turns_field, found)
+        _look_at_turns(record, schema.turns_field, found)
         turns = [_new_message(turn, found) for turn in turns]
     if output:
         raw = output.raw
@@ -298,7 +215,7 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
         turns,
         evaluation,
         performance,
-        metadata,
+        _new_metadata(record.metadata, moved, found),
     )
     return upgraded, sorted(found)
 
@@ -406,7 +323,11 @@ def _with_unknown(new: Any, old: Any, added: int = 0) -> Any:
     The new class has `added` more known fields.
     """
     known = len(new.__struct_fields__) - added
-    if len(old.__struct_fields__) == known or not (unknown := _unknown(old, known)):
+    if len(old.__struct_fields__) == known:
+        return new
+    keys = new.__struct_encode_fields__
+    unknown = {key: child for key, child in _unknown(old, known).items() if key not in keys}
+    if not unknown:
         return new
     fields = {name: getattr(new, name) for name in new.__struct_fields__}
     struct, names = _widened(new.__class__, tuple(sorted(unknown)))

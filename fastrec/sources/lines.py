@@ -132,7 +132,7 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
         yield b"".join(small)
 
 
-class _Cutter:
+class _Cutter(msgspec.Struct):
     """The state between two blocks.
 
     `whole` has lines for the next chunk, and `tail` a line without an end so far.
@@ -141,21 +141,15 @@ class _Cutter:
     chunk is joined.
     """
 
-    def __init__(
-        self, chunk_bytes: int, max_line_bytes: int, offset: int, stats: ReadStats
-    ) -> None:
-        self.chunk_bytes = chunk_bytes
-        self.max_line_bytes = max_line_bytes
-        # A step is never longer than the limit, so only a line that began in an earlier step can be
-        # too long.
-        self.step = max(1, min(chunk_bytes, max_line_bytes))
-        self.stats = stats
-        self.offset = offset  # of the first byte of `whole`
-        self.line = 1
-        self.whole: list[memoryview] = []
-        self.whole_bytes = 0
-        self.tail: list[memoryview] = []
-        self.tail_bytes = 0  # more than `tail` holds if the line is too long
+    chunk_bytes: int
+    max_line_bytes: int
+    offset: int  # of the first byte of `whole`
+    stats: ReadStats
+    line: int = 1
+    whole: list[memoryview] = []
+    whole_bytes: int = 0
+    tail: list[memoryview] = []
+    tail_bytes: int = 0  # more than `tail` holds if the line is too long
 
     def feed(self, block: bytes, start: int) -> Iterator[Chunk | LongLine]:
         """Process the next block from `start` on, and yield the chunks that it completes."""
@@ -166,8 +160,11 @@ class _Cutter:
             yield self._chunk(block)
             return
         view = memoryview(block)
-        for begin in range(start, len(block), self.step):
-            end = min(begin + self.step, len(block))
+        # A step is never longer than the limit, so only a line that began in an earlier step can be
+        # too long.
+        step = max(1, min(self.chunk_bytes, self.max_line_bytes))
+        for begin in range(start, len(block), step):
+            end = min(begin + step, len(block))
             if self.tail_bytes + end - begin > self.max_line_bytes:
                 begin = yield from self._pass_long_line(block, view, begin, end)
             cut = block.rfind(b"\n", begin, end) + 1

@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 from isal import igzip_lib
 
 from fastrec.errors import ShardCorruptError, ShardLimitError, ShardTruncatedError
@@ -36,19 +37,18 @@ if TYPE_CHECKING:
     _Decompressor = BZ2Decompressor | LZMADecompressor | igzip_lib.IgzipDecompressor
 
 
-class RawBytes:
+class RawBytes(msgspec.Struct):
     """A forward reader over raw blocks of any size.
 
     It buffers only as much as a caller looks ahead.
     """
 
-    def __init__(self, blocks: Iterator[bytes], path: str) -> None:
-        self.path = path
-        self._blocks = blocks
-        self._buffer = b""
-        self._position = 0
-        self._start = 0  # the offset of the buffer's first byte
-        self.largest_window = 0  # of the zstd frames so far
+    _blocks: Iterator[bytes]
+    path: str
+    _buffer: bytes = b""
+    _position: int = 0
+    _start: int = 0  # the offset of the buffer's first byte
+    largest_window: int = 0  # of the zstd frames so far
 
     @property
     def offset(self) -> int:

@@ -21,12 +21,12 @@ from fastrec.corpus import scan
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
-from fastrec.judge.findings import CODES, severity_of
+from fastrec.judge.findings import CODES, UPGRADES, severity_of
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, version_of
-from fastrec.schemas.upgrade import UPGRADES, upgrade_value
+from fastrec.schemas.upgrade import upgrade_value
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import FIELDS, line_with
 from tests.samples import sample, sample_of

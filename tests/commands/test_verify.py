@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
@@ -26,7 +27,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.verify import Verification, verify
-from fastrec.commands.verify.part import KINDS, MOST_PROBLEMS
+from fastrec.commands.verify.part import MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
@@ -36,6 +37,11 @@ from tests.corpus.plain_columns import read_columns, spell
 from tests.running import run_command
 from tests.samples import sample
 from tests.sizes import examples
+
+# What each kind of problem means.
+KINDS = tomllib.loads(
+    (Path(fastrec.__file__).parent / "commands" / "verify" / "kinds.toml").read_text()
+)
 
 RECIPE = Recipe(
     records=120,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,6 @@ from fastrec.commands.score import Scored
 from fastrec.commands.show import Shown
 from fastrec.commands.validate import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
-from fastrec.commands.verify.part import KINDS
 from fastrec.corpus import columns
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
@@ -207,7 +207,7 @@ def codes_page() -> str:
         "errors": ERRORS,
         "warnings": WARNINGS,
         "pairs": PAIRS,
-        "kinds": KINDS,
+        "kinds": tomllib.loads((ROOT / "fastrec/commands/verify/kinds.toml").read_text()),
     }
     return _CODES.format(**{name: _codes(rows) for name, rows in tables.items()})
 

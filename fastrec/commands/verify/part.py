@@ -52,55 +52,6 @@ _ABSENT = object()
 _SAYS = f"{MANIFEST} says"
 _HAS = "the file has"
 
-# What each kind of problem means. Kinds are part of the interface, like the codes of rejected
-# lines.
-KINDS = {
-    "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of "
-    "fastrec",
-    "manifest.options": "the options or the schema in the manifest are invalid",
-    "manifest.files": "the part names in the manifest are not unique, not ascending, or outside "
-    "the corpus",
-    "manifest.total": "a total in the manifest is not the sum over its parts",
-    "manifest.line_counts": "the line counts of an input do not add up",
-    "manifest.sources": "a part lists its sources although the corpus does not track them, or the "
-    "other way round",
-    "file.missing": "a file that the manifest lists is missing",
-    "file.stray": "a file or directory is not listed in the manifest",
-    "file.unreadable": "a file cannot be read completely",
-    "file.bytes": "the size of a file is not the one in the manifest",
-    "file.sha256": "the checksum of a file is not the one in the manifest",
-    "part.records": "the number of records in a part is not the one in the manifest",
-    "part.text_bytes": "the size of the text of a part is not the one in the manifest",
-    "part.text_xxh3_128": "the checksum of the text of a part is not the one in the manifest",
-    "part.first": "the first key of a part is not the one in the manifest",
-    "part.last": "the last key of a part is not the one in the manifest",
-    "part.order": "the first key of a part is not greater than the last key of the previous part",
-    "line.invalid": "a line is not a valid record",
-    "line.blank": "a line is blank",
-    "line.form": "a record is not in normal form",
-    "line.order": "a record belongs before the previous one",
-    "line.duplicate": "a record is an exact copy of the previous one",
-    "corpus.conflict": "an identity has several records, although the options of the corpus allow "
-    "only one",
-    "summary.unreadable": "the summary is damaged",
-    "summary.line_counts": "the line counts in the summary do not add up, or differ from those of "
-    "the inputs",
-    "summary.statistics": "a value in the summary differs from the value computed from the records",
-    "columns.unreadable": "a file of columns is damaged, or belongs to another part",
-    "columns.names": "a file of columns lacks a column, or has one that it should not have",
-    "columns.values": "a column does not have the values of the records",
-    "sources.entry": "a line of a file of sources is not the source of a record",
-    "sources.records": "a file of sources has more or fewer lines than its part has records",
-    "sources.shard": "a source names a shard that is not an input of the corpus",
-    "sources.line": "a source names a line that its shard does not have",
-    "sources.kept": "the number of records that come from an input is not the one in its line "
-    "counts",
-    "rejects.entry": "a line of the rejects file is not a rejected line",
-    "rejects.order": "the rejects file is not sorted by source and line",
-    "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
-    "more": "further problems of a file that are not listed",
-}
-
 
 class Problem(msgspec.Struct, frozen=True):
     """A problem: its file and line, its kind, and what is wrong."""
