@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fastrec.errors import need
-from fastrec.html import Html, tag
+from fastrec.html import Html
+from fastrec.templates import render_template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,16 +68,9 @@ def flat(value: msgspec.Struct, before: Mapping[str, Any]) -> dict[str, Any]:
 def html_table(rows: Sequence[Mapping[str, Any]]) -> Html:
     """The first rows as a table; columns without any value are left out."""
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
-    body = [
-        tag("tr", *(tag("td", _cell(row[name])) for name in names)) for row in rows[:_MOST_ROWS]
-    ]
-    head = tag("thead", tag("tr", *(tag("th", name) for name in names)))
-    more = (
-        f"and {len(rows) - _MOST_ROWS:,} more rows: to_pandas() has all"
-        if len(rows) > _MOST_ROWS
-        else None
-    )
-    return tag("div", tag("table", head, tag("tbody", *body)), more and tag("p", more))
+    cells = [[_cell(row[name]) for name in names] for row in rows[:_MOST_ROWS]]
+    left_out = len(rows) - len(cells)
+    return render_template("notebook.html", names=names, rows=cells, left_out=left_out)
 
 
 def _cell(value: object) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from fastrec.corpus.reader import CorpusReader
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.html import tag
 from fastrec.notebook import html_table
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import choose, names_of
 from fastrec.summary.present_ranking import facts_of, rank
+from fastrec.templates import render_template
 
 if TYPE_CHECKING:
     from fastrec.answers.arrays import Columns
@@ -161,10 +161,12 @@ class Corpus(CorpusReader):
         It must be instant, so it only needs the summary: models are not tested.
         """
         found = rank(choose(self.summary.evaluations), facts_of(self.summary))
-        counts = self.summary.line_counts
-        lines = (f"{counts.lines:,} lines: {counts.kept:,} kept, {counts.duplicates:,} duplicates, "
-                 f"{counts.rejected:,} rejected, {counts.blank:,} blank")  # fmt: skip
-        return tag("div", tag("p", repr(self)), html_table(found.rows()), tag("p", lines))
+        return render_template(
+            "opened.html",
+            about=repr(self),
+            table=html_table(found.rows()),
+            counts=self.summary.line_counts,
+        )
 
 
 # The functions of the package that are methods.

@@ -1,20 +1,20 @@
-"""HTML and SVG: values are escaped, templates are constants, scales stay in their range."""
+"""HTML and SVG: values are escaped, fields of templates are in quotes, scales stay in their range."""
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
 
 import fastrec
-from fastrec.html import Child, Exact, Html, html, num, row, short_cell, table, tag
-from fastrec.svg import Scale, histogram, share_bar
+from fastrec.html import Cell, Html, escaped, exact, number_cell
+from fastrec.svg import Scale
+from fastrec.templates import render_macro, render_template
 
-ROOT = Path(fastrec.__file__).parent
+TEMPLATES = Path(fastrec.__file__).parent / "templates"
 
 
 @pytest.mark.parametrize(
@@ -22,70 +22,54 @@ ROOT = Path(fastrec.__file__).parent
     [
         ("<b>", "&lt;b&gt;"),
         (Html("<b>"), "<b>"),
-        ('"', "&quot;"),
+        ("\"'", "&quot;&#x27;"),
         ("\u202e", "\\u202e"),
-        (Exact("\u202e<"), "\u202e&lt;"),
+        (exact("\u202e<"), "\u202e&lt;"),
         (3, "3"),
         (None, ""),
-        ([Html("<i>"), None, Html("</i>")], "<i></i>"),
     ],
 )
-def test_values_are_escaped(value: Child, text: str) -> None:
-    assert html("{}", value) == html("{value}", value=value) == text
-    assert tag("p", value) == f"<p>{text}</p>"
+def test_values_are_escaped(value: object, text: str) -> None:
+    assert escaped(value) == text
+    assert render_template("view/refusal.html", reason=value).count(f"<h1>{text}</h1>") == 1
 
 
-def test_formatted_values_are_escaped() -> None:
-    assert html("{:,} {:.1%} {:>3}", 1234, 0.5, "<") == "1,234 50.0%   &lt;"
+def test_results_of_macros_are_not_escaped_again() -> None:
+    made = render_macro("tables.html", "tiles", [("<a>", 1234)])
+    assert made == '<dl class="tiles"><div><dt>&lt;a&gt;</dt><dd>1,234</dd></div></dl>'
 
 
-def templates() -> Iterator[str]:
-    """The templates of all modules, which are constants, or variables that hold one."""
-    for path in ROOT.rglob("*.py"):
-        text = path.read_text()
-        if not re.search(r"\b(?:html|each)\(", text):
-            continue
-        nodes = list(ast.walk(ast.parse(text)))
-        texts = {}
-        for node in nodes:
-            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
-                node.value, ast.Constant
-            ):
-                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                texts[ast.unparse(target)] = node.value.value
-        for node in nodes:
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("html", "each"):
-                template = node.args[0]
-                if isinstance(template, ast.Constant):
-                    yield str(template.value)
-                elif ast.unparse(template) != "template":  # a file of `report`
-                    yield str(texts[ast.unparse(template)])
+def test_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="'reason' is undefined"):
+        render_template("view/refusal.html")
 
 
-def test_templates_are_constants_with_fields_in_quotes() -> None:
+def test_fields_within_tags_are_in_quotes() -> None:
     """A value in an attribute cannot end it, because quotes are escaped."""
-    found = list(templates())
-    assert len(found) > 50
-    for template in found:
-        for start in re.findall(r"<[^>]*>", template):
-            assert "{" not in re.sub('"[^"]*"', "", start), template
+    paths = list(TEMPLATES.rglob("*.html"))
+    assert len(paths) > 15
+    for path in paths:
+        text = re.sub(r"\{#.*?#\}|\{%.*?%\}", "", path.read_text(), flags=re.DOTALL)
+        constants = re.sub(r'\{\{ "[^"]*" if [^}]*\}\}', "", text)
+        marked = re.sub(r"\{\{.*?\}\}", "@", constants, flags=re.DOTALL)
+        for start in re.findall(r"<[^>]*>", marked):
+            assert "@" not in re.sub('"[^"]*"', "", start), (path, start)
 
 
-def test_short_cells_have_plain_classes() -> None:
-    assert short_cell("a", class_="h1") == "<td class=h1>a"
-    with pytest.raises(ValueError, match="not a plain name"):
-        short_cell(class_="a b")
+def test_line_breaks_beside_tags_are_dropped() -> None:
+    assert "\n" not in render_template("notebook.html", names=["a"], rows=[["b"]], left_out=1)
 
 
 def test_heads_are_aligned_as_their_cells() -> None:
-    """A head above numbers has their class, whether the cells are quoted or short."""
-    cells = row("a", num(None), "text <td class=num>", short_cell(1, class_="num"))
-    heads = re.findall("<th scope=.col.[^>]*>", table("caption", "abcd", [cells]))
-    assert ["num" in head for head in heads] == [False, True, False, True]
+    """A head above numbers has their class."""
+    rows = [("a", None, "text", number_cell(1), Cell("-", "num"))]
+    made = render_macro("tables.html", "table", "caption", "abcde", rows)
+    heads = re.findall("<th scope=.col.[^>]*>", made)
+    assert ["num" in head for head in heads] == [False, True, False, True, True]
 
 
 def test_a_table_without_rows_is_empty() -> None:
-    assert not table("title", ["a"], [])
+    assert not render_macro("tables.html", "table", "title", ["a"], [])
 
 
 @pytest.mark.parametrize(
@@ -104,12 +88,12 @@ def test_scales(scale: Scale, value: float, place: float) -> None:
 
 
 def test_shares() -> None:
-    assert not share_bar(None)
-    assert 'width="30"' in share_bar(0.5)
+    assert not render_macro("view/pieces.html", "share_bar", None)
+    assert 'width="30"' in render_macro("view/pieces.html", "share_bar", 0.5)
 
 
 def test_histogram() -> None:
     """The label has the numbers."""
-    drawn = histogram("Questions", [1, 0, 3], "0%", "100%", Html(""))
+    drawn = render_macro("charts.html", "histogram", "Questions", [1, 0, 3], "0%", "100%")
     assert 'aria-label="Questions: 4 from 0% to 100%, at most 3 in one bar"' in drawn
     assert drawn.count("<rect") == 3

@@ -19,7 +19,6 @@ the first ones by mean have ranks, and none has a mean rank or wins.
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -35,7 +34,7 @@ from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
-from fastrec.html import Html, first_ten, joined, table, tag
+from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
@@ -52,16 +51,10 @@ from fastrec.statistics.ranks import (
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
 from fastrec.svg import heat_class
-from fastrec.wording import NONE, cluster_in_words, even_scores, metrics_of, title_of, value_text
+from fastrec.templates import render_macro, render_template
+from fastrec.wording import cluster_in_words, even_scores, metrics_of, title_of, value_text
 
 BUNDLES = 10_000
-_NAMES = ("rank", "model")
-_STYLE = Html(
-    "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
-    "table{border-collapse:collapse}.wide{overflow-x:auto}"
-    "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid "
-    "#8884}.num{text-align:right}.soft{opacity:.7}"
-)
 
 
 class Estimate(msgspec.Struct):
@@ -119,6 +112,10 @@ class BoardModel(msgspec.Struct, kw_only=True):
     rank_worst: int | None = None  # Its worst rank.
 
 
+# Of a cell: its text, the class of its colour, and the evaluation that it is about, if any.
+ColouredText = tuple[str, str, BoardEvaluation | None]
+
+
 class Leaderboard(Tabular, kw_only=True):
     """All models on the primary metrics of several evaluations."""
 
@@ -170,63 +167,32 @@ class Leaderboard(Tabular, kw_only=True):
                 columns[evaluation.title] = _cell_texts(evaluation, cells, digits)
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
-    def to_html(
-        self,
-        link: Callable[[BoardEvaluation | None, str], str] | None = None,
-        named: Callable[[str], Html] | None = None,
-        *,
-        sortable: bool = False,
-    ) -> Html:
-        """The tables as HTML; `link` has the address of a cell's questions, or of a model.
-
-        `named` makes the cell of a model. The script of `report` sorts `sortable`.
-        """
-        evaluations = {one.title: one for one in self.evaluations}
-        places = {title: place for place, title in enumerate(evaluations)}
-
-        def colour(model: BoardModel, head: str) -> str:
-            own = model.cells[places[head]] if head in places else None
-            return heat_class(own.value) if own and evaluations[head].weight else ""
-
-        linked = {"model": None, **evaluations}
-
-        def cell(model: BoardModel, head: str, text: str) -> Html:
-            shown: Html | str = text
-            if link and head in linked and text != NONE:
-                shown = tag("a", shown, href=link(linked[head], model.model_id), title=text)
-            if named and head == "model":
-                shown = named(model.model_id)
-            if head in _NAMES:
-                return tag("td", tag("span", shown))
-            return tag("td", shown, class_=f"num {colour(model, head)}".rstrip())
-
-        tables = []
-        for title, models in self.groups():
-            heads, rows = self.table(models)
-            body = [
-                tag("tr", *map(partial(cell, model), heads, row))
-                for model, row in zip(models, rows, strict=True)
-            ]
-            if sortable:
-                tables.append(table(title, heads, body, class_="board"))
-                continue
-            head = [
-                tag("th", name, scope="col", class_=None if name in _NAMES else "num")
-                for name in heads
-            ]
-            inside = tag("thead", tag("tr", *head)), tag("tbody", *body)
-            plain = tag("div", tag("table", *inside, class_="list board"), class_="wide")
-            tables.append(first_ten(len(models) if link else 0, tag("h3", title), plain))
-        return joined(*tables, *(tag("p", line, class_="soft") for line in self.notes()))
+    def to_html(self, *, sortable: bool = False) -> Html:
+        """The tables as HTML. The script of `report` sorts `sortable`."""
+        return render_macro("leaderboard.html", "leaderboard", self, sortable=sortable)
 
     def to_page(self) -> Html:
-        head = tag(
-            "head", tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE)
-        )
-        return Html("<!doctype html>" + tag("html", head, tag("body", self.to_html()), lang="en"))
+        return render_template("leaderboard_page.html", board=self)
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+    def coloured(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[ColouredText]]]:
+        """The table of some models, with the colours and evaluations of its cells."""
+        heads, rows = self.table(models)
+        places = {evaluation.title: at for at, evaluation in enumerate(self.evaluations)}
+        columns = [places.get(head) for head in heads]
+        return heads, [
+            [self._coloured(model, at, text) for at, text in zip(columns, row, strict=True)]
+            for model, row in zip(models, rows, strict=True)
+        ]
+
+    def _coloured(self, model: BoardModel, at: int | None, text: str) -> ColouredText:
+        cell = None if at is None else model.cells[at]
+        if at is None or cell is None:
+            return text, "", None
+        evaluation = self.evaluations[at]
+        return text, heat_class(cell.value) if evaluation.weight else "", evaluation
 
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
         by_number: dict[int, list[BoardModel]] = {}

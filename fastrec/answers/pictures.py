@@ -20,19 +20,7 @@ from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.answers.values import value_blocks
 from fastrec.errors import counted
-from fastrec.html import (
-    Html,
-    details,
-    html,
-    joined,
-    num,
-    plain_table,
-    row,
-    short_cell,
-    short_row,
-    soft,
-    table,
-)
+from fastrec.html import Cell, Html, number_cell
 from fastrec.statistics.calibration import Calibration
 from fastrec.summary.present_ranking import (
     EvaluationStats,
@@ -42,18 +30,8 @@ from fastrec.summary.present_ranking import (
     legend,
     unranked_in_words,
 )
-from fastrec.svg import (
-    WIDTH,
-    Dot,
-    Scale,
-    Spot,
-    dot_chart,
-    figure,
-    heat_class,
-    histogram,
-    reliability,
-    scatter,
-)
+from fastrec.svg import WIDTH, Dot, Scale, Spot, dot_chart, heat_class, scatter
+from fastrec.templates import render_macro, render_template
 from fastrec.wording import cost_text, latency_text
 
 MOST_ROWS = 1_000  # models of a table
@@ -110,7 +88,7 @@ def model_cells(
     accuracy: bool,
     characters: float | None = None,
     cost: float | None = None,
-) -> dict[str, Html]:
+) -> dict[str, Cell]:
     """The cells about a model on an evaluation, by the heads of their columns."""
     value, low, high, spec = result_of(model, accuracy=accuracy)
     score = model.mean_score
@@ -131,26 +109,25 @@ def model_cells(
         "p99": (latency.p99, ",.0f"),
         "cost/answer": (cost, ".4g"),
     }
-    return {"rank": short_cell(model.rank), **number_cells(numbers)}
+    return {"rank": Cell(model.rank), **number_cells(numbers)}
 
 
-def number_cells(numbers: Mapping[str, tuple[float | None, str]]) -> dict[str, Html]:
+def number_cells(numbers: Mapping[str, tuple[float | None, str]]) -> dict[str, Cell]:
     """Make cells of numbers with formats, by the heads of their columns; empty without a number."""
-    return {
-        head: short_cell("" if number is None else format(number, form))
-        for head, (number, form) in numbers.items()
-    }
+    return {head: Cell(number_cell(*number).text) for head, number in numbers.items()}
 
 
-def cells_table(caption: str, head: str, rows: Mapping[str, Mapping[str, Html]]) -> Html:
+CellsTable = tuple[list[str], list[list[Cell]]]  # its heads, and its rows
+
+
+def cells_table(head: str, rows: Mapping[Cell, Mapping[str, Cell]]) -> CellsTable:
     """Make a table of cells by row and column; columns that say nothing are left out."""
-    used = {head for cells in rows.values() for head in cells if cells[head] != short_cell()}
+    used = {head for cells in rows.values() for head, cell in cells.items() if cell.text}
     heads = [head for head in dict.fromkeys(chain(*rows.values())) if head in used]
     shown = [
-        short_row(name, (cells.get(column, short_cell()) for column in heads))
-        for name, cells in rows.items()
+        [name, *(cells.get(column, Cell("")) for column in heads)] for name, cells in rows.items()
     ]
-    return table(caption, (head, *heads), shown, class_="models")
+    return [head, *heads], shown
 
 
 def evaluations_html(
@@ -176,40 +153,45 @@ def evaluations_html(
             "cost": paid.get(evaluation.evaluation_name, {}),
         }
         accuracy = stats.shows_accuracy(evaluation)
-        body = _models_table(evaluation, extra, most, accuracy=accuracy)
-        if is_drawn:
-            drawn = _pictures(index, evaluation, extra, accuracy=accuracy)
-            body = joined(drawn, details("Numbers", body))
-        is_first = evaluation is largest[0]
+        drawn = _pictures(index, evaluation, extra, accuracy=accuracy) if is_drawn else []
         shown.append(
-            html("<h3>{}</h3>{}", evaluation.title, body)
-            if is_first
-            else details(evaluation.title, body)
+            {
+                "title": evaluation.title,
+                "caption": f"{evaluation.title}: {about(evaluation)}",
+                "is_drawn": is_drawn,
+                "pictures": drawn,
+                "table": _models_table(evaluation, extra, most, accuracy=accuracy),
+                "notes": _notes(evaluation, most),
+            }
         )
-    lines = (soft(line) for line in (*legend(stats), _ABOUT) if "±" not in line)
-    return joined(shown, details("What the numbers are", *lines) if shown else None)
+    lines = [line for line in (*legend(stats), _ABOUT) if "±" not in line]
+    return render_template("evaluations.html", evaluations=shown, legend=lines)
 
 
 _Extra = Mapping[str, Mapping[str, float]]  # mean characters and cost of an answer, by model
 
 
-def _models_table(evaluation: EvaluationStats, extra: _Extra, most: int, *, accuracy: bool) -> Html:
-    models = evaluation.by_model[:most]
+def _models_table(
+    evaluation: EvaluationStats, extra: _Extra, most: int, *, accuracy: bool
+) -> CellsTable:
     rows = {}
-    for model in models:
+    for model in evaluation.by_model[:most]:
         numbers = {name: of_models.get(model.model_id) for name, of_models in extra.items()}
-        rows[model.model_id] = model_cells(model, accuracy=accuracy, **numbers)
-    title = f"{evaluation.title}: {about(evaluation)}"
+        rows[Cell(model.model_id)] = model_cells(model, accuracy=accuracy, **numbers)
+    return cells_table("model", rows)
+
+
+def _notes(evaluation: EvaluationStats, most: int) -> list[str]:
     notes = unranked_in_words(evaluation)
-    if len(models) < len(evaluation.by_model):
-        left = f"{len(models):,} of {len(evaluation.by_model):,}"
+    if most < len(evaluation.by_model):
+        left = f"{most:,} of {len(evaluation.by_model):,}"
         notes.append(f"Shown: the best {left} models; `fastrec stats` lists all.")
-    return joined(cells_table(title, "model", rows), map(soft, notes))
+    return notes
 
 
 def _pictures(
     index: QuestionTable, evaluation: EvaluationStats, extra: _Extra, *, accuracy: bool
-) -> Html:
+) -> list[Html]:
     """Draw an evaluation and metric: its models, best first, and its questions."""
     query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric)
     results = {
@@ -218,7 +200,7 @@ def _pictures(
         if model.answers
     }
     if not results:
-        return Html("")
+        return []
     spell = f"{{:{next(iter(results.values())).spec}}}".format
     latencies = {model.model_id: model.latency_ms.p50 or 0.0 for model in evaluation.by_model}
 
@@ -231,15 +213,14 @@ def _pictures(
 
     measure = "Accuracy" if accuracy else "Mean score"
     shares = accuracy or are_shares(evaluation.by_model)
-    drawn = joined(
+    return [
         dots_picture(f"{measure} of models, with 95% intervals", results, shares=shares),
         agreement_picture(index, query, list(results)),
         difficulty_picture(index, query),
         against("the mean length of an answer", extra["characters"], "{:,.0f} characters".format),
         against("median latency", latencies, latency_text),
         against("the cost of an answer", extra["cost"], cost_text),
-    )
-    return html('<div class="pictures">{}</div>', drawn)
+    ]
 
 
 def mean_lengths_of(index: QuestionTable, query: Query) -> dict[str, float]:
@@ -273,9 +254,17 @@ def difficulty_picture(index: QuestionTable, query: Query) -> Html:
     bin_of = Scale(low, high, _BINS)
     counts = count_of(np.array([min(int(bin_of(value)), _BINS - 1) for value in values]), _BINS)
     value_of = Scale(0, _BINS, high, low)
-    rows = [row(spell(value_of(at)), count) for at, count in enumerate(counts.tolist())]
-    numbers = details("Numbers", table(caption, ("from", "questions"), rows))
-    return histogram(caption, counts.tolist(), spell(low), spell(high), numbers)
+    rows = [(spell(value_of(at)), count) for at, count in enumerate(counts.tolist())]
+    return render_macro(
+        "charts.html",
+        "histogram",
+        caption,
+        counts.tolist(),
+        spell(low),
+        spell(high),
+        ("from", "questions"),
+        rows,
+    )
 
 
 def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str]) -> Html:
@@ -294,18 +283,14 @@ def agreement_picture(index: QuestionTable, query: Query, models: Sequence[str])
     colour = Scale(least, 1.0)
     rows = []
     for place in order:
-        line = shares[place, order].tolist()
-        cells = (
-            short_cell()
-            if np.isnan(share)
-            else short_cell(f"{100 * share:.0f}", class_=heat_class(colour(share)))
-            for share in line
-        )
-        rows.append(short_row(names[place], cells))
+        cells = [
+            ("", "") if np.isnan(share) else (f"{100 * share:.0f}", heat_class(colour(share)))
+            for share in shares[place, order].tolist()
+        ]
+        rows.append((names[place], cells))
     first = "" if len(names) == len(models) else f"the first {len(names)} of "
     caption = f"Agreement of {first}{counted(len(models), 'model')}, in percent"
-    drawn = plain_table(None, rows, class_="heat", aria_label=caption)
-    return figure(caption, html('<div class="wide">{}</div>', drawn))
+    return render_macro("charts.html", "heat_map", caption, rows)
 
 
 def _agreement(index: QuestionTable, query: Query, models: Sequence[str], *, graded: bool) -> Array:
@@ -335,19 +320,8 @@ def _by_similarity(shares: Array) -> list[int]:
 
 def calibration_picture(model: Calibration, title: str) -> Html:
     """Draw the share of right answers against their confidence, with its numbers."""
-    facts = (
-        f"{counted(model.answers, 'answer')}, calibration error {model.ece:.3f}, "
-        f"Brier score {model.brier:.3f}"
-    )
-    bins = ((one.answers / model.answers, one.confidence, one.accuracy) for one in model.bins)
     rows = [
-        row(f"{one.confidence:.1%}", num(one.accuracy, ".1%"), one.answers) for one in model.bins
+        (f"{one.confidence:.1%}", number_cell(one.accuracy, ".1%"), one.answers)
+        for one in model.bins
     ]
-    numbers = table("Right answers by confidence", ("confidence", "right", "answers"), rows)
-    return html(
-        "<article><h3>{}</h3>{}{}{}</article>",
-        title,
-        soft(facts),
-        reliability(f"{title}: {facts}", bins),
-        details("Numbers", numbers),
-    )
+    return render_macro("charts.html", "calibration", title, model, rows)

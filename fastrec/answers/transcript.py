@@ -7,6 +7,7 @@ to.
 
 import re
 from collections.abc import Iterator, Mapping
+from string import ascii_uppercase
 from typing import Any
 
 import msgspec
@@ -80,6 +81,10 @@ class Call(msgspec.Struct, kw_only=True):
     other: dict[str, str] = {}
     """Unknown keys."""
 
+    @property
+    def argument_text(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.arguments.items())
+
 
 class Turn(msgspec.Struct, kw_only=True):
     """One turn of a conversation."""
@@ -125,6 +130,21 @@ class Transcript(msgspec.Struct, kw_only=True):
         texts = [turn for turn in self.turns if turn.text]
         own = [turn for turn in texts if turn.role == "assistant"]
         return (own or texts)[-1].text if texts else ""
+
+    @property
+    def reasoning(self) -> str:
+        return "\n\n".join(turn.reasoning for turn in self.turns if turn.reasoning)
+
+    @property
+    def calls(self) -> list[Call]:
+        return [call for turn in self.turns for call in turn.calls]
+
+    @property
+    def expected(self) -> set[int]:
+        """The positions of choices that a reference names, by their text or else their letter."""
+        by_text = {at for at, choice in enumerate(self.choices) if choice in self.references}
+        letters = zip(range(len(self.choices)), ascii_uppercase, strict=False)
+        return by_text or {at for at, letter in letters if letter in self.references}
 
 
 _TURNS = ("interactions", "messages")

@@ -719,7 +719,16 @@ def test_every_optional_package_is_tried() -> None:
         text = path.read_text(encoding="utf-8")
         for pattern in (r"from (\w+)[\w.]* import ", r"import (\w+)[\w.]*(?: as \w+)? *(?:#.*)?$"):
             imported.update(re.findall(f"^ *{pattern}", text, re.MULTILINE))
-    needed = {"click", "isal", "joblib", "jsonschema_rs", "msgspec", "numpy", "stringzilla"}
+    needed = {
+        "click",
+        "isal",
+        "jinja2",
+        "joblib",
+        "jsonschema_rs",
+        "msgspec",
+        "numpy",
+        "stringzilla",
+    }
     needed |= {"xxhash", "zstandard", "fastrec"}
     others = imported - needed - sys.stdlib_module_names
     assert others == EXTRAS.keys() | {"dask", "h11", "pandas"}  # the first two come with others

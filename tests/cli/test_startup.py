@@ -12,6 +12,7 @@ import pytest
 import fastrec
 
 HEAVY = {
+    "jinja2",
     "joblib",
     "rich",
     "jsonschema_rs",

@@ -45,7 +45,7 @@ from fastrec.commands.view.addresses import (
 from fastrec.commands.view.differences import differences
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
-from fastrec.html import Exact, multiline, tag
+from fastrec.html import exact, multiline
 from fastrec.progress import Progress
 from tests.commands.viewing import (
     HOSTILE,
@@ -734,7 +734,7 @@ def test_text_with_line_breaks(text: str, expected: str) -> None:
 def test_no_text_becomes_markup(text: str) -> None:
     shown = multiline(text)
     assert Elements(shown).found == [("span", {"class": "hidden-char"})] * shown.count("<span")
-    ((_, attributes),) = Elements(tag("input", value=Exact(text))).found
+    ((_, attributes),) = Elements(f'<input value="{exact(text)}">').found
     assert (
         attributes["value"] == text.replace("\r\n", "\n").replace("\r", "\n")
         or "\0" in text

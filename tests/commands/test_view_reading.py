@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.choosing import open_index
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import block
 from fastrec.commands.view.question_page import are_unique
-from fastrec.commands.view.rendering import render
+from fastrec.html import multiline
+from fastrec.markdown import markdown
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import (
     HOSTILE,
@@ -234,7 +234,7 @@ def characters(page: str) -> str:
 
 def visible(text: str) -> str:
     """What a page shows of a text: without the elements that its style hides."""
-    page = re.sub(RULE, r"\1", block(text, None, make=render), flags=re.DOTALL)
+    page = re.sub(RULE, r"\1", markdown(text), flags=re.DOTALL)
     return characters(re.sub(MARK, "", page, flags=re.DOTALL))
 
 
@@ -242,12 +242,12 @@ def visible(text: str) -> str:
 @given(st.lists(PIECES, max_size=14).map("".join) | st.text())
 def test_every_character_of_an_answer_is_in_its_page(text: str) -> None:
     """All are there, in order; only marks are hidden; no element loads anything."""
-    page = block(text, None, make=render)
+    page = markdown(text)
     for name, attributes in Elements(page).found:
         assert name in ALLOWED
         assert attributes.keys() <= {"class", "dir"}
         assert attributes.get("class") in CLASSES
-    assert characters(page) == characters(block(text, None))
+    assert characters(page) == characters(multiline(text))
     hidden = re.findall(MARK, page, re.DOTALL) + re.findall(RULE, page, re.DOTALL)
     assert all(MARKS.fullmatch(characters(mark)) for _, mark in hidden)
 
@@ -284,7 +284,7 @@ def test_what_is_rendered(text: str, expected: str) -> None:
 
 def test_a_long_answer_is_rendered_in_linear_time() -> None:
     for piece in ("**a ", "`a ", "|a", "```a ", "~~~\n", "|-"):
-        assert grows_linearly(lambda size, piece=piece: render(piece * size), 1_000)
+        assert grows_linearly(lambda size, piece=piece: markdown(piece * size), 1_000)
 
 
 # Metadata

@@ -2,17 +2,15 @@
 
 1. Read the manifest, the summary, a few examples of rejected lines for each code, and some
    questions with answers.
-2. Make the sections (`sections`, `charts`, `evaluations`): HTML that works without a script and is
-   escaped by construction (`html`).
-   The first ones are shown, the others unfold.
-3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches
+2. Make the sections (`sections`, `trend`, `evaluations`) from templates: HTML that works without a
+   script. The first ones are shown, the others unfold.
+3. Fill the template of the page with the sections, the style, and the script, which sorts, searches
    and switches the theme. The page's content security policy allows only this script and this
    style, by their hashes, and no network.
 4. Write the file atomically.
 """
 
 import os
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Unpack
@@ -24,17 +22,14 @@ from fastrec.answers.calibration import find_calibration
 from fastrec.answers.choosing import choose_scopes, open_index, primary_queries
 from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
-from fastrec.answers.pictures import evaluations_html
+from fastrec.answers.pictures import calibration_picture, evaluations_html
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import left_out, reliability_plots, trend_plots
-from fastrec.commands.report.evaluations import (
-    costs_table,
-    question_cards,
-    suspected_keys,
-)
+from fastrec.commands.report.evaluations import costs_section, question_cards, suspected_keys
+from fastrec.commands.report.sections import section
+from fastrec.commands.report.trend import trend_section
 from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
@@ -47,7 +42,7 @@ from fastrec.filters import (
     make_filters,
     several_paths,
 )
-from fastrec.html import Html, allowed, details, html, joined, soft
+from fastrec.html import Html
 from fastrec.limits import current_limits
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
@@ -64,13 +59,8 @@ from fastrec.summary.present_ranking import (
     largest,
     rank,
 )
+from fastrec.templates import render_template
 
-_OPEN = (
-    "Leaderboard",
-    "Trend",
-    "Evaluations",
-    "Line counts",
-)  # sections that are not folded
 _FIRST_MODELS = 15  # of the leaderboard that are not folded
 _ABOUT_LINES = (
     "Line counts",
@@ -178,7 +168,7 @@ def report(
             if not (errors_as_wrong and evaluation.errors)
         ]
         add_ranks(judged, index)
-    notes: list[Html] = []
+    notes: list[str] = []
     if groups:
         group_index = open_index(
             index.selection.reader, wanted, groups, jobs=jobs, progress=progress
@@ -189,7 +179,7 @@ def report(
             found,
             choice(group_index.evaluations, metrics="all"),
             groups,
-            lambda text: notes.append(soft(text)),
+            notes.append,
         )
         add_groups(found, ranked(shown_groups), groups)
     drawn = largest(found, limits.report_scopes)
@@ -208,20 +198,29 @@ def report(
     if confidence is not None:
         queries = [query for _, query in choose_scopes(index.scopes, Filters())]
         calibration = find_calibration(index, confidence, queries)
+    calibration_plots = [
+        calibration_picture(
+            model, " · ".join(filter(None, (model.evaluation_name, model.metric, model.model_id)))
+        )
+        for model in calibration
+        if model.answers
+    ]
     most = max(limits.report_rows // max(len(drawn.evaluations), 1), 10)
     bodies = {
         "Leaderboard": _leaderboard(board),
-        "Trend": trend_plots(paths, wanted.split()[0]),
-        "Evaluations": joined(
-            *notes,
+        "Trend": trend_section(paths, wanted.split()[0]),
+        "Evaluations": section(
+            "evaluations",
+            notes,
             evaluations_html(index, drawn, costs, most),
-            left_out(len(drawn.evaluations), len(found.evaluations), "evaluations"),
+            len(drawn.evaluations),
+            len(found.evaluations),
         ),
-        "Line counts": sections.line_counts(summary, manifest),
+        "Line counts": section("line_counts", summary, manifest),
         "Questions": question_cards(index, examples, name, drawn),
         "Keys to check": suspected_keys(index, drawn) if examples else Html(""),
-        "Calibration": reliability_plots(calibration),
-        "Cost": costs_table(costs),
+        "Calibration": section("calibration", calibration_plots[: limits.report_scopes]),
+        "Cost": costs_section(costs),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": sections.repeats(summary),
         "Hashes and ids": sections.hashes(summary),
@@ -232,9 +231,20 @@ def report(
     if wanted:  # what is about all lines of the corpus does not belong here
         for title in _ABOUT_LINES:
             bodies[title] = Html("")
-    page = _fill_template(
-        name, _about(summary, manifest), sections.banners(wanted, found, manifest), bodies
+    style, script = (
+        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
+        for kind in ("css", "js")
     )
+    page = render_template(
+        "report/page.html",
+        name=name,
+        about=_about(summary, manifest),
+        banners=sections.banners(wanted, found, manifest),
+        sections=bodies,
+        style=style,
+        script=script,
+        version=__version__,
+    ).encode()
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
     try:
@@ -247,14 +257,11 @@ def report(
 
 def _leaderboard(board: Leaderboard) -> Html:
     """Show the first models of the first table; all tables unfold."""
-    if len(board.models) <= _FIRST_MODELS:
-        return board.to_html(sortable=True) if board.models else Html("")
-    _, models_of_first = board.groups()[0]
-    first = msgspec.structs.replace(board, models=models_of_first[:_FIRST_MODELS])
-    models = counted(len(board.models), "model")
-    everyone = details(f"All {models}", board.to_html(sortable=True))
-    about = soft(f"The first {len(first.models)} of {models}.")
-    return joined(about, first.to_html(sortable=True), everyone)
+    first = None
+    if len(board.models) > _FIRST_MODELS:
+        _, models_of_first = board.groups()[0]
+        first = msgspec.structs.replace(board, models=models_of_first[:_FIRST_MODELS])
+    return section("board", board, first)
 
 
 def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
@@ -268,33 +275,6 @@ def _check_target(target: Path, corpus: str, *, overwrite: bool) -> None:
         )
     if not is_url(corpus) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-
-
-def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Html]) -> bytes:
-    links = []
-    sections = []
-    for number, (title, body) in enumerate(bodies.items()):
-        if body:
-            links.append(html('<a href="#s{}">{}</a>', number, title))
-            heading = html("<h2>{}</h2>", title)
-            shown = joined(heading, body) if title in _OPEN else details(heading, body)
-            sections.append(html('<section id="s{}">{}</section>', number, shown))
-    template, style, script = (
-        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8"))
-        for kind in ("html", "css", "js")
-    )
-    return html(
-        template,
-        policy=f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}",
-        style=style,
-        script=script,
-        name=name,
-        about=about,
-        banner=banner,
-        nav=links,
-        sections=sections,
-        version=__version__,
-    ).encode()
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:

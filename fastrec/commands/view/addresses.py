@@ -42,6 +42,14 @@ class AnswerName(msgspec.Struct, frozen=True):
     model: str
     ordinal: int = 1
 
+    @property
+    def text(self) -> str:
+        """Its spelling in addresses.
+
+        The ordinal cannot be confused with the name, where a backslash is always escaped.
+        """
+        return name_text(self.model) + (f"\\{self.ordinal}" if self.ordinal > 1 else "")
+
 
 def name_text(name: str) -> str:
     r"""Spell a name with printable characters only; `name_of` is the inverse.
@@ -63,14 +71,6 @@ def _spelled(char: str) -> str:
 
 def name_of(text: str) -> str:
     return _ESCAPE.sub(lambda found: found[0].encode().decode("unicode_escape", "replace"), text)
-
-
-def answer_name_text(name: AnswerName) -> str:
-    """Spell an answer.
-
-    The ordinal cannot be confused with the name, where a backslash is always escaped.
-    """
-    return name_text(name.model) + (f"\\{name.ordinal}" if name.ordinal > 1 else "")
 
 
 def _answer_name_of(text: str) -> AnswerName:
@@ -178,10 +178,10 @@ def number_text(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def all_questions(
-    scope: Scope | Query | QuestionRow | EvaluationStats | BoardEvaluation,
-    models: tuple[str, ...] = (),
-) -> PageState:
+AnyScope = Scope | Query | QuestionRow | EvaluationStats | BoardEvaluation
+
+
+def all_questions(scope: AnyScope, models: tuple[str, ...] = ()) -> PageState:
     """The table of a scope, without filters."""
     return PageState(
         query=replace(
@@ -216,7 +216,7 @@ def state_pairs(state: PageState) -> list[tuple[str, str]]:
         pairs.append(("page", str(state.page)))
     if state.size != PAGE_SIZE:
         pairs.append(("size", str(state.size)))
-    pairs += [("show", answer_name_text(chosen)) for chosen in state.show]
+    pairs += [("show", chosen.text) for chosen in state.show]
     return pairs + [(name, "1") for name in _SWITCHES if getattr(state, name)]
 
 
@@ -225,6 +225,8 @@ class Addresses:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
+
+    spelled = staticmethod(name_text)
 
     def plain(self, name: str = "") -> str:
         """Make the address of the start page, or of a page or file without state."""
@@ -238,18 +240,18 @@ class Addresses:
         """Make the address of a page about models: `model` or `pair`."""
         return self.pairs(page, *(("model", name_text(model)) for model in models))
 
-    def table(self, state: PageState, page: str = "questions") -> str:
-        return self._of(page, replace(state, show=(), differences=False, whole=False))
+    def table(self, state: PageState, route: str = "questions", **changes: object) -> str:
+        return self._of(
+            route, replace(state, **{"show": (), "differences": False, "whole": False, **changes})
+        )
+
+    def scope(self, scope: AnyScope, *models: str) -> str:
+        """Make the address of the table of a scope, without filters."""
+        return self.table(all_questions(scope, models))
 
     def query(self, query: Query) -> str:
         """Make the address of the table of the questions of a query."""
         return self.table(PageState(query=query))
-
-    def cell(self, evaluation: BoardEvaluation | None, model: str) -> str:
-        """Make the address of a cell of the leaderboard: the questions of a model, or the model."""
-        if evaluation is None:
-            return self.models("model", model)
-        return self.table(all_questions(evaluation, (model,)))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""
@@ -286,3 +288,6 @@ class QuestionAddresses(Addresses):
         whole: bool = False,
     ) -> str:
         return self.to(page, name, show=(chosen,), differences=False, whole=whole)
+
+    def model_answer(self, model: str, ordinal: int = 1, name: str | None = None) -> str:
+        return self.answer(AnswerName(model, ordinal), name=name)

@@ -1,15 +1,15 @@
 """Groups of records with the same value of a field; and pictures of all records, or of a group."""
 
-from collections.abc import Sequence
+from typing import Any
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.pictures import cells_table
 from fastrec.answers.question_table import QuestionTable, query_of
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import Frame, hidden_fields
+from fastrec.commands.view.layout import Frame
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
-from fastrec.html import Child, Exact, Html, each, html, joined, short_cell, tag
+from fastrec.html import Cell, Html
 from fastrec.svg import heat_class
 from fastrec.where import GroupBy, spell_path, ungrouped_name
 from fastrec.wording import NONE, value_text
@@ -19,32 +19,33 @@ _COMPUTED = ("response.characters:4", "token_usage.total_tokens:4", "turns", "to
 
 
 def group_page(
-    frame: Frame, index: QuestionTable, by: str, where: Sequence[str], *body: Child
+    frame: Frame, index: QuestionTable, by: str, where: tuple[str, ...], **shown: Any
 ) -> Html:
     """Offer fields to group by, above what is shown of the matching records."""
     title = f"Groups by {by}" if by else " and ".join(where) or "Pictures"
     fields = dict.fromkeys(spell_path(("metadata", key)) for key, _ in index.fields)
-    form = html(
-        '<form action="{}" class="find">{}<input name="by" list="fields" value="{}" '
-        'placeholder="field to group by, such as metadata.subject" aria-label="Field">'
-        '<datalist id="fields">{}</datalist><button class="button">Group</button></form>',
-        frame.addresses.plain("group"),
-        hidden_fields(("where", condition) for condition in where),
-        Exact(by),
-        each('<option value="{}"></option>', map(Exact, (*fields, *_COMPUTED))),
+    return frame.page(
+        "group",
+        title,
+        [(title, None)],
+        by=by,
+        conditions=[("where", condition) for condition in where],
+        fields=(*fields, *_COMPUTED),
+        **{"pictures": "", "groups": (), "results": None, "clusters": None, **shown},
     )
-    return frame.page(title, [(title, None)], html("<h1>{}</h1>", title), form, *body)
 
 
-def group_table(frame: Frame, index: QuestionTable, group: GroupBy, where: tuple[str, ...]) -> Html:
-    """Show the results of models on groups of each evaluation, as a heat map.
+def group_results(
+    frame: Frame, index: QuestionTable, group: GroupBy, where: tuple[str, ...]
+) -> dict[str, Any]:
+    """The results of models on groups of each evaluation, as a heat map.
 
     Cells link to the questions of a group, and the names above the table to the groups.
 
     Raises:
         NoMatchError: No record has the field.
     """
-    rows: dict[str, dict[str, Html]] = {}
+    rows: dict[str, dict[str, Cell]] = {}
     groups: dict[str, str] = {}  # addresses by value
     scopes = choose_primary([one for one, _ in choose_scopes(index.scopes, Filters())], ())
     for scope in sorted(scopes, key=lambda scope: -scope.questions)[:_COLUMNS]:
@@ -65,16 +66,14 @@ def group_table(frame: Frame, index: QuestionTable, group: GroupBy, where: tuple
             )
             result = model.mean_score if scope.graded else model.accuracy
             text = value_text(result, graded=scope.graded)
-            link = tag("a", text, href=frame.addresses.query(query))
             colour = heat_class(result) if result is not None else ""
             of_model = rows.setdefault(model.model_id, {})
-            of_model[f"{name}: {value or NONE}"] = short_cell(link, class_=colour)
+            address = frame.addresses.query(query)
+            of_model[f"{name}: {value or NONE}"] = Cell(text, colour, address)
     if not groups:
         raise NoMatchError(f"no record has the field {group.field}")
-    links = each('<a href="{}">{}</a>', ((groups[value], value) for value in sorted(groups)))
-    return joined(
-        html('<nav class="tabs">Pictures of one group: {}</nav>', links)
-        if not group.bins
-        else None,
-        cells_table(f"Results by {group.field}", "model", dict(sorted(rows.items()))),
-    )
+    return {
+        "results_caption": f"Results by {group.field}",
+        "groups": () if group.bins else sorted(groups.items()),
+        "results": cells_table("model", {Cell(model): rows[model] for model in sorted(rows)}),
+    }

@@ -14,6 +14,7 @@ from fastrec.answers.codes import Array
 from fastrec.answers.costs import Price, find_costs
 from fastrec.answers.leaderboard import BoardModel, Leaderboard
 from fastrec.answers.pictures import (
+    CellsTable,
     are_shares,
     calibration_picture,
     cells_table,
@@ -27,16 +28,11 @@ from fastrec.answers.records import ERROR
 from fastrec.answers.table import Query
 from fastrec.answers.transcript import decoded
 from fastrec.answers.values import value_rows
-from fastrec.commands.view.addresses import (
-    Addresses,
-    AnswerName,
-    all_questions,
-    name_text,
-)
-from fastrec.commands.view.layout import LONGEST_NAME, MOST, Frame
+from fastrec.commands.view.addresses import Addresses, AnswerName, all_questions
+from fastrec.commands.view.layout import MOST, Frame
 from fastrec.corpus.columns import METADATA
 from fastrec.errors import listed
-from fastrec.html import Child, Exact, Html, each, html, joined, num, row, short_cell, table, tag
+from fastrec.html import Cell, Html, number_cell
 from fastrec.summary.present_ranking import Stats
 from fastrec.wording import cost_text, cut_middle
 
@@ -65,32 +61,24 @@ def model_page(
     queries = [replace(query_of(scope), models=(model,)) for scope in chosen[:_MOST_QUERIES]]
     near = _neighbours(board, model)
     names = [one.model_id for one in near if one.model_id != model]
-
-    def box(of_model: str) -> Html:
-        return model_box(frame.addresses, of_model, is_ticked=of_model == model)
-
+    others = [name for name in index.models if name not in (model, *names)]
+    results, picture = _results(frame.addresses, index, stats, model)
     return frame.page(
+        "model",
         model,
         [(model, None)],
-        html("<h1>{}</h1><h2>Models of similar rank</h2>", model),
-        compare_form(
-            frame.addresses,
-            replace(board, models=near).to_html(frame.addresses.cell, box) if near else box(model),
-            _choice(name for name in index.models if name not in (model, *names)),
+        near=replace(board, models=near),
+        other_models=others[:MOST],
+        results=results,
+        picture=picture,
+        behind=rows_behind(frame.addresses, index, queries, names),
+        errors=_errors(index, queries),
+        costs=_costs(index, queries, prices),
+        confidence=confidence,
+        calibration=_calibration(index, queries, confidence),
+        metadata=_metadata(
+            index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))
         ),
-        *_results(frame.addresses, index, stats, model),
-        behind_table(
-            "Questions on which similar models are ahead",
-            frame.addresses,
-            index,
-            queries,
-            names,
-            heads=("result of this model", "behind their mean by"),
-        ),
-        _errors(index, queries),
-        _costs(index, queries, prices),
-        _calibration(frame, index, queries, confidence),
-        _metadata(index, np.sort(np.concatenate([index.numbers_of(one) for one in queries]))),
     )
 
 
@@ -113,41 +101,11 @@ def _is_common(one: BoardModel, other: BoardModel) -> bool:
     return any(cell and mine for cell, mine in zip(one.cells, other.cells, strict=True))
 
 
-def model_box(addresses: Addresses, model: str, *, is_ticked: bool = False) -> Html:
-    """Make a box to tick in a form that compares two models, and a link to the model."""
-    box = tag(
-        "input",
-        type="checkbox",
-        name="model",
-        value=Exact(name_text(model)),
-        checked=is_ticked,
-        aria_label=f"Compare {model}",
-    )
-    address = addresses.models("model", model)
-    return html('{} <a href="{}">{}</a>', box, address, cut_middle(model, LONGEST_NAME))
-
-
-def compare_form(addresses: Addresses, *content: Child) -> Html:
-    """Make a form that compares the two models that are ticked or chosen in it."""
-    button = Html('<button class="button">Compare two models</button>')
-    return html('<form action="{}">{}{}</form>', addresses.plain("pair"), joined(*content), button)
-
-
-def _choice(models: Iterable[str]) -> Html:
-    """Make a list to choose another model from."""
-    options = [(Exact(name_text(name)), cut_middle(name, LONGEST_NAME)) for name in models]
-    return html(
-        '<select name="model" aria-label="Another model"><option value="">another model</option>{}'
-        "</select> ",
-        each('<option value="{}">{}</option>', options[:MOST]),
-    )
-
-
 def _results(
     addresses: Addresses, index: QuestionTable, stats: Stats, model: str
-) -> tuple[Html, Html]:
-    """Show the results of a model by evaluation and metric, as a table and as a picture."""
-    rows: dict[str, dict[str, Html]] = {}
+) -> tuple[CellsTable, Html]:
+    """The results of a model by evaluation and metric, as a table and as a picture."""
+    rows: dict[Cell, dict[str, Cell]] = {}
     results = {}
     for evaluation in stats.evaluations:
         for own in evaluation.by_model:
@@ -156,31 +114,22 @@ def _results(
                 query = all_questions(evaluation, (model,)).query
                 characters = mean_lengths_of(index, query).get(model)
                 cells = model_cells(own, accuracy=accuracy, characters=characters)
-                rows[tag("a", evaluation.title, href=addresses.query(query))] = cells
+                rows[Cell(evaluation.title, href=addresses.query(query))] = cells
                 wrong = replace(query, wrong=(model,))
-                cells["wrong"] = short_cell(tag("a", "show", href=addresses.query(wrong)))
+                cells["wrong"] = Cell("show", href=addresses.query(wrong))
                 if are_shares([own]):
                     results[evaluation.title] = result_of(own, accuracy=accuracy)
     picture = dots_picture("Results, with 95% intervals", results, shares=True)
-    return (
-        cells_table("Results by evaluation and metric", "evaluation", rows),
-        html('<div class="pictures">{}</div>', picture),
-    )
+    return cells_table("evaluation", rows), picture
 
 
-def behind_table(
-    caption: str,
-    addresses: Addresses,
-    index: QuestionTable,
-    queries: Iterable[Query],
-    others: Sequence[str],
-    *,
-    heads: tuple[str, str],
-) -> Html:
-    """Show the questions on which the only model of queries is most behind others.
+_Rows = list[tuple[Cell | str | float | None, ...]]
 
-    The heads are those of its results and of the distances.
-    """
+
+def rows_behind(
+    addresses: Addresses, index: QuestionTable, queries: Iterable[Query], others: Sequence[str]
+) -> _Rows:
+    """The questions on which the only model of queries is most behind others, and by how much."""
     gaps: list[tuple[float, float, Query, str]] = []
     for query in queries:
         scope = index.scope(query)
@@ -190,19 +139,20 @@ def behind_table(
             known = [float(value) for value in values if value is not None]
             if own is not None and known:
                 gaps.append((sign * (fmean(known) - float(own)), float(own), query, name))
-    rows = []
+    rows: _Rows = []
     for gap, own, query, name in nlargest(_WORST, gaps, key=lambda gap: gap[0]):
         question = index.row(query, name)
         if gap > 0 and question:
             shown = tuple(map(AnswerName, (*query.models, *others)))
             state = replace(all_questions(query), show=shown)
-            address = addresses.question(state, name)
-            link = tag("a", f"{question.evaluation_name} · {question.sample_id}", href=address)
-            rows.append(row(link, num(own, ".3f"), num(gap, ".3f"), question.excerpt))
-    return table(caption, ("question", *heads, "input"), rows)
+            title = f"{question.evaluation_name} · {question.sample_id}"
+            link = Cell(title, href=addresses.question(state, name))
+            numbers = (number_cell(number, ".3f") for number in (own, gap))
+            rows.append((link, *numbers, question.excerpt))
+    return rows
 
 
-def _errors(index: QuestionTable, queries: Iterable[Query]) -> Html:
+def _errors(index: QuestionTable, queries: Iterable[Query]) -> list[tuple[str, int]]:
     """Count the errors of a model by their first line, whatever its numbers are."""
     kinds: Counter[str] = Counter()
     for query in queries:
@@ -211,52 +161,31 @@ def _errors(index: QuestionTable, queries: Iterable[Query]) -> Html:
         for line in index.selection.lines(np.sort(table_of.number[is_own])[:_MOST_ERRORS]):
             first = str(decoded(line)["error"]).strip().partition("\n")[0]
             kinds[cut_middle(re.sub(r"\d+", "#", first), 100)] += 1
-    rows = [row(kind, count) for kind, count in kinds.most_common(_WORST)]
-    return table("Errors by kind", ("error", "records"), rows)
+    return kinds.most_common(_WORST)
 
 
-def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> Html:
-    """Show what the answers of a model cost."""
-    heads = ("evaluation", "records", "no tokens", "cost", "per right answer")
-    costs = find_costs(index, prices, queries) if prices else []
-    rows = [
-        row(
-            cost.evaluation_name,
-            num(cost.answers, ","),
-            num(cost.unknown, ","),
-            short_cell(cost_text(cost.cost), class_="num"),
-            short_cell(cost_text(cost.cost_per_right), class_="num"),
-        )
-        for cost in costs
-    ]
-    return table("Cost", heads, rows)
+def _costs(index: QuestionTable, queries: Iterable[Query], prices: Mapping[str, Price]) -> _Rows:
+    """What the answers of a model cost."""
+    rows: _Rows = []
+    for cost in find_costs(index, prices, queries) if prices else ():
+        costs = (Cell(cost_text(one), "num") for one in (cost.cost, cost.cost_per_right))
+        rows.append((cost.evaluation_name, cost.answers, cost.unknown, *costs))
+    return rows
 
 
-def _calibration(
-    frame: Frame, index: QuestionTable, queries: Sequence[Query], confidence: str
-) -> Html:
-    form = html(
-        '<form action="{}" class="find"><input type="hidden" name="model" value="{}">'
-        '<input name="confidence" value="{}" placeholder="field or metric of the confidence" '
-        'aria-label="Confidence"><button class="button">Draw calibration</button></form>',
-        frame.addresses.plain("model"),
-        Exact(name_text(queries[0].models[0])),
-        Exact(confidence),
-    )
-    if not confidence:
-        return form
-    known = (one for one in find_calibration(index, confidence, queries) if one.answers)
-    return joined(form, *(calibration_picture(one, one.evaluation_name) for one in known))
+def _calibration(index: QuestionTable, queries: Sequence[Query], confidence: str) -> list[Html]:
+    found = find_calibration(index, confidence, queries) if confidence else ()
+    return [calibration_picture(one, one.evaluation_name) for one in found if one.answers]
 
 
-def _metadata(index: QuestionTable, numbers: Array) -> Html:
-    """Show the fields that have a few values in the records of a model."""
+def _metadata(index: QuestionTable, numbers: Array) -> _Rows:
+    """The fields that have a few values in the records of a model."""
     part, _ = next(index.selection.by_part(numbers))
     keys = [METADATA + key for key in index.selection.columns(part).metadata_keys]
-    rows = []
+    rows: _Rows = []
     for name in (*_FIELDS, *keys):
         values = index.selection.codes(name, numbers)[1]
         texts = [one.decode() if isinstance(one, bytes) else str(one) for one in values]
         if len(texts) <= _MOST_VALUES or name in _FIELDS:
-            rows.append(row(name, len(texts), listed(sorted(texts), _MOST_VALUES)))
-    return table("Metadata of its records", ("field", "distinct values", "values"), rows)
+            rows.append((name, len(texts), listed(sorted(texts), _MOST_VALUES)))
+    return rows

@@ -9,20 +9,12 @@ from fastrec.answers.table import Query, Scope
 from fastrec.answers.values import value_rows
 from fastrec.commands.view.addresses import Addresses, PageState
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.model_page import behind_table
+from fastrec.commands.view.model_page import rows_behind
 from fastrec.filters import Filters
-from fastrec.html import Html, each, html, short_cell, soft, tag
+from fastrec.html import Cell, Html
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.paired import Paired, compare_series
 from fastrec.wording import metrics_of, title_of
-
-_ABOUT = (
-    "p: how likely so large a difference is if both models are equally good, by McNemar's test or "
-    "a paired t-test over questions; adjusted for the number of evaluations (Benjamini and "
-    "Hochberg). Detectable: the smallest difference that is found with p < 0.05 in 80% of all "
-    "cases. Links lead to the questions that one model has right and the other one wrong, with all "
-    "of their answers."
-)
 
 
 def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
@@ -30,7 +22,7 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
     a, b = state.query.models
     addresses = frame.addresses
     metrics = metrics_of(index.scopes)
-    rows: dict[str, dict[str, Html]] = {}
+    rows: dict[Cell, dict[str, Cell]] = {}
     queries = []
     p_values = []
     for scope, query in choose_scopes(index.scopes, Filters()):
@@ -39,33 +31,24 @@ def pair_page(frame: Frame, index: QuestionTable, state: PageState) -> Html:
             title = title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name])
             chosen = replace(query, models=(a, b), where=state.query.where, sort="hardest")
             found = _test(index, scope, chosen)
-            link = tag("a", title, href=addresses.query(chosen))
+            link = Cell(title, href=addresses.query(chosen))
             rows[link] = _cells(addresses, scope, chosen, found)
             queries.append(query)
             if found.p is not None:
                 p_values.append((link, found.p))
     adjusted = benjamini_hochberg([p for _, p in p_values])
     for (link, _), p in zip(p_values, adjusted, strict=True):
-        rows[link]["p, adjusted"] = short_cell(f"{p:.3g}")
-    models = [(letter, addresses.models("model", one), one) for letter, one in (("A", a), ("B", b))]
-    tables = [
-        behind_table(
-            f"Questions on which {ahead} is most ahead",
-            addresses,
-            index,
-            [replace(query, models=(model,)) for query in queries],
-            (other,),
-            heads=(f"result of {behind}", f"behind {ahead} by"),
-        )
-        for ahead, behind, model, other in (("A", "B", b, a), ("B", "A", a, b))
-    ]
+        rows[link]["p, adjusted"] = Cell(f"{p:.3g}")
+    of_a, of_b = ([replace(query, models=(model,)) for query in queries] for model in (a, b))
     return frame.page(
+        "pair",
         "Two models",
         [(a, addresses.models("model", a)), (b, None)],
-        html("<h1>Two models</h1>{}", each('<p><b>{}</b>: <a href="{}">{}</a></p>', models)),
-        cells_table("Results on common questions", "evaluation", rows),
-        soft(_ABOUT),
-        *tables,
+        a=a,
+        b=b,
+        results=cells_table("evaluation", rows),
+        behind_a=rows_behind(addresses, index, of_b, (a,)),
+        behind_b=rows_behind(addresses, index, of_a, (b,)),
     )
 
 
@@ -78,7 +61,7 @@ def _test(index: QuestionTable, scope: Scope, query: Query) -> Paired:
     return found
 
 
-def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> dict[str, Html]:
+def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> dict[str, Cell]:
     """The numbers of a comparison; those of right and wrong answers are links."""
     spec = ".3f" if scope.graded else ".1%"
     a, b = query.models
@@ -101,8 +84,6 @@ def _cells(addresses: Addresses, scope: Scope, query: Query, found: Paired) -> d
     }
     cells = number_cells(numbers)
     for head, (count, right, wrong) in better.items():
-        chosen = replace(query, right=(right,), wrong=(wrong,))
-        address = addresses.query(chosen)
-        shown = f"{count:,}"
-        cells[head] = short_cell(tag("a", shown, href=address) if is_linked and count else shown)
+        address = addresses.query(replace(query, right=(right,), wrong=(wrong,)))
+        cells[head] = Cell(f"{count:,}", href=address if is_linked and count else "")
     return cells | number_cells(tests)

@@ -65,7 +65,7 @@ from fastrec.commands.view.addresses import (
     state_of,
 )
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
-from fastrec.commands.view.group_page import group_page, group_table
+from fastrec.commands.view.group_page import group_page, group_results
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.model_page import model_page
 from fastrec.commands.view.pair_page import pair_page
@@ -75,11 +75,12 @@ from fastrec.commands.view.work import Background, WorkingError
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, counted, listed, shown
 from fastrec.filters import Filters, make_filters
-from fastrec.html import Html, html
+from fastrec.html import Html
 from fastrec.normalize.corrections import Labeller
 from fastrec.storage import last_name
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import Stats, facts_of, rank
+from fastrec.templates import render_template
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -150,11 +151,7 @@ class _Protocol(H11Protocol):
 
 
 def _refusal(status: int, reason: str, allowed: str = "") -> Response:
-    page = html(
-        '<!doctype html><html lang="en"><title>fastrec view</title><h1>{}</h1>'
-        "<p>Open the address that `fastrec view` has printed: it is new at every start.</p></html>",
-        reason,
-    )
+    page = render_template("view/refusal.html", reason=reason)
     return HTMLResponse(page, status, {"allow": allowed} if status == 405 else None)
 
 
@@ -245,12 +242,12 @@ class _Pages:
         if len(found) == 1:
             address = frame.addresses.question(all_questions(found[0]), found[0].name)
             return RedirectResponse(address, 303)
-        note = None
+        progress = ""
         try:
             self.background.result(text, partial(self._index.search, text))
         except WorkingError as exc:
-            note = frame.searching(str(exc))
-        return _html(found_page(frame, self._index, text, found, note))
+            progress = str(exc)
+        return _html(found_page(frame, self._index, text, found, progress))
 
     def table(self, request: Request) -> Response:
         frame = self._frame
@@ -345,17 +342,16 @@ class _Pages:
         where = _state(request).query.where
         by = request.query_params.get("by", "").strip()
         opened = self._opened(where, by)
+        shown: dict[str, Any] = {}
         if not by:
-            pictures = evaluations_html(opened.index, opened.stats)
-            return _html(group_page(self._frame, self._index, by, where, pictures))
-        (group,) = parse_groups((by,))
-        body = [group_table(self._frame, opened.index, group, where)]
-        if not group.bins:
-            clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
-            clusters.cluster = by
-            heading = "<h2>Leaderboard, with questions clustered by {}</h2>{}"
-            body.append(html(heading, by, clusters.to_html()))
-        return _html(group_page(self._frame, self._index, by, where, *body))
+            shown["pictures"] = evaluations_html(opened.index, opened.stats)
+        for group in parse_groups((by,) if by else ()):
+            shown |= group_results(self._frame, opened.index, group, where)
+            if not group.bins:
+                clusters = make_leaderboard(self._opened(where, cluster=by).index, most=_COLUMNS)
+                clusters.cluster = by
+                shown["clusters"] = clusters
+        return _html(group_page(self._frame, self._index, by, where, **shown))
 
     def _check_models(self, index: QuestionTable, models: Sequence[str], number: int) -> None:
         """Check that an address names so many models, and that all of them are known."""
@@ -441,10 +437,9 @@ class _Pages:
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
         if isinstance(exc, WorkingError):
-            note = self._frame.searching(str(exc))
-            return _html(self._frame.page("Searching", [], note))
-        status, *text = self._explain(exc, is_label=request.method == "POST")
-        return _html(self._frame.problem(*text), status)
+            return _html(self._frame.page("searching", "Searching", progress=str(exc)))
+        status, title, *text = self._explain(exc, is_label=request.method == "POST")
+        return _html(self._frame.page("problem", title, text=text), status)
 
     def _explain(self, exc: Exception, *, is_label: bool) -> tuple[Any, ...]:
         """The status, the title and the text of the page about an error."""

@@ -11,7 +11,7 @@ meaning for most signs.
 import re
 from collections.abc import Callable
 
-from fastrec.html import Html, html, joined, multiline, tag
+from fastrec.html import Html, multiline
 
 _BLOCKS = re.compile(
     r"""(?mx)
@@ -43,56 +43,55 @@ _LINE = re.compile(r".+\n?")
 _CELL = re.compile(r"(\s*\|)?((?:\\\||[^|])*)")
 
 
-def render(text: str) -> Html:
-    return _fill(text.replace("\r\n", "\n"), _BLOCKS, _spans)
+def markdown(text: str) -> Html:
+    return Html(_fill(text.replace("\r\n", "\n"), _BLOCKS, _spans))
 
 
-def _fill(text: str, pattern: re.Pattern[str], between: Callable[[str], Html]) -> Html:
+def _fill(text: str, pattern: re.Pattern[str], between: Callable[[str], str]) -> str:
     """Make what a pattern finds into elements, and what is between into something else."""
     parts = []
     at = 0
     for found in pattern.finditer(text):
         parts += [between(text[at : found.start()]), _ELEMENTS[found.lastgroup or ""](found)]
         at = found.end()
-    return joined(*parts, between(text[at:]))
+    return "".join([*parts, between(text[at:])])
 
 
-def _spans(text: str) -> Html:
+def _spans(text: str) -> str:
     return _fill(text, _SPANS, multiline)
 
 
-def _mark(text: str) -> Html:
-    return html('<i class="mark">{}</i>', multiline(text))
+def _mark(text: str) -> str:
+    return f'<i class="mark">{multiline(text)}</i>'
 
 
-def _fenced(found: re.Match[str]) -> Html:
-    return html(
-        '<pre class="code">{}<span class="soft">{}</span>{}{}</pre>',
-        _mark(found["fence"]),
-        multiline(found["language"]),
-        multiline(found["lines"]),
-        _mark(found["end"]),
+def _fenced(found: re.Match[str]) -> str:
+    return (
+        f'<pre class="code">{_mark(found["fence"])}'
+        f'<span class="soft">{multiline(found["language"])}</span>'
+        f"{multiline(found['lines'])}{_mark(found['end'])}</pre>"
     )
 
 
-def _row(line: str) -> Html:
+def _row(line: str) -> str:
     """Make a row of all cells of a line; a bar is hidden in the cell after it."""
     body = line.rstrip(" \t\n|")
-    cells = [html("<td>{}{}</td>", _mark(bar), _spans(text)) for bar, text in _CELL.findall(body)]
-    return html('<tr>{}<td class="mark">{}</td></tr>', cells[:-1], multiline(line[len(body) :]))
+    cells = [f"<td>{_mark(bar)}{_spans(text)}</td>" for bar, text in _CELL.findall(body)]
+    rest = multiline(line[len(body) :])
+    return f'<tr>{"".join(cells[:-1])}<td class="mark">{rest}</td></tr>'
 
 
-def _span(found: re.Match[str]) -> Html:
+def _span(found: re.Match[str]) -> str:
     mark = _mark(found["mark"])
     name = "code" if found["mark"] == "`" else "b"
-    return tag(name, mark, multiline(found["inside"]), mark)
+    return f"<{name}>{mark}{multiline(found['inside'])}{mark}</{name}>"
 
 
-_ELEMENTS: dict[str, Callable[[re.Match[str]], Html]] = {
+_ELEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
     "fenced": _fenced,
     # The second row is the rule, which the style hides.
-    "table": lambda found: html("<table>{}</table>", map(_row, _LINE.findall(found[0]))),
-    "heading": lambda found: html("<h4>{}</h4>", _spans(found[0])),
-    "item": lambda found: html('<div class="item">{}</div>', _spans(found[0])),
+    "table": lambda found: f"<table>{''.join(map(_row, _LINE.findall(found[0])))}</table>",
+    "heading": lambda found: f"<h4>{_spans(found[0])}</h4>",
+    "item": lambda found: f'<div class="item">{_spans(found[0])}</div>',
     "span": _span,
 }

@@ -1,0 +1,123 @@
+"""Results over several corpora: a line for each of a few models of each evaluation."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastrec.errors import listed
+from fastrec.filters import AnyPath, Filters
+from fastrec.html import Cell, Html, Row, fields_table, number_cell
+from fastrec.limits import current_limits
+from fastrec.summary.document import LineCounts
+from fastrec.svg import WIDTH, Scale
+from fastrec.templates import render_template
+from fastrec.trends import Change, EvaluationTrend, ModelTrend, collect_trend
+
+_LINES = 8  # models of a plot; page.css has as many colours
+_TREND_HEIGHT = 160
+_MARGIN = 8  # pixels above and below
+_MOST_CHANGES = 500
+
+
+def trend_section(paths: Sequence[AnyPath], filters: Filters) -> Html:
+    """Show how models changed over corpora: plots, changes, and the line counts of each corpus."""
+    if not paths:
+        return Html("")
+    trend = collect_trend(paths, filters=filters)
+    names = [corpus.name for corpus in trend.corpora]
+    shown = trend.evaluations[: current_limits().report_scopes]
+    found = trend.significant_changes()
+    columns: dict[str, Any] = {
+        "corpus": "name",
+        **{name: f"line_counts.{name}" for name in LineCounts.__struct_fields__},
+        "models": "models",
+        "appear": lambda corpus: listed(corpus.appeared),
+        "disappear": lambda corpus: listed(corpus.disappeared),
+    }
+    return render_template(
+        "report/trend.html",
+        trend=trend,
+        names=names,
+        plots=[_plot(names, evaluation) for evaluation in shown],
+        found=len(found),
+        changes=_changes(found[:_MOST_CHANGES]),
+        line_counts=fields_table(columns, trend.corpora),
+    )
+
+
+def _drawn_models(evaluation: EvaluationTrend) -> list[ModelTrend]:
+    """Choose the models with the least likely changes, then those with the best last value."""
+    sign = 1 if evaluation.lower_is_better else -1
+
+    def best_first(model: ModelTrend) -> tuple[float, str]:
+        return sign * (_last(model) or 0.0), model.model_id
+
+    def least_likely_first(model: ModelTrend) -> tuple[float, float, str]:
+        changes = [change.p_adjusted or 0.0 for change in model.changes if change.significant]
+        if changes:
+            return min(changes), 0.0, model.model_id
+        return math.inf, *best_first(model)
+
+    known = [model for model in evaluation.models if _last(model) is not None]
+    chosen = sorted(known, key=least_likely_first)[:_LINES]
+    return sorted(chosen, key=best_first)
+
+
+def _last(model: ModelTrend) -> float | None:
+    return next((point.value for point in reversed(model.points) if point.value is not None), None)
+
+
+def _plot(corpora: Sequence[str], evaluation: EvaluationTrend) -> dict[str, Any]:
+    models = _drawn_models(evaluation)
+    values = [point.value for model in models for point in model.points if point.value is not None]
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
+    across = Scale(0, len(corpora) - 1, WIDTH)
+    down = Scale(low, high, _MARGIN, _TREND_HEIGHT - _MARGIN)
+    columns = {name: number for number, name in enumerate(corpora)}
+    lines = []
+    for model in models:
+        points: dict[int, tuple[int, int]] = {}
+        for point in model.points:
+            if point.value is not None:
+                column = columns[point.corpus]
+                points[column] = (round(across(column)), round(down(point.value)))
+        changes = [change for change in model.changes if change.significant]
+        lines.append(
+            {
+                "model": model.model_id,
+                "last": _last(model),
+                "steps": _steps(points),
+                "points": points.values(),
+                "changed": [points[columns[change.after]] for change in changes],
+            }
+        )
+    return {"evaluation": evaluation, "lines": lines, "scale": (high, low) if values else ()}
+
+
+def _steps(points: Mapping[int, tuple[int, int]]) -> str:
+    """The line of a model through points by column, with a gap where a corpus has no value."""
+    return "".join(
+        f"{'L' if column - 1 in points else 'M'}{x} {y}" for column, (x, y) in points.items()
+    )
+
+
+def _changes(found: Sequence[tuple[EvaluationTrend, ModelTrend, Change]]) -> list[Row]:
+    rows: list[Row] = []
+    for evaluation, model, change in found:
+        spec = ".4g" if evaluation.graded else ".1%"
+        rows.append(
+            (
+                evaluation.title,
+                model.model_id,
+                change.before,
+                change.after,
+                number_cell(change.old, spec),
+                number_cell(change.new, spec),
+                change.questions,
+                change.better,
+                change.worse,
+                Cell(change.p_text, "num", value=change.p_adjusted),
+            )
+        )
+    return rows

@@ -1,0 +1,89 @@
+"""Pages and pieces of pages: a template says how they look, and its caller which values they show.
+
+Every value is escaped, unless it is `Html`, the result of a macro, or a text that a filter of
+this module has made into markup. An unknown name is an error. A line break in a template is for its
+readers, with the white space around it, if it is next to a tag or to a field.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fastrec.errors import counted
+from fastrec.html import Html, allowed, as_cell, escaped, exact, multiline
+from fastrec.markdown import markdown
+from fastrec.wording import NONE, SIGNS, cut_middle, score_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_LINE_BREAK = re.compile(r"(?<=[>}])\s*\n\s*|\s*\n\s*(?=[<{])")
+
+
+def render_template(name: str, /, **values: Any) -> Html:
+    return Html(_environment().get_template(name).render(values))
+
+
+def render_macro(template: str, macro: str, /, *values: Any, **named: Any) -> Html:
+    """Fill a macro of a template."""
+    return Html(getattr(_environment().get_template(template).module, macro)(*values, **named))
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - 40 ms
+
+    environment = Environment(
+        autoescape=True,
+        finalize=escaped,
+        loader=FunctionLoader(_source),
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {function.__name__: function for function in _FILTERS}
+    environment.globals |= {"NONE": NONE, "SIGNS": SIGNS, "counted": counted}
+    return environment
+
+
+def _source(name: str) -> str:
+    """Read a template; a comment around a line break drops it, and keeps the numbers of lines."""
+    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return _LINE_BREAK.sub(lambda space: f"{{#{space[0]}#}}", text)
+
+
+def number(value: float | None, spec: str = ",") -> str:
+    """Format a number; empty if there is none."""
+    return "" if value is None else format(value, spec)
+
+
+def one_line(text: str, most: int) -> str:
+    """Put the beginning of a text on one line."""
+    start = text[: most * 4]
+    line = " ".join(start.split())
+    if len(line) <= most and start == text:
+        return line
+    return line[:most].rstrip() + "…"
+
+
+def indented(text: str) -> str:
+    """Indent what is JSON; a text is left as it is."""
+    try:
+        return msgspec.json.format(text, indent=2) if text.lstrip().startswith(("{", "[")) else text
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+_FILTERS = (
+    allowed,
+    as_cell,
+    cut_middle,
+    exact,
+    indented,
+    markdown,
+    multiline,
+    number,
+    one_line,
+    score_text,
+)
