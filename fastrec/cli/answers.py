@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrec.cli.console import (
-    Styled,
     allow_broken_pipe,
     clip,
     explain_damage,
@@ -26,18 +26,9 @@ from fastrec.cli.console import (
     terminal_width,
     wrap,
 )
-from fastrec.cli.options import (
-    Count,
-    Number,
-    command,
-    complete_names,
-    flag,
-    format_option,
-    option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import print_found, run_reading
-from fastrec.cli.tables import Spelling, print_table, table_of
+from fastrec.cli.tables import Spellings, print_table, table_of
 from fastrec.errors import FastrecError, counted, listed
 from fastrec.wording import (
     NONE,
@@ -70,15 +61,7 @@ _CALL = 160  # characters of a tool call in one line, if the terminal does not s
 _MOST_POWERS = 5  # lines about what could have been seen; JSON has all
 
 
-@command("Print the records of a corpus, or some of them.")
-@shared("corpus", "filters")
-@option("--limit N", "Print at most N records.")
-@flag(
-    "--source",
-    'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus '
-    "needs `normalize --track-sources`.",
-)
-@shared("jobs")
+@command()
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
     """Print the records of CORPUS that match every filter, in its order, byte for byte.
 
@@ -149,7 +132,7 @@ class AnswerPrinter:
         self._choices(question.choices)
 
     def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
-        say("{label}{headline}", label=label, headline=_headline(answer, self._graded))
+        click.echo(label + _headline(answer, self._graded))
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
                 self._text(line, "  ", (500, 5))
@@ -282,29 +265,25 @@ class AnswerPrinter:
         return [piece for line in lines for piece in wrap(line, width)]
 
 
-def _headline(answer: ShownAnswer, graded: Collection[str | None]) -> Styled:
-    facts = []
-    for verdict in answer.verdicts:
-        metric = verdict.metric if len(answer.verdicts) > 1 else ""
-        is_judged = verdict.metric not in graded or verdict.outcome == "error"
-        outcome = styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True)
-        score = score_text(verdict.score)
-        facts.append(
-            spell(
-                "[?{outcome} ][?{metric} ]score {score}",
-                outcome=outcome if is_judged else "",
-                metric=metric,
-                score=score,
-            )
+def _headline(answer: ShownAnswer, graded: Collection[str | None]) -> str:
+    facts = [
+        spell(
+            "[?{sign} ][?{name} ]score {text}",
+            sign=""
+            if verdict.metric in graded and verdict.outcome != "error"
+            else styled(verdict.outcome, fg=_COLOURS.get(verdict.outcome), bold=True),
+            name=verdict.metric if len(answer.verdicts) > 1 else "",
+            text=score_text(verdict.score),
         )
+        for verdict in answer.verdicts
+    ]
     tokens = {"input": answer.input_tokens, "output": answer.output_tokens}
     for kind, number in tokens.items():
         if number is not None:
             facts.append(f"{tokens_text(number)} {kind} {'token' if number == 1 else 'tokens'}")
     if answer.latency_ms is not None:
         facts.append(latency_text(answer.latency_ms))
-    head = spell("{model_id:bold}  {repeat}", answer, repeat=_repeat(answer))
-    return Styled(head + ", ".join(facts))
+    return spell("{model_id:bold}  {repeat}", answer, repeat=_repeat(answer)) + ", ".join(facts)
 
 
 def _repeat(answer: ShownAnswer) -> str:
@@ -327,12 +306,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command("Show a question with the answers of all models.")
-@shared("corpus")
-@click.argument("question")
-@shared("filters", "full")
-@format_option("text", "json", "html")
-@shared("run")
+@command()
 def show(corpus: str, question: str, full: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it, with verdicts and conversations.
 
@@ -393,46 +367,17 @@ def _print_tally(tally: Tally, question: ShownQuestion) -> None:
 
     facts = ", ".join(tally_facts(tally, graded=tally.graded))
     say("[?{metric}: ]{facts}", tally, facts=facts)
-    for model, answers in groupby(question.answers, key=lambda answer: answer.model_id):
-        outcomes = []
-        total = 0
-        for answer in answers:
-            total = answer.total
-            judged = [verdict for verdict in answer.verdicts if verdict.metric == tally.metric]
-            outcomes += [verdict.outcome for verdict in judged]
+    for model, group in groupby(question.answers, key=lambda answer: answer.model_id):
+        answers = list(group)
+        total = answers[0].total
+        verdicts = [verdict for answer in answers for verdict in answer.verdicts]
+        outcomes = [verdict.outcome for verdict in verdicts if verdict.metric == tally.metric]
         if len(outcomes) == total > 1:  # filters leave out none
-            say(
-                "{model}: {signs} ({right} of {total} right)",
-                model=model,
-                signs=signs_of(outcomes),
-                right=outcomes.count("right"),
-                total=total,
-            )
+            right = f"{outcomes.count('right')} of {total} right"
+            say("{}: {signs} ({right})", model, signs=signs_of(outcomes), right=right)
 
 
-@command("Compare two models of a corpus, and show where they differ.")
-@shared("corpus")
-@click.argument("a", required=False, shell_complete=complete_names("models"))
-@click.argument("b", required=False, shell_complete=complete_names("models"))
-@option(
-    "--metric-pair M1 M2",
-    "Compare two metrics (graders) on the same answers, instead of two models.",
-)
-@option(
-    "--detect POINTS",
-    "Also say how likely these questions show a difference of so many points.",
-    type=Number(0, 100, min_open=True),
-)
-@shared("filters", "group_by", "cluster", "lower_is_better")
-@option(
-    "--examples N",
-    "Show both answers to N questions of each evaluation and metric.",
-    type=Count(min=0),
-    default=2,
-)
-@shared("repeats_as", "full")
-@format_option("text", "json")
-@shared("run")
+@command()
 def compare(corpus: str, full: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
@@ -493,7 +438,7 @@ def _interval(agreement: Agreement) -> str:
     return spell("{kappa_low:.3f} to {kappa_high:.3f}", agreement)
 
 
-_AGREEMENT: dict[str, Spelling] = {
+_AGREEMENT: Spellings = {
     "evaluation": "{evaluation_name}",
     "answers": "{answers:,}",
     "agree": "{agreement:.1%}",
@@ -519,10 +464,11 @@ def _print_agreement(result: Comparison) -> None:
         judged = {"M1": agreement.judged_by_first, "M2": agreement.judged_by_second}
         for metric, number in judged.items():
             if number:
-                are = "is" if number == 1 else "are"
-                line = "  {name}: {number:answer} {are} judged by {metric} only, and left out"
-                name = agreement.evaluation_name
-                say(line, name=name, number=number, are=are, metric=metric)
+                verb = "is" if number == 1 else "are"
+                line = (
+                    "  {evaluation_name}: {number:answer} {verb} judged by {by} only, and left out"
+                )
+                say(line, agreement, number=number, verb=verb, by=metric)
         for answer in agreement.disputed:
             line = "  {model_id}, sample {sample_id}, hash {start}: right by {right_by} only"
             say(line, answer, start=answer.sample_hash[:12])
@@ -532,28 +478,18 @@ def _print_comparison(result: Comparison, *, full: bool) -> None:
     if result.metrics:
         _print_agreement(result)
         return
-    say("A  {a:bold}", result)
-    say("B  {b:bold}", result)
-    click.echo()
-    if not result.evaluations:
-        _print_remarks(result)
-        return
-    hidden = ("ties", "p", "questions", "A", "B")
-    print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
+    say("A  {a:bold}\nB  {b:bold}\n", result)
+    if result.evaluations:
+        hidden = ("ties", "p", "questions", "A", "B")
+        print_table(table_of(result.evaluations, _COMPARED, hidden=hidden))
     _print_remarks(result)
     printer = AnswerPrinter(full=full)
     for scope in result.evaluations:
         for number, example in enumerate(scope.examples, start=1):
             click.echo()
-            about = _about(example, scope)
-            say(
-                "{title:bold}, example {number}: {about}",
-                title=_title(scope),
-                number=number,
-                about=about,
-            )
-            sample = spell("sample {sample_id}, hash {sample_hash}", example.question)
-            say("{:dim}", sample)
+            head = "{title:bold}, example {number}: {about}"
+            say(head, title=_title(scope), number=number, about=_about(example, scope))
+            say("{:dim}", spell("sample {sample_id}, hash {sample_hash}", example.question))
             printer.print_question(example.question)
             for answer in example.question.answers:
                 click.echo()
@@ -576,7 +512,8 @@ def _points(scope: ComparedEvaluation, difference: float | None) -> float | None
     return None if difference is None else each * difference
 
 
-_COMPARED: dict[str, Spelling] = {
+_GRADED = "* graded: mean scores; higher is better, where no ↓ says that lower is"
+_COMPARED: Spellings = {
     "evaluation": _marked_title,
     "questions": "{questions:,}",
     "A": lambda scope: value_text(scope.a, graded=scope.graded),
@@ -598,24 +535,19 @@ def _print_remarks(result: Comparison) -> None:
     if result.repeats_as != "mean":
         explanations += repeats_in_words(result.repeats_as)
     if any(scope.graded for scope in result.evaluations):
-        explanations.append(
-            "* graded: mean scores; higher is better, where no ↓ says that lower is"
-        )
-        explanations.append(POINTS)
+        explanations += [_GRADED, POINTS]
     for line in explanations + cluster_in_words(result.cluster):
         say("{:dim}", f"  {line}")
     totals = [scope for scope in result.evaluations if scope.group is None]
     for scope in [scope for scope in totals if scope.questions][:_MOST_POWERS]:
-        detectable = _points(scope, scope.detectable)
         observed = _points(scope, scope.difference)
-        power = power_text([(detectable, observed, scope.questions_needed)])
-        say("  {title}: {power}", title=_title(scope), power=power)
+        power = power_text([(_points(scope, scope.detectable), observed, scope.questions_needed)])
+        say("  {}: {power}", _title(scope), power=power)
         if scope.chance is not None:
             text = "    the chance to find a difference of {detect:g} points is {chance:.0%}"
             text += "[?; for 80% it takes {detect_needed:question}]"
             say(text, scope, detect=result.detect)
-    only_a = sum(scope.only_a for scope in totals)
-    only_b = sum(scope.only_b for scope in totals)
+    only_a, only_b = (sum(map(attrgetter(name), totals)) for name in ("only_a", "only_b"))
     if only_a or only_b:
         text = "  not compared: {a:question} that only A has answered, {b:,} only B"
         say(text, a=only_a, b=only_b)
@@ -623,10 +555,8 @@ def _print_remarks(result: Comparison) -> None:
         text = "  not compared: {names:evaluation} without records of both models: {listed}"
         say(text, names=names, listed=listed(names))
     if result.others:
-        say(
-            "  not compared: {others:metric} that judge no answer; --metric '*' compares all",
-            result,
-        )
+        text = "  not compared: {others:metric} that judge no answer; --metric '*' compares all"
+        say(text, result)
 
 
 def _about(example: Example, scope: ComparedEvaluation) -> str:

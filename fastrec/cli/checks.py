@@ -20,13 +20,7 @@ from fastrec.cli.console import (
     say,
     spell,
 )
-from fastrec.cli.options import (
-    command,
-    flag,
-    format_option,
-    option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import asked, print_found, run_with_progress, warn_of_terminal
 from fastrec.cli.tables import locations_text, print_findings, print_groups
 from fastrec.errors import counted, shown
@@ -38,25 +32,7 @@ if TYPE_CHECKING:
     from fastrec.commands.verify import Verification
 
 
-@command("Check every record of shards.")
-@shared("paths", "jobs")
-@format_option("text", "json", "github")
-@option("--max-errors N", "Stop after this many invalid lines.")
-@option(
-    "--json-log FILE",
-    "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
-    type=click.Path(dir_okay=False),
-)
-@option(
-    "--schema auto|0.2.0|0.2.0-released|0.2.1|0.3.0",
-    "Schema version to judge records by; auto: the version that the shape of each is of.",
-)
-@flag(
-    "--upgrade-report",
-    "List what an upgrade to the newest schema version would lose or may confuse.",
-)
-@flag("--strict", "Exit 1 for warnings too.")
-@shared("reading", "hash_algorithm", "repair", "no_progress")
+@command()
 def validate(paths: tuple[str, ...], strict: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 
@@ -131,12 +107,7 @@ def _print_verdict(report: Validation, *, good: bool) -> None:
     )
 
 
-@command("Check aggregates against their samples files.")
-@click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
-@flag("--allow-warnings", "Exit 0 if there are warnings, but no errors.")
-@shared("jobs")
-@format_option("text", "json", "github")
-@shared("no_progress")
+@command()
 def check_pairs(directories: tuple[str, ...], allow_warnings: bool, jobs: int) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 
@@ -219,15 +190,7 @@ def _print_counts(report: PairCheck, is_ok: bool) -> None:
     )
 
 
-@command("List rejected lines, or extract them.")
-@shared("corpus")
-@option("--code CODE...", "Only lines whose first error has this code; may be repeated.")
-@format_option("text", "json")
-@option(
-    "--extract FILE",
-    "Write the rejected lines to this new file (- for stdout) instead of listing them.",
-    type=click.Path(dir_okay=False, allow_dash=True),
-)
+@command()
 def rejects(corpus: str, code: tuple[str, ...], extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
@@ -313,10 +276,7 @@ def _print_extracted(rejects: Rejects, target: str) -> None:
         )
 
 
-@command("Check that a corpus is intact.")
-@shared("corpus")
-@format_option("text", "json")
-@shared("run")
+@command()
 def verify(corpus: str, jobs: int) -> None:
     """Check a corpus that `fastrec normalize` published.
 

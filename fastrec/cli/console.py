@@ -10,6 +10,7 @@ values are attributes of an item or keyword arguments:
     {ok:OK/damaged}    a verdict, in green or red
     {found:if}         nothing; see below
     [?, {blank:,} blank]     left out if one of its values is 0, empty or None
+    [??{score:.3f}]          left out if one of its values is None
 
 Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
 """
@@ -42,7 +43,8 @@ def safe(text: str) -> str:
     return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-_OPTIONAL = re.compile(r"\[\?(.*?)\]")
+# Parts of a template: an optional one, with its mark, or the text up to the next one.
+_PARTS = re.compile(r"\[(\?\??)(.*?)\]|((?:(?!\[\?).)+)", re.DOTALL)
 _STYLES: dict[str, dict[str, Any]] = {
     "bold": {"bold": True},
     "dim": {"dim": True},
@@ -71,16 +73,16 @@ def spell(template: str, item: object = None, /, **values: object) -> str:
     '3 lines: a\\\\tb'
     """
     text = ""
-    for number, fields in enumerate(_parsed(template)):
+    for mark, fields in _parsed(template):
         part = ""
         is_empty = False
         for literal, name, spec, value_of in fields:
             part += literal
             if name is not None:
                 value = values[name] if name in values else value_of(item)
-                is_empty = is_empty or not value
+                is_empty = is_empty or (value is None if mark == "??" else not value)
                 part += _spell_value(value, spec)
-        if number % 2 == 0 or not is_empty:  # every second part is optional
+        if not mark or not is_empty:
             text += part
     return text
 
@@ -89,16 +91,17 @@ _Field = tuple[str, str | None, str, Callable[[Any], Any]]  # the text before it
 
 
 @cache
-def _parsed(template: str) -> list[list[_Field]]:
-    """Split a template into parts, of which every second is optional, and these into fields."""
+def _parsed(template: str) -> list[tuple[str, list[_Field]]]:
+    """Split a template into parts, optional if they have a mark, and these into fields."""
     from string import Formatter
 
-    parts: list[list[_Field]] = []
-    for part in _OPTIONAL.split(template):
-        parts.append([])
-        for literal, name, spec, _ in Formatter().parse(part):
+    parts: list[tuple[str, list[_Field]]] = []
+    for mark, optional, plain in _PARTS.findall(template):
+        fields: list[_Field] = []
+        for literal, name, spec, _ in Formatter().parse(optional or plain):
             value_of = attrgetter(name) if name else _itself
-            parts[-1].append((literal, name, spec or "", value_of))
+            fields.append((literal, name, spec or "", value_of))
+        parts.append((mark, fields))
     return parts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ from fastrec.cli.console import (
     spell,
     styled,
 )
-from fastrec.cli.options import Count, Number, command, format_option, option, shared
+from fastrec.cli.options import command
 from fastrec.cli.output import asked, print_found
 from fastrec.cli.tables import (
     Section,
-    Spelling,
+    Spellings,
     escaped,
     markdown_sections,
     more_rows,
@@ -52,6 +52,9 @@ _TESTS = {
     ("score", "t"): "paired t-test over scores",
 }
 _VERBS = {"is": "are", "was": "were"}
+
+
+_scope = attrgetter("evaluation_name", "metric")
 
 
 def _rank(model: ModelDifference) -> tuple[object, ...]:
@@ -96,7 +99,7 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-_COLUMNS: dict[str, Spelling] = {
+_COLUMNS: Spellings = {
     "model": "{model_id}",
     "questions": _questions,
     "old": lambda model: _mean(model, model.old_accuracy, model.old_score),
@@ -111,21 +114,22 @@ _COLUMNS: dict[str, Spelling] = {
 }
 
 
-def _titles(result: Difference) -> dict[tuple[str, str | None], str]:
-    """Return the titles of all evaluations and metrics.
+def _titles(result: Difference) -> Callable[[Any], str]:
+    """Return a function that gives the title of the evaluation and metric of a model or record.
 
     The metric is in it only if the evaluation has several.
     """
-    scopes = {(model.evaluation_name, model.metric): model for model in result.models}
-    return dict(zip(scopes, titles(scopes.values()), strict=True))
+    scopes = {_scope(model): model for model in result.models}
+    by_scope = dict(zip(scopes, titles(scopes.values()), strict=True))
+    return lambda model: by_scope[_scope(model)]
 
 
 def _model_sections(result: Difference) -> Iterator[Section]:
-    scope_titles = _titles(result)
-    for scope, group in groupby(result.models, key=attrgetter("evaluation_name", "metric")):
+    title_of = _titles(result)
+    for _, group in groupby(result.models, key=_scope):
         models = sorted(group, key=_rank)
         spellings = _COLUMNS
-        if not any(model.old_errors or model.new_errors for model in models):
+        if not _has_errors(models):
             spellings = {name: column for name, column in _COLUMNS.items() if name != "errors"}
         table = table_of(models[:_MOST_MODELS], spellings, hidden=_OPTIONAL)
         notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
@@ -136,7 +140,11 @@ def _model_sections(result: Difference) -> Iterator[Section]:
         ]
         if tested:
             notes.append(power_text(tested))
-        yield Section(scope_titles[scope], counted(len(models), "model"), table, notes)
+        yield Section(title_of(models[0]), counted(len(models), "model"), table, notes)
+
+
+def _has_errors(models: Iterable[ModelDifference]) -> bool:
+    return any(model.old_errors or model.new_errors for model in models)
 
 
 def _legend(result: Difference) -> Iterator[str]:
@@ -146,7 +154,7 @@ def _legend(result: Difference) -> Iterator[str]:
     answers = "questions that both corpora answered"
     if result.errors_as_wrong:
         answers += "; a record with an error is a wrong answer"
-    elif any(model.old_errors or model.new_errors for model in result.models):
+    elif _has_errors(result.models):
         answers += "; a record with an error is no answer"
     measures = {model.measure for model in result.models}
     means = "accuracy, or mean score if without %," if len(measures) > 1 else "accuracy"
@@ -159,12 +167,7 @@ def _legend(result: Difference) -> Iterator[str]:
             "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares "
             "their accuracy"
         )
-    scope_titles = _titles(result)
-    lower = {
-        scope_titles[model.evaluation_name, model.metric]
-        for model in result.models
-        if model.lower_is_better
-    }
+    lower = set(map(_titles(result), filter(attrgetter("lower_is_better"), result.models)))
     if lower:
         yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(lower))}"
     if result.counts.relabelled:
@@ -194,32 +197,24 @@ def _other_sections(result: Difference) -> Iterator[Section]:
         )
         notes = more_rows(len(result.fields) - _MOST_FIELDS, "field", "--format json")
         yield Section("changed fields", counted(len(result.fields), "field"), fields, notes)
-    scope_titles = _titles(result)
-    losing = [model for model in result.models if model.losses]
-    if losing:
-        causes: dict[str, Spelling] = {
-            "model": "{model_id}",
-            "evaluation": lambda model: scope_titles[model.evaluation_name, model.metric],
-            "causes": lambda model: ", ".join(
-                f"{number:,} {cause.replace('_', ' ')}" for cause, number in model.losses.items()
-            ),
-        }
+    title_of = _titles(result)
+    if losing := [model for model in result.models if model.losses]:
+        causes: Spellings = {"model": "{model_id}", "evaluation": title_of, "causes": _causes}
         table = table_of(losing[:_MOST_MODELS], causes, causes)
         notes = more_rows(len(losing) - _MOST_MODELS, "model", "--format json")
         yield Section("right answers that are wrong now", "by cause", table, notes)
     for model in result.models:
         if model.lost:
-            lost: dict[str, Spelling] = {"sample_id": "{sample_id}", "cause": "{cause}"}
-            about = scope_titles[model.evaluation_name, model.metric]
-            yield Section(f"lost: {model.model_id}", about, table_of(model.lost, lost, lost))
-        mean = "{{{}:.4g}}" if model.measure == "score" else "{{{}:.0%}}"
-        flips = {"sample_id": "{sample_id}", "old": mean.format("old"), "new": mean.format("new")}
-        title = f"worse or better: {model.model_id}"
+            lost = {"sample_id": "{sample_id}", "cause": "{cause}"}
+            table = table_of(model.lost, lost, lost)
+            yield Section(f"lost: {model.model_id}", title_of(model), table)
         if model.flips:
-            about = scope_titles[model.evaluation_name, model.metric]
-            yield Section(title, about, table_of(model.flips, flips))
-    records: dict[str, Spelling] = {
-        "evaluation": lambda record: scope_titles[record.evaluation_name, record.metric],
+            mean = ".4g" if model.measure == "score" else ".0%"
+            flips = {"sample_id": "{sample_id}", "old": f"{{old:{mean}}}", "new": f"{{new:{mean}}}"}
+            table = table_of(model.flips, flips)
+            yield Section(f"worse or better: {model.model_id}", title_of(model), table)
+    records: Spellings = {
+        "evaluation": title_of,
         "model": "{model_id}",
         "sample_id": "{sample_id}",
         "run": "{evaluation_id}",
@@ -228,6 +223,12 @@ def _other_sections(result: Difference) -> Iterator[Section]:
         if examples := getattr(result.examples, kind):
             table = table_of(examples, records, left=records)
             yield Section(kind, counted(len(examples), "example"), table)
+
+
+def _causes(model: ModelDifference) -> str:
+    return ", ".join(
+        f"{number:,} {cause.replace('_', ' ')}" for cause, number in model.losses.items()
+    )
 
 
 def _counts(result: Difference) -> str:
@@ -257,31 +258,25 @@ def _verdict(result: Difference) -> tuple[str, str]:
     if result.fail_on is not None:
         lost = f"no model lost more than {result.fail_on:g} points with {p_value}"
         return "no regression", f"{lost}; {numbers}"
+    p_of = attrgetter("p_adjusted" if result.p_adjust == "bh" else "p")
     changes = [
         model.points or 0
         for model in result.models
-        if _is_below(model.p_adjusted if result.p_adjust == "bh" else model.p, result.p)
+        if p_of(model) is not None and p_of(model) < result.p
     ]
     worse = sum(points < 0 for points in changes)
-    scopes = _titles(result)
+    scopes = set(map(_scope, result.models))
     per_metric = " and metric" if len(scopes) > len({name for name, _ in scopes}) else ""
     better = f"{worse:,} worse and {len(changes) - worse:,} better with {p_value}"
     return "compared", f"{better}; {numbers} (counted per evaluation{per_metric})"
 
 
-def _is_below(p: float | None, level: float) -> bool:
-    return p is not None and p < level
-
-
 def _reasons(result: Difference) -> str:
     """Say why the comparison failed: the models of each reason."""
-    scope_titles = _titles(result)
+    title_of = _titles(result)
     reasons = []
-    for message, group in groupby(result.failures, key=lambda failure: failure.message):
-        names = [
-            f"{failure.model_id} on {scope_titles[failure.evaluation_name, failure.metric]}"
-            for failure in group
-        ]
+    for message, group in groupby(result.failures, key=attrgetter("message")):
+        names = [f"{failure.model_id} on {title_of(failure)}" for failure in group]
         verb, rest = message.split(" ", 1)
         if len(names) > 1:
             verb = _VERBS.get(verb, verb)
@@ -317,58 +312,7 @@ def _markdown(result: Difference) -> Iterator[str]:
         yield from markdown_sections(sections, [list(_legend(result))])
 
 
-class Percentage(Number):
-    """A percentage, with or without its sign."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text: Any = value.strip().removesuffix("%") if isinstance(value, str) else value
-        return super().convert(text, param, ctx)
-
-
-@command("Compare two corpora.")
-@click.argument("old", type=click.Path())
-@click.argument("new", type=click.Path())
-@option(
-    "--by FIELDS",
-    "Match records that have the same values in these comma-separated fields; and the same metric "
-    "(evaluation_result_id), where they name one.",
-    default="evaluation_name,sample_hash,model_id,sample_id",
-    show_default="evaluation_name, sample_hash, model_id, sample_id",
-)
-@option(
-    "--fail-on POINTS",
-    "Exit 1 if a model lost more than this many percentage points (hundredths of a score, or units "
-    "of a score whose means are below 0 or above 1) on an "
-    "evaluation with p < --p, is missing, or could not be compared.",
-    type=Number(min=0),
-)
-@shared("p")
-@option(
-    "--p-adjust bh|none",
-    "Which p --fail-on uses: adjusted for the number of models by the method of Benjamini and "
-    "Hochberg, or that of each model by itself.",
-)
-@option(
-    "--min-compared PERCENT",
-    "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
-    "in OLD could be compared.",
-    type=Percentage(0, 100),
-    default=95,
-)
-@option(
-    "--allow-missing PATTERN...",
-    "Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
-    "evaluation/model, or evaluation/metric/model. May be repeated.",
-)
-@shared("errors_as_wrong", "accuracy", "lower_is_better", "cluster")
-@option(
-    "--examples N",
-    "List this many flips per model, and this many records of each kind.",
-    type=Count(min=0),
-    show_default="10 in JSON, else 0",
-)
-@format_option("text", "json", "markdown")
-@shared("filters", "jobs")
+@command()
 def diff(old: str, new: str, by: str, examples: int | None, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 

@@ -27,15 +27,7 @@ from fastrec.cli.console import (
     say,
     spell,
 )
-from fastrec.cli.options import (
-    Count,
-    command,
-    flag,
-    format_option,
-    option,
-    output_option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import asked, run_reading
 from fastrec.cli.tables import Column, Table, make_table, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, shown
@@ -64,12 +56,7 @@ _NUMBERS = ("int", "float", "double", "decimal")
 _PLAIN = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
-@command("Ask a corpus anything in SQL.")
-@click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@option("-f --file FILE", "Read the query from this file; - is stdin.")
-@format_option("text", "csv", "json", "markdown", "parquet")
-@output_option("FILE", "Write the result to this file.", required=False)
-@flag("--tables", "Print the tables and columns with explanations.")
+@command()
 def sql(arguments: tuple[str, ...], file: str | None, output: str | None, tables: bool) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
@@ -310,18 +297,7 @@ def _history() -> Iterator[None]:
             path.chmod(0o600)
 
 
-@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
-@shared("corpus")
-@output_option("DIR", "Directory to publish the tables as.")
-@option("--format parquet|csv|matrix|pairs", "Format of the tables.")
-@shared("filters", "jobs", "overwrite", "raw_cells")
-@option(
-    "--details FILE",
-    "TOML file with what pairs need and no record says.",
-    type=click.Path(dir_okay=False),
-)
-@flag("--allow-secrets", "Publish what looks like a credential in metadata, too.")
-@shared("quiet", "no_progress")
+@command()
 def export(corpus: str, output: str, **options: Any) -> None:
     """Write CORPUS as tables.
 
@@ -375,24 +351,7 @@ def export(corpus: str, output: str, **options: Any) -> None:
     print_stderr(spell(line, exported, output=output, sizes=sizes, speed=speed))
 
 
-@command("Show a corpus on one HTML page.")
-@shared("corpus")
-@output_option(
-    "FILE", "File to write, such as report.html; - for stdout.", type=click.Path(allow_dash=True)
-)
-@shared("overwrite", "accuracy", "errors_as_wrong", "repeats_as", "confidence", "prices")
-@option(
-    "--examples N",
-    "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
-    type=Count(min=0),
-    default=20,
-)
-@option(
-    "--trend PATH...",
-    "Draw the results of models over these corpora; a directory stands for the corpora in it. May "
-    "be repeated.",
-)
-@shared("group_by", "metrics", "primary", "min_coverage", "lower_is_better", "filters", "run")
+@command()
 def report(corpus: str, output: str, **options: Any) -> None:
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts.
 
@@ -427,22 +386,7 @@ def report(corpus: str, output: str, **options: Any) -> None:
         print_stderr(f"{shown(output)}: {format_bytes(size)}")
 
 
-@command("Look at questions and answers in a browser.")
-@shared("corpus")
-@option(
-    "--port",
-    "Port to listen on.",
-    type=Count(min=0, max=65535),
-    default=0,
-    show_default="a free one",
-)
-@flag("--no-browser", "Print the address, but do not open a browser.")
-@option(
-    "--labels FILE",
-    "Show a button on each answer that was judged wrongly: it adds a line to this file, for "
-    "`fastrec normalize --labels`.",
-)
-@shared("primary", "lower_is_better", "prices", "run")
+@command()
 def view(corpus: str, no_browser: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, answers side by side, and whole transcripts.
 

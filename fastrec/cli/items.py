@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import clip, print_notice, spell, terminal_width
-from fastrec.cli.options import (
-    command,
-    flag,
-    format_option,
-    option,
-    output_option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import csv_text, print_answer, run_reading
-from fastrec.cli.tables import Section, Table, more_rows, or_empty, table_of
+from fastrec.cli.tables import Section, Spellings, Table, more_rows, table_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -25,31 +18,8 @@ if TYPE_CHECKING:
     from fastrec.commands.items import Items
     from fastrec.commands.score import Scored, ScoredModel, ScoreExample
 
-_RULES = ("exact", "number", "choice", "boxed")
-_MOST_QUESTIONS = 10
 
-
-@command("Score stored answers again, without the model.")
-@shared("corpus")
-@output_option("PATH", "Where to publish the new corpus: directory or URL.", required=False)
-@option("--rules FILE", "TOML file with rules: [[rule]] tables (docs/benchmark.md).")
-@option(
-    "--rule NAME...",
-    f"A rule that ships with fastrec: {', '.join(_RULES)}. May be repeated.",
-)
-@option(
-    "--references FILE",
-    "JSON lines with references that records lack: `sample_id` or `hash`, and `reference`.",
-)
-@flag(
-    "--replace",
-    "Replace the verdict of each record instead of adding a metric; the verdict before stays in "
-    "metadata.",
-)
-@flag("--dry-run", "Publish nothing, and show examples of each kind of change.")
-@shared("overwrite")
-@format_option("text", "json", "csv")
-@shared("raw_cells", "work_dir", "run")
+@command()
 def score(corpus: str, dry_run: bool, **options: Any) -> None:
     """Score the answers of CORPUS by rules, and publish a corpus with the new verdicts.
 
@@ -107,11 +77,11 @@ def _score_sections(scored: Scored, *, dry_run: bool) -> Iterator[Section]:
 
 
 def _score_table(models: Sequence[ScoredModel]) -> Table:
-    spellings: dict[str, Any] = {
+    spellings: Spellings = {
         "model": "{model_id}",
         "answers": "{records:,}",
-        "old": lambda model: or_empty("{:.1%}", model.old),
-        "new": lambda model: or_empty("{:.1%}", model.new),
+        "old": "[??{old:.1%}]",
+        "new": "[??{new:.1%}]",
         "→ right": "{to_right:,}",
         "→ wrong": "{to_wrong:,}",
         "nothing found": "{missing:,}",
@@ -133,18 +103,7 @@ def _example_lines(example: ScoreExample) -> list[str]:
     ]
 
 
-@command("Tell which questions are good.")
-@shared("corpus")
-@option(
-    "--subset N",
-    "Choose this many questions that stand for all, and judge them on models left out.",
-)
-@option("-o --output FILE", "Write the questions of the subset to this file, for --questions.")
-@option("--seed N", "Of the random numbers.", type=int, default=0)
-@option("--limit N", "Questions to list for each evaluation.", default=_MOST_QUESTIONS)
-@shared("filters", "metrics", "lower_is_better")
-@format_option("text", "json", "csv")
-@shared("raw_cells", "run")
+@command()
 def items(corpus: str, limit: int, **options: Any) -> None:
     """Tell which questions of CORPUS are good, and how well they tell models apart.
 
@@ -212,7 +171,7 @@ def _item_sections(found: Items, limit: int) -> Iterator[Section]:
 
 
 def _suspects_table(questions: Sequence[Item]) -> Table:
-    spellings: dict[str, Any] = {
+    spellings: Spellings = {
         "question": lambda question: question.sample_hash[:12],
         "sample": lambda question: str(question.sample_ids[0]),
         "models": "{models:,}",

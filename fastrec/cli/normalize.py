@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
@@ -25,29 +26,28 @@ from fastrec.cli.console import (
     print_warning,
     safe,
     say,
+    spell,
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import (
-    Checked,
-    Command,
-    Size,
-    choice_option,
-    command,
-    flag,
-    format_option,
-    option,
-    shared,
-    together,
-)
+from fastrec.cli.options import Checked, Command, Size, command, option
 from fastrec.cli.output import asked, run_with_progress, warn_of_terminal
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, make_table, more_rows, print_section, print_table
+from fastrec.cli.tables import (
+    Section,
+    Spelling,
+    Spellings,
+    make_table,
+    more_rows,
+    print_section,
+    print_table,
+    table_of,
+)
 from fastrec.errors import RefusedError, arguments, counted, listed, shown
 from fastrec.harnesses.registry import HARNESS_NAMES
 
 if TYPE_CHECKING:
-    from fastrec.commands.import_logs.document import Import
+    from fastrec.commands.import_logs.document import Import, ImportedLog
     from fastrec.normalize.dry_run import Plan
     from fastrec.normalize.options import About
     from fastrec.normalize.run import NormalizeResult
@@ -59,85 +59,15 @@ _BOARD_MODELS = 3
 _BOARD_COLUMNS = 3  # rank, model and mean
 _MOST_BAD = 20
 _EXAMPLES = 3
-_HARNESSES = ["auto", *HARNESS_NAMES]
 
 
-_TABLE_OPTIONS = {
-    "evaluation": "Name of the evaluation, for a table without such a column.",
-    "evaluation-column": "Column of a table with the name of the evaluation. A column may be a "
-    "path into a row, like metadata.task.",
-    "model": "Name of the model, for a table without such a column.",
-    "model-column": "Column with the model.",
-    "id-column": "Column with the sample_id; default: by the question. @key: the key of the row, "
-    "where rows are in an object.",
-    "input-column": "Column with the question.",
-    "output-column": "Column with what the model said.",
-    "reference-column": "Column with the correct answer.",
-    "choices-column": "Column with the choices, as a list.",
-    "correct-column": "Column with true or false, 1 or 0, yes or no, correct or wrong.",
-    "score-column": "Column with a score; several with commas.",
-    "error-column": "Column that says what went wrong.",
-    "rows": "Path of the list of rows in a JSON document. ^model is then the model beside it.",
-    "from-path": "Pattern of the end of paths, such as {model}/{date}_*.json: its names are "
-    "columns.",
-    "scale": "Lowest and highest score, such as 1:10. Scores are kept as they are.",
-    "null-verdict": "What an empty verdict or score is: error (the default) or wrong.",
-    "question-by": "What makes answers of two models comparable: the same input (the default) or "
-    "the same id.",
-    "run": "Name of the run; default: a hash of the table.",
-}
-
-
-_METAVARS = {
-    "rows": "PATH",
-    "from-path": "PATTERN",
-    "scale": "LOWEST:HIGHEST",
-    "null-verdict": "error|wrong",
-    "question-by": "input|id",
-}
-
-
-@command("Turn logs of evaluation harnesses, or tables, into shards of records.")
-@shared("paths")
-@option(
-    "-o --output",
-    "Directory for the shards. Replaces an earlier import there.",
-    type=click.Path(),
-    metavar="DIR",
-)
-@choice_option("--from from_", _HARNESSES, "Harness whose logs are imported: "
-f"{', '.join(_HARNESSES[1:])}; auto: "
-               "recognise it by the content.", metavar="HARNESS")  # fmt: skip
-@click.option(
-    "--metric",
-    multiple=True,
-    metavar="PATTERN",
-    help="Import only metrics that match, like acc* or *:strict-match; may be repeated.",
-)
-@click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
-              help="Metadata of samples to keep. Values of more than 4,096 characters are cut, "
-"unless you name "
-                   "their field.")  # fmt: skip
-@option(
-    "--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False)
-)
-@flag("--guess", "Print the command for tables, and do nothing.")
-@together(
-    *(
-        click.option(f"--{name}", default="", metavar=_METAVARS.get(name, "NAME"), help=text)
-        for name, text in _TABLE_OPTIONS.items()
+@command(
+    from_=option(
+        f"--from from_ {'|'.join(['auto', *HARNESS_NAMES])}",
+        f"Harness whose logs are imported: {', '.join(HARNESS_NAMES)}; auto: recognise it by the "
+        "content.",
+        metavar="HARNESS",
     )
-)
-@shared("jobs")
-@flag("--strict", "Exit 1 if the records do not reproduce the figures of a log.")
-@flag("--skip-bad-logs", "Exit 0 even if some logs could not be imported.")
-@format_option("text", "json")
-@shared("no_progress")
-@click.option(
-    "-v",
-    "--verbose",
-    count=True,
-    help="Name all skipped files; with -vv, print a traceback for unexpected errors.",
 )
 def import_logs(
     paths: tuple[str, ...],
@@ -225,57 +155,68 @@ def _print_account(result: Import) -> None:
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     for log in result.logs:
         print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
-    rows = []
-    for harness in dict.fromkeys(log.harness for log in result.logs):
-        logs = [log for log in result.logs if log.harness == harness]
-        compared = [one for log in logs for one in log.comparisons]
-        agreeing = sum(one.agrees for one in compared)
-        figures = f"{agreeing:,} of {len(compared):,}" if compared else "none stated"
-        rows.append([harness, *(f"{number:,}" for number in (
-            len(logs), sum(log.samples for log in logs), sum(log.records for log in logs),
-            sum(log.errors for log in logs),
-        )), figures])  # fmt: skip
-    if rows:
-        names = ["harness", "logs", "samples", "records", "with error", "figures reproduced"]
-        print_table(make_table(names, rows))
-    left_out = Counter[str]()
+    by_harness: dict[str, list[ImportedLog]] = {}
     for log in result.logs:
-        left_out.update(log.left_out)
-    for reason, count in list(left_out.items())[:_MOST_ROWS]:
-        print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
-    if len(left_out) > _MOST_ROWS:
-        more = sum(left_out.values()) - sum(list(left_out.values())[:_MOST_ROWS])
-        print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
-    _print_fields(result)
-    rows = [
-        [safe(shown(log.log)), safe(one.name)]
-        + ["none" if number is None else f"{number:.6g}" for number in (one.stated, one.recomputed)]
-        for log in result.logs
-        for one in log.disagreements
-    ]
-    if rows:
-        click.echo("\nThe records do not reproduce these figures of the logs:")
-        names = ["log", "figure", "stated", "recomputed"]
-        print_table(make_table(names, _fitting(rows[:_MOST_ROWS])))
-    if len(rows) > _MOST_ROWS:
-        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
-
-
-def _print_fields(result: Import) -> None:
+        by_harness.setdefault(log.harness, []).append(log)
+    if by_harness:
+        print_table(table_of(by_harness.values(), _HARNESS))
+    left_out = Counter[str]()
     fields = Counter[tuple[str, str, str]]()
     for log in result.logs:
+        left_out.update(log.left_out)
         for field, reasons in log.fields_left_out.items():
             for reason, count in reasons.items():
                 fields[log.harness, field, reason] += count
-    if not fields:
-        return
-    click.echo("\nFields of the logs that are left out:")
+    for reason, count in list(left_out.items())[:_MOST_ROWS]:
+        print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    if more := sum(list(left_out.values())[_MOST_ROWS:]):
+        print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
     rows = [
-        [harness, safe(field), f"{fields[harness, field, reason]:,}", reason]
-        for harness, field, reason in fields
+        [harness, safe(field), f"{count:,}", reason]
+        for (harness, field, reason), count in fields.items()
     ]
     names = ["harness", "field", "values", "why"]
-    print_table(make_table(names, rows[:_MOST_ROWS], left=["field", "why"]))
+    _print_first("Fields of the logs that are left out:", names, rows, left=["field", "why"])
+    rows = [
+        [safe(shown(log.log)), safe(one.name), _figure(one.stated), _figure(one.recomputed)]
+        for log in result.logs
+        for one in log.disagreements
+    ]
+    names = ["log", "figure", "stated", "recomputed"]
+    _print_first("The records do not reproduce these figures of the logs:", names, _fitting(rows))
+
+
+def _total(name: str) -> Spelling:
+    """Spell the sum of an attribute of logs."""
+    return lambda logs: f"{sum(map(attrgetter(name), logs)):,}"
+
+
+def _reproduced(logs: Sequence[ImportedLog]) -> str:
+    agreeing = [one.agrees for log in logs for one in log.comparisons]
+    return f"{sum(agreeing):,} of {len(agreeing):,}" if agreeing else "none stated"
+
+
+_HARNESS: Spellings = {
+    "harness": lambda logs: logs[0].harness,
+    "logs": "{:,}",
+    "samples": _total("samples"),
+    "records": _total("records"),
+    "with error": _total("errors"),
+    "figures reproduced": _reproduced,
+}
+
+
+def _figure(number: float | None) -> str:
+    return "none" if number is None else f"{number:.6g}"
+
+
+def _print_first(
+    title: str, names: Sequence[str], rows: list[list[str]], left: Collection[str] = ()
+) -> None:
+    """Print a title and a table of the first rows, if there are any."""
+    if rows:
+        click.echo(f"\n{title}")
+        print_table(make_table(names, rows[:_MOST_ROWS], left))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 
@@ -283,9 +224,11 @@ def _print_fields(result: Import) -> None:
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
     """Cut the beginning of logs and the end of figures, so that the table fits."""
     width = terminal_width()
-    if width is None:
+    if width is None or not rows:
         return rows
-    logs, figures, *numbers = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
+    logs, figures, *numbers = [
+        max(map(width_of, cells)) for cells in zip(*rows[:_MOST_ROWS], strict=True)
+    ]
     room = width - 8 - max(numbers[0], len("stated")) - max(numbers[1], len("recomputed"))
     figures = min(figures, max(room // 2, room - logs))
     return [
@@ -347,9 +290,11 @@ def _list_options() -> list[click.Parameter]:
 
     def carrier() -> None: ...
 
-    own = (_option_for(name, about) for name, about in OPTIONS.items() if about.help)
-    params: list[click.Parameter] = together(*own)(carrier).__click_params__
-    return params[::-1]
+    for name, about in OPTIONS.items():
+        if about.help:
+            _option_for(name, about)(carrier)
+    params: list[click.Parameter] = carrier.__click_params__  # type: ignore[attr-defined]
+    return params
 
 
 def _option_for(name: str, about: About) -> Callable[[Any], Any]:
@@ -359,35 +304,19 @@ def _option_for(name: str, about: About) -> Callable[[Any], Any]:
     default = DEFAULTS[name]
     spelled = f"--{name.replace('_', '-')}"
     if name in _FROM_ENVIRONMENT:
-        more |= {"envvar": f"FASTREC_{name.upper()}", "show_envvar": True}
+        more["envvar"] = f"FASTREC_{name.upper()}"
     if default is False:
-        return flag(spelled, about.help)
+        return option(spelled, about.help)
     if about.choices:
-        return choice_option(spelled, about.choices, about.help, **more)
+        return option(f"{spelled} {'|'.join(about.choices)}", about.help, **more)
     if about.is_size:
         more["type"] = Size()
     if default:
         more["default"] = spell_size(default) if about.is_size else default
-    return option(spelled, about.help, **more)
+    return option(spelled, about.help, **{"type": None} | more)
 
 
-@command("Make one clean, sorted corpus from any shards.", cls=_Normalize)
-@shared("paths")
-@option(
-    "-o --output",
-    "Where to publish the corpus: directory or URL.",
-    type=click.Path(),
-    required=True,
-)
-@shared("jobs", "hash_algorithm", "repair", "overwrite", "work_dir")
-@shared("filters", "reading")
-@flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed "
-"shards in a temporary "
-      "directory, to say how many parts would be written.")  # fmt: skip
-@format_option("text", "json")
-@shared("quiet", "no_progress")
-@option("-v --verbose", "Print the best models and what to do next, too; with -vv, also where the "
-        "time went, and a traceback for unexpected errors.", count=True)  # fmt: skip
+@command(cls=_Normalize)
 def normalize(
     *,
     paths: tuple[str, ...],
@@ -460,7 +389,8 @@ def normalize(
                 _print_made(result)
                 if verbose > 1:
                     click.echo()
-                    print_section(_phases_section(result))
+                    table = table_of(result.phases, _PHASE)
+                    print_section(Section("Where the time went", _ABOUT_PHASES, table))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
@@ -501,17 +431,16 @@ def _print_made(result: NormalizeResult) -> None:
         say("  {program} {line:<40}  # {text}", program=program, line=line, text=text)
 
 
-def _phases_section(result: NormalizeResult) -> Section:
-    rows = []
-    for phase in result.phases:
-        times = (phase.seconds, phase.cpu_seconds, phase.waiting_seconds)
-        rows.append([phase.name, f"{phase.tasks:,}", *(f"{seconds:.2f} s" for seconds in times)])
-    table = make_table(["phase", "tasks", "time", "processor", "waiting"], rows)
-    about = (
-        "processor time and waiting are sums over all tasks; in the time of the driver, no "
-        "tasks ran"
-    )
-    return Section("Where the time went", about, table)
+_PHASE: Spellings = {
+    "phase": "{name}",
+    "tasks": "{tasks:,}",
+    "time": "{seconds:.2f} s",
+    "processor": "{cpu_seconds:.2f} s",
+    "waiting": "{waiting_seconds:.2f} s",
+}
+_ABOUT_PHASES = (
+    "processor time and waiting are sums over all tasks; in the time of the driver, no tasks ran"
+)
 
 
 def _print_plan(plan: Plan) -> None:
@@ -521,60 +450,54 @@ def _print_plan(plan: Plan) -> None:
     print_notice(*plan.notices)
     for path in plan.paths:
         click.echo(safe(path))
-    sizes = (
-        f"{format_bytes(plan.input_bytes)}, about {format_bytes(plan.estimated_text_bytes)} of text"
+    reuse = plan.incremental
+    work = spell(": {tasks:task}, about {estimated_parts:part}", plan)
+    say(
+        "{shards:shard}, {input}, about {text} of text{work}; schema {schema}",
+        plan,
+        input=format_bytes(plan.input_bytes),
+        text=format_bytes(plan.estimated_text_bytes),
+        work="" if reuse else work,
     )
-    work = (
-        ""
-        if plan.incremental
-        else f": {counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
-    )
-    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}{work}; schema {plan.schema}")
-    if reuse := plan.incremental:
+    if reuse:
         for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
             for path in () if reuse.is_estimate else some:
                 click.echo(f"{name}: {safe(path)}")
-        shards = _format_changes(
-            plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone)
-        )
         written = "about" if reuse.is_estimate else f"{reuse.parts_written:,} of"
-        click.echo(f"{shards}; {written} {counted(reuse.parts, 'part')} to write")
+        changes = _format_changes(plan.shards, reuse)
+        say("{changes}; {written} {parts:part} to write", reuse, changes=changes, written=written)
 
 
-def _format_changes(shards: int, unchanged: int, new: int, changed: int, gone: int) -> str:
-    counts = (("unchanged", unchanged), ("new", new), ("changed", changed), ("gone", gone))
-    found = ", ".join(f"{count:,} {name}" for name, count in counts if count)
-    return f"{counted(shards, 'shard')}: {found or 'none'}"
+def _format_changes(shards: int, changes: object) -> str:
+    """Say how many shards have changed; `changes` has numbers or lists of them."""
+    kinds = ("unchanged", "new", "changed", "gone")
+    found = [spell(f"[?{{{kind}:,}} {kind}]", changes) for kind in kinds]
+    return spell(
+        "{shards:shard}: {found}", shards=shards, found=", ".join(filter(None, found)) or "none"
+    )
 
 
 def _closing_line(result: NormalizeResult) -> str:
     summary = result.summary
-    counts = result.summary.line_counts
-    contradictions = counted(summary.contradictions.identities, "contradiction")
-    repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
-    if fixes := summary.fixes:
-        repaired = f"{fixes.fixed:,} fixed; {repaired}"
-    if labels := summary.labels:
-        repaired = f"{counted(labels.changed, 'verdict')} changed; {repaired}"
-    filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
-    parts = counted(result.parts, "part")
+    parts = "{parts:part}"
     if result.incremental:
-        shards = _format_changes(
-            result.shards, result.unchanged, result.new, result.changed, result.gone
-        )
-        parts = f"{shards}; {result.parts_written:,} of {parts} written"
+        parts = "{changes}; {parts_written:,} of {parts:part} written"
+    changed = spell("{changed:verdict} changed; ", summary.labels) if summary.labels else ""
+    if summary.fixes:
+        changed += spell("{fixed:,} fixed; ", summary.fixes)
     # The size of a stream is unknown.
-    size = (
-        format_bytes(result.input_bytes)
-        if result.input_bytes
-        else f"{format_bytes(result.text_bytes)} of text"
-    )
-    return (
-        f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, "
-        f"{counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; "
-        f"{filtered}{repaired}{contradictions}, "
-        f"{counted(summary.repeats.identities, 'repeat')}; "
-        f"{parts}, {size} → {format_bytes(result.output_bytes)} "
-        f"{format_speed(result.text_bytes, result.seconds)}"
+    size = format_bytes(result.input_bytes or result.text_bytes)
+    return spell(
+        "{summary.line_counts.lines:line}: {summary.line_counts.kept:,} kept, "
+        "{summary.line_counts.duplicates:duplicate}, {summary.line_counts.rejected:,} rejected, "
+        "{summary.line_counts.blank:,} blank; [?{filtered:,} filtered out; ]{changed}"
+        "[?{summary.repaired.lines:,} repaired; ]"
+        "{summary.contradictions.identities:contradiction}, {summary.repeats.identities:repeat}; "
+        f"{parts}, {{size}}{'' if result.input_bytes else ' of text'} → {{output}} {{speed}}",
+        result,
+        changed=changed,
+        changes=_format_changes(result.shards, result) if result.incremental else "",
+        size=size,
+        output=format_bytes(result.output_bytes),
+        speed=format_speed(result.text_bytes, result.seconds),
     )

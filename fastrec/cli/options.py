@@ -1,7 +1,13 @@
-"""Commands and their options: types of values, shared options, and headings in help.
+"""Commands and their parameters: types of values, shared options, and headings in help.
 
-`shared("corpus", "filters", "jobs")` adds options that are defined here, so that an option has the
-same help, type and default in every command.
+`parameters/MODULE.toml` lists the parameters of the commands of a module, in the order of the help:
+
+    corpus = "shared"                   a parameter of `parameters/shared.toml`, the same everywhere
+    "--limit N" = "At most N records."  an option, spelled as in a usage line, and its help
+    "--seed".default = 0                the help and other settings of an option
+    question = {}                       an argument, and its settings
+    format = ["text", "json"]           --format with these choices
+    from_ = "own"                       what the module gives to `command` by this name
 """
 
 from __future__ import annotations
@@ -9,8 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,6 +61,14 @@ class Count(click.IntRange):
 
 class Number(click.FloatRange):
     name = "number"
+
+
+class Percentage(Number):
+    """A percentage, with or without its sign."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text: Any = value.strip().removesuffix("%") if isinstance(value, str) else value
+        return super().convert(text, param, ctx)
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -128,18 +145,48 @@ class Command(click.Command):
                 formatter.write_dl(list(filter(None, records)))
 
 
-def command(short_help: str, cls: type[Command] = Command) -> Callable[[_Command], click.Command]:
-    """Make a command, whose help is the docstring."""
+def command(cls: type[Command] = Command, **own: _Decorator) -> Callable[[_Command], click.Command]:
+    """Make a command: its help is the docstring, and its parameters are those of its table."""
 
     def make(function: _Command) -> click.Command:
-        params: list[click.Parameter] = getattr(function, "__click_params__", [])
-        if all(parameter.name != "verbose" for parameter in params):
-            text = "With -vv, print a traceback for unexpected errors."
-            verbose = click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text)
-            params.insert(0, verbose)  # click reverses their order
-        return click.command(cls=cls, short_help=short_help)(function)
+        table = dict(_tables(function.__module__.rpartition(".")[2])[function.__name__])
+        summary = table.pop("summary")
+        if "-v --verbose" not in table:
+            table["verbose"] = "shared"
+        for name, about in reversed(table.items()):  # click reverses their order, too
+            function = (own[name] if about == "own" else _parameter(name, about))(function)
+        return click.command(cls=cls, short_help=summary)(function)
 
     return make
+
+
+@cache
+def _tables(module: str) -> dict[str, dict[str, Any]]:
+    data = get_data("fastrec.cli", f"parameters/{module}.toml")
+    assert data
+    return tomllib.loads(data.decode())
+
+
+def _parameter(name: str, about: Any) -> _Decorator:
+    """Make a parameter from its entry in the table of a command."""
+    if about == "shared" and name == "filters":
+        return _add_filters
+    if about == "shared":
+        about = dict(_tables("shared")[name])
+        name = about.pop("usage")
+    if name == "format":
+        uses = ", ".join(f"{choice} {_FORMATS[choice]}" for choice in about)
+        return option(f"--format output_format {'|'.join(about)}", f"Output format: {uses}.")
+    settings = {"help": about} if isinstance(about, str) else dict(about)
+    if "choices" in settings:
+        settings["type"] = click.Choice(settings.pop("choices"))
+    elif "type" in settings:
+        settings["type"] = _TYPES[settings["type"]]
+    if "complete" in settings:
+        settings["shell_complete"] = complete_names(settings.pop("complete"))
+    if name == "-j --jobs N":
+        settings["default"] = CORES
+    return (option if name.startswith("-") else click.argument)(name, **settings)
 
 
 # Types of values, by the names that stand for them; others are text.
@@ -152,14 +199,26 @@ _TYPES: dict[str, click.ParamType] = {  # type: ignore[type-arg,unused-ignore]
     "PERCENT": Number(0, 100),
     "SHARE": Number(0, 1),
     "P": Number(0, 1),
+    "integer": click.INT,
+    "count": Count(min=0),
+    "port": Count(0, 65535),
+    "decimals": Count(0, 9),
+    "difference": Number(0, 100, min_open=True),
+    "loss": Number(min=0),
+    "percentage": Percentage(0, 100),
+    "file": click.Path(dir_okay=False),
+    "file or -": click.Path(dir_okay=False, allow_dash=True),
+    "path or -": click.Path(allow_dash=True),
+    "repairs": Checked("names", _check_repairs),
 }
 
 
-def option(usage: str, text: str, **more: Any) -> _Decorator:
+def option(usage: str, help: str, **more: Any) -> _Decorator:  # noqa: A002 - click's name
     """Make an option that is spelled as in a usage line.
 
     `-j --jobs N`, `--split A B`, `--model PATTERN...` if it may be repeated, `--mix a|b` for a
-    choice whose default is the first. A lower-case word is the parameter of the function.
+    choice whose default is the first. A lower-case word is the parameter of the function. Without
+    a value, it is a flag, unless its settings say otherwise.
     """
     words = usage.split()
     values = [word for word in words if word.isupper() or "|" in word]
@@ -173,17 +232,14 @@ def option(usage: str, text: str, **more: Any) -> _Decorator:
         repeated = usage.endswith("...")
         settings = {"type": _TYPES.get(metavar), "metavar": metavar, "multiple": repeated}
         settings["nargs"] = len(values)
+    elif not more.keys() & {"type", "count", "metavar"}:
+        settings["is_flag"] = True
     settings |= more
-    settings.setdefault("show_default", True if "default" in settings else None)
-    return click.option(*names, help=text, **settings)
-
-
-def flag(names: str, text: str, **more: Any) -> _Decorator:
-    return option(names, text, is_flag=True, **more)
-
-
-def choice_option(names: str, choices: Sequence[str], text: str, **more: Any) -> _Decorator:
-    return option(f"{names} {'|'.join(choices)}", text, **more)
+    if settings.get("default") not in (None, ""):
+        settings.setdefault("show_default", True)
+    if "envvar" in settings:
+        settings["show_envvar"] = True
+    return click.option(*names, help=help, **settings)
 
 
 _FORMATS = {
@@ -196,29 +252,6 @@ _FORMATS = {
     "html": "for a browser",
     "parquet": "for data frames, with -o",
 }
-
-
-def format_option(*formats: str) -> _Decorator:
-    uses = ", ".join(f"{name} {_FORMATS[name]}" for name in formats)
-    return option(f"--format output_format {'|'.join(formats)}", f"Output format: {uses}.")
-
-
-def output_option(kind: str, text: str, **more: Any) -> _Decorator:
-    return option(f"-o --output {kind}", text, **{"required": True} | more)
-
-
-def shared(*names: str) -> _Decorator:
-    """Add parameters that several commands have, in the order of their names."""
-    return together(*(_SHARED[name] for name in names))
-
-
-def together(*options: _Decorator) -> _Decorator:
-    def add(function: _Command) -> _Command:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
 
 
 # The shell completes names from the summary of the corpus in the command line. If there is none, or
@@ -285,112 +318,11 @@ def _word(name: str) -> str:
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
 
 
-def _filter_option(name: str) -> _Decorator:
-    about = FILTERS[name]
-    usage = f"--{name.replace('_', '-')}"
-    if name in OUTCOMES:
-        return flag(usage, about.help)
-    complete = complete_names(about.names) if about.names else None
-    return option(f"{usage} {about.metavar}...", about.help, shell_complete=complete)
-
-
-_jobs = option(
-    "-j --jobs N", "Number of processes. Small inputs always use one.", default=CORES,
-    show_default="all cores", envvar="FASTREC_JOBS", show_envvar=True,
-)  # fmt: skip
-_no_progress = flag(
-    "--no-progress", "Do not show progress on a terminal.", envvar="FASTREC_NO_PROGRESS",
-    show_envvar=True,
-)  # fmt: skip
-_SHARED: dict[str, _Decorator] = {
-    "corpus": click.argument("corpus", type=click.Path()),
-    "paths": click.argument("paths", nargs=-1, type=click.Path()),
-    "filters": together(*map(_filter_option, FILTERS)),
-    "jobs": _jobs,
-    "no_progress": _no_progress,
-    "run": together(_jobs, _no_progress),
-    "work_dir": option(
-        "--work-dir PATH", "Directory or URL for temporary files and kept work.",
-        envvar="FASTREC_WORK_DIR", show_envvar=True,
-        show_default="next to the output; TMPDIR without one or in a store",
-    ),
-    "reading": together(
-        option("--files-from FILE", "Read more paths from this file (- for stdin), one per line."),
-        option("--max-line-bytes SIZE", "Longer lines are invalid.", default="1GiB"),
-        option("--max-window SIZE", "Largest zstd window.", default="128MiB"),
-    ),
-    "raw_cells": flag(
-        "--raw-cells",
-        "CSV: do not put a single quote before text that a spreadsheet would take for a formula.",
-    ),
-    "tables": together(
-        option(
-            "--digits N",
-            "Decimals of percentages in tables; scores have two more.",
-            type=Count(0, 9), show_default="1",
-        ),
-        option("--caption TEXT", "Caption of tables in Markdown and LaTeX."),
-    ),
-    "quiet": flag("-q --quiet", "Print only results and errors."),
-    "overwrite": flag("--overwrite", "Replace an existing output."),
-    "full": flag("--full", "Show whole texts, all turns, reasoning, prompts and metadata."),
-    "accuracy": flag("--accuracy", "Show the accuracy even where scores are other than 0 and 1."),
-    "errors_as_wrong": flag(
-        "--errors-as-wrong",
-        "Count records with an error as wrong answers. By default they do not count.",
-    ),
-    "repeats_as": option(
-        "--repeats-as HOW",
-        "What several answers of a model to a question become: mean, pass@K (one of K is right), "
-        "pass^K (all of K are), majority (of the extracted answers, or else of the outputs; a tie "
-        "is wrong), or first. In stats also several K: pass^1..4.", default="mean",
-    ),
-    "lower_is_better": option(
-        "--lower-is-better PATTERN...",
-        "Metrics whose lower scores are better, besides those whose records say so: a pattern of "
-        "metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
-    ),
-    "metrics": option(
-        "--metrics judgements|all",
-        "Which metrics to show if --metric names none: those that judge answers, or also costs "
-        "and bookkeeping.",
-    ),
-    "min_coverage": option(
-        "--min-coverage PERCENT",
-        "Rank only models that answered this percentage of the questions.", default=50.0,
-    ),
-    "p": option(
-        "--p P", "Significance level: changes with a smaller p-value are more than chance.",
-        default=0.05,
-    ),
-    "primary": option(
-        "--primary EVALUATION=METRIC...",
-        "The primary metric of an evaluation, if it is another than its records say; both may be "
-        "patterns. May be repeated.",
-    ),
-    "prices": option(
-        "--prices FILE",
-        "Show what answers cost, at the prices per million tokens of this TOML file.",
-    ),
-    "confidence": option(
-        "--confidence FIELD",
-        "Compare the confidence of answers with how often they are right: a field such as "
-        "metadata.confidence, or a metric; FIELD:100 if it is from 0 to 100.",
-    ),
-    "group_by": option(
-        "--group-by FIELD...",
-        "Also show each group of records with the same value of this field, such as "
-        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
-    ),
-    "cluster": option(
-        "--cluster FIELD",
-        "Compute standard errors, intervals and tests over clusters of questions with the same "
-        "value of this field, such as metadata.passage, instead of over questions.",
-    ),
-    "hash_algorithm": option("--hash-algorithm sha256|xxh3_128", "Algorithm of sample_hash."),
-    "repair": option(
-        "--repair NAMES...",
-        "Repair what known producers get wrong: all, or comma-separated names of repairs; may be "
-        "repeated.", type=Checked("names", _check_repairs),
-    ),
-}  # fmt: skip
+def _add_filters(function: _Command) -> _Command:
+    for name, about in reversed(FILTERS.items()):
+        usage = f"--{name.replace('_', '-')}"
+        if name not in OUTCOMES:
+            usage += f" {about.metavar}..."
+        complete = {"shell_complete": complete_names(about.names)} if about.names else {}
+        function = option(usage, about.help, **complete)(function)
+    return function

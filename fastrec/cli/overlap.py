@@ -11,26 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import print_notice, spell
-from fastrec.cli.options import (
-    choice_option,
-    command,
-    flag,
-    format_option,
-    option,
-    output_option,
-    shared,
-    together,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import print_answer, run_reading
-from fastrec.cli.tables import (
-    Section,
-    Spelling,
-    Table,
-    make_table,
-    more_rows,
-    or_empty,
-    table_of,
-)
+from fastrec.cli.tables import Section, Spellings, Table, make_table, more_rows, table_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -77,9 +60,6 @@ _LEGENDS = {
         "to halve: labels in all that halve the interval; – if the questions are too few",
     ],
 }
-_output = together(
-    format_option("text", "json", "csv", "markdown"), shared("raw_cells", "jobs", "no_progress")
-)
 
 
 def _run(run: Any, corpus: str, **options: Any) -> Any:
@@ -95,16 +75,7 @@ def _print(found: Any, name: str, sections: Sequence[Section]) -> None:
     print_answer(found, sections, legends, names=_CSV[name].split())
 
 
-@command("Show what models or evaluations have in common.")
-@shared("corpus")
-@choice_option(
-    "--by",
-    ["models", "evaluations", "names", "hashes"],
-    "Questions that models have in common, questions that evaluations have in common, names of "
-    "models that differ only in spelling, or recipes of sample_hash.",
-)
-@shared("filters", "metrics")
-@_output
+@command()
 def overlap(corpus: str, by: str, **options: Any) -> None:
     """Show what models or evaluations have in common, and what keeps equal questions apart.
 
@@ -202,7 +173,7 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-_SHARED: dict[str, Spelling] = {
+_SHARED: Spellings = {
     "evaluation": "{evaluation_name}",
     "other evaluation": "{other_evaluation_name}",
     "same hash": "{hashes:,}",
@@ -224,7 +195,7 @@ def _shared_section(pairs: Sequence[SharedQuestions]) -> Section:
     return Section("overlap", about, table, notes)
 
 
-_NAMES: dict[str, Spelling] = {
+_NAMES: Spellings = {
     "model": "{model_id}",
     "other model": "{other_model_id}",
     "common questions": "{common:,}",
@@ -251,7 +222,7 @@ def _names_section(pairs: Sequence[SimilarModels]) -> Section:
 def _hashes_section(evaluation: str, models: list[ModelRecipes]) -> Section:
     from fastrec.commands.overlap import recipes_of
 
-    spellings: dict[str, Spelling] = {"model": "{model_id}"}
+    spellings: Spellings = {"model": "{model_id}"}
     for recipe in recipes_of(models):
         spellings[recipe] = partial(_lines, recipe)
     lines = sum(sum(model.recipes.values()) for model in models)
@@ -264,10 +235,7 @@ def _lines(recipe: str, model: ModelRecipes) -> str:
     return f"{model.recipes.get(recipe, 0):,}"
 
 
-@command("Show what the answers of models cost.")
-@shared("corpus")
-@shared("prices", "filters", "metrics")
-@_output
+@command()
 def costs(corpus: str, **options: Any) -> None:
     """Show what the answers of models cost, at the prices of a file.
 
@@ -298,10 +266,7 @@ def costs(corpus: str, **options: Any) -> None:
     _print(found, "costs", [Section("cost", about, table, notes)])
 
 
-@command("Show whether models know which of their answers are right.")
-@shared("corpus")
-@shared("confidence", "filters", "metrics")
-@_output
+@command()
 def calibration(corpus: str, **options: Any) -> None:
     """Show whether the confidence that answers state is how often they are right.
 
@@ -337,14 +302,14 @@ def _by_scope(models: Iterable[Any], section: Callable[[str, list[Any]], Section
     ]
 
 
-_CALIBRATION: dict[str, Spelling] = {
+_CALIBRATION: Spellings = {
     "model": "{model_id}",
     "answers": "{answers:,}",
     "left out": "{left_out:,}",
-    "confidence": lambda model: or_empty("{:.1%}", model.confidence),
-    "accuracy": lambda model: or_empty("{:.1%}", model.accuracy),
-    "calibration error": lambda model: or_empty("{:.3f}", model.ece),
-    "Brier score": lambda model: or_empty("{:.3f}", model.brier),
+    "confidence": "[??{confidence:.1%}]",
+    "accuracy": "[??{accuracy:.1%}]",
+    "calibration error": "[??{ece:.3f}]",
+    "Brier score": "[??{brier:.3f}]",
 }
 
 
@@ -358,18 +323,7 @@ def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
     return Section(title, counted(len(models), "model"), table_of(ranked, _CALIBRATION), notes)
 
 
-@command("Correct the scores of a grader by the labels of people.")
-@shared("corpus")
-@option("--labels FILE", "The labels, as `fastrec normalize --labels` reads them.")
-@flag(
-    "--pooled",
-    "Correct each model by the labels of all models, for models with few labels of their own.",
-)
-@option("--propose N", "Write N answers without a label into FILE, to be labelled by people.")
-@output_option("FILE", "The file for --propose, which must not exist.", required=False)
-@option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
-@shared("filters", "metrics")
-@_output
+@command()
 def corrected(corpus: str, **options: Any) -> None:
     """Estimate the scores that people would give, from all graded answers and a few labels.
 
@@ -411,7 +365,7 @@ def corrected(corpus: str, **options: Any) -> None:
 
 def _corrected_section(title: str, models: Sequence[CorrectedModel]) -> Section:
     pattern = ".4g" if models[0].graded else ".1%"
-    spellings: dict[str, Spelling] = {
+    spellings: Spellings = {
         "model": "{model_id}",
         "questions": "{questions:,}",
         "labels": "{labels:,}",

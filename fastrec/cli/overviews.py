@@ -21,13 +21,7 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import (
-    command,
-    complete_names,
-    format_option,
-    option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import (
     asked,
     csv_text,
@@ -38,7 +32,7 @@ from fastrec.cli.output import (
 )
 from fastrec.cli.tables import (
     Section,
-    Spelling,
+    Spellings,
     Table,
     make_table,
     more_rows,
@@ -60,14 +54,10 @@ if TYPE_CHECKING:
 _MOST_COLUMNS = 8  # corpora in a table
 _MOST_CHANGES = 50
 _LONGEST = 20  # characters of the name of a corpus at the head of a column
-_SORTS = [
-    "hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order",
-]  # fmt: skip
 # Columns of questions that a narrow terminal hides.
 _OPTIONAL = ("input", "output", "errors", "disagreement", "sample")
 _LEFT = ("sample", "found in", "flags", "text")
 _LEAST_EXCERPT = 30
-_complete_models = complete_names("models")
 _EXCERPT = 80  # characters, where lines may have any length
 _SAMPLE = 24  # columns of a sample_id
 _FIELDS = (
@@ -77,20 +67,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@command("Rank models over all evaluations.")
-@shared("corpus", "filters", "primary")
-@option(
-    "--weights FILE",
-    'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
-)
-@option(
-    "--weight-by",
-    "Weight evaluations by their number of questions.",
-    type=click.Choice(["questions"]),
-)
-@shared("min_coverage", "group_by", "cluster", "lower_is_better")
-@format_option("text", "markdown", "latex", "csv", "json", "html")
-@shared("tables", "raw_cells", "run")
+@command()
 def leaderboard(corpus: str, **options: Any) -> None:
     """Rank the models of CORPUS over all evaluations: by mean, mean rank, and share of wins.
 
@@ -248,7 +225,7 @@ def _print_changes(result: Trend) -> None:
     print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
-_CORPUS: dict[str, Spelling] = {
+_CORPUS: Spellings = {
     "corpus": "{name}",
     "lines": "{line_counts.lines:,}",
     "kept": "{line_counts.kept:,}",
@@ -272,11 +249,7 @@ def _print_corpora(result: Trend) -> None:
                 say(line, corpus, changed=models, verb=verb, ending=ending, names=listed(models))
 
 
-@command("Follow models over several corpora, such as nightly ones.")
-@click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@shared("filters", "group_by", "cluster", "metrics", "lower_is_better", "p")
-@format_option("text", "json", "csv")
-@shared("raw_cells", "run")
+@command()
 def trend(corpora: tuple[str, ...], **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark changes that are more than chance.
 
@@ -317,51 +290,7 @@ def trend(corpora: tuple[str, ...], **options: Any) -> None:
     print_answer(result, (), text=lambda: _print_trend(result))
 
 
-@command("List the questions: the hardest, the most disputed, and others.")
-@shared("corpus", "filters")
-@option(
-    f"--sort {'|'.join(_SORTS)}",
-    f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
-    metavar="ORDER",
-)
-@option(
-    "--wrong-by PATTERN...",
-    "Only questions that all of these models get wrong; all: every model that has answered. May be "
-    "repeated.",
-    shell_complete=_complete_models,
-)
-@option(
-    "--right-by PATTERN...",
-    "Only questions that all of these models get right.",
-    shell_complete=_complete_models,
-)
-@option(
-    "--split A B",
-    "Only questions that model A gets right and model B wrong.",
-    shell_complete=_complete_models,
-)
-@option(
-    "--missing MODEL",
-    "Print the sample_ids that this model has no record of, but others have, one per line.",
-    shell_complete=_complete_models,
-)
-@option(
-    "--text TEXT",
-    "Only questions with this text in the input or a reference, or in an answer: something that a "
-    "model said. Case does not matter.",
-    default="",
-    show_default=False,
-)
-@option("--in in_ both|input|answers", "Where to look for --text.")
-@option(
-    "--flag NAME...",
-    "Only questions with this flag of `fastrec items`: suspected_key, all_wrong, all_right or "
-    "near_duplicate. May be repeated.",
-)
-@option("--limit N", "List at most N questions of each evaluation and metric.", default=20)
-@shared("metrics", "lower_is_better")
-@format_option("text", "json", "csv")
-@shared("raw_cells", "run")
+@command()
 def questions(corpus: str, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, and how much they disagree.
 
@@ -436,7 +365,7 @@ def _print_questions(result: Questions) -> None:
     print_legend(others_in_words(result.others))
 
 
-_PHRASE: dict[str, Spelling] = {
+_PHRASE: Spellings = {
     "model": "{model_id}",
     "with the text": "{found:,}",
     "answers": "{answers:,}",
@@ -444,7 +373,7 @@ _PHRASE: dict[str, Spelling] = {
 }
 
 
-_QUESTION: dict[str, Spelling] = {
+_QUESTION: Spellings = {
     "question": "{prefix}",
     "sample": lambda question: clip(safe(str(question.sample_id)), _SAMPLE),
     "score": lambda question: score_text(question.mean_score) if question.models else NONE,

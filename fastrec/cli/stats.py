@@ -17,7 +17,7 @@ from fastrec.cli.console import (
     print_warning,
     safe,
 )
-from fastrec.cli.options import command, flag, format_option, option, shared
+from fastrec.cli.options import command
 from fastrec.cli.output import (
     asked,
     csv_text,
@@ -25,14 +25,7 @@ from fastrec.cli.output import (
     run_reading,
     warn_of_terminal,
 )
-from fastrec.cli.tables import (
-    Section,
-    Table,
-    escaped,
-    make_table,
-    more_rows,
-    or_empty,
-)
+from fastrec.cli.tables import Section, Spellings, Table, escaped, make_table, more_rows, spelled
 from fastrec.errors import counted
 from fastrec.wording import value_text
 
@@ -97,36 +90,32 @@ def _interval(low: float | None, high: float | None, digits: int | None) -> str:
     return "" if low is None or high is None else f"{100 * low:.{decimals}f}–{high:.{decimals}%}"
 
 
-def _columns(digits: int | None) -> dict[str, Callable[[ModelStats], str]]:
+def _columns(digits: int | None) -> Spellings:
     """Columns and their cells.
 
     A column that is empty for all models of an evaluation is left out.
     """
-    score = "{:.4g}"
-    error = "± {:.2g}"
-    if digits is not None:
-        score = f"{{:.{digits + 2}f}}"
-        error = f"± {score}"
+    share = f".{1 if digits is None else digits}%"
+    score = ".4g" if digits is None else f".{digits + 2}f"
+    error = ".2g" if digits is None else score
     return {
-        "rank": lambda model: model.rank,
-        "model": lambda model: model.model_id,
-        "n": lambda model: f"{model.questions:,}",
-        "questions": lambda model: f"{model.questions:,}",
-        "answers": lambda model: f"{model.answers:,}",
-        "answers/question": lambda model: or_empty("{:.3g}", model.answers_per_question),
-        "coverage": lambda model: value_text(model.coverage, graded=False, digits=digits),
-        "accuracy": lambda model: value_text(model.accuracy, graded=False, digits=digits),
+        "rank": "{rank}",
+        "model": "{model_id}",
+        "n": "{questions:,}",
+        "questions": "{questions:,}",
+        "answers": "{answers:,}",
+        "answers/question": "[??{answers_per_question:.3g}]",
+        "coverage": f"{{coverage:{share}}}",
+        "accuracy": f"{{accuracy:{share}}}",
         "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high, digits),
-        "score": lambda model: or_empty(score, model.mean_score),
-        "score interval": lambda model: or_empty(
-            f"{score} to {score}", model.score_low, model.score_high
-        ),
-        "score ±": lambda model: or_empty(error, model.score_standard_error),
-        "errors": lambda model: f"{model.errors:,}",
+        "score": f"[??{{mean_score:{score}}}]",
+        "score interval": f"[??{{score_low:{score}}} to {{score_high:{score}}}]",
+        "score ±": f"[??± {{score_standard_error:{error}}}]",
+        "errors": "{errors:,}",
         "tokens": lambda model: _total(model.tokens),
-        "tokens/record": lambda model: or_empty("{:,.0f}", model.tokens_per_record),
-        "p50 ms": lambda model: or_empty("{:,.0f}", model.latency_ms.p50),
-        "p99 ms": lambda model: or_empty("{:,.0f}", model.latency_ms.p99),
+        "tokens/record": "[??{tokens_per_record:,.0f}]",
+        "p50 ms": "[??{latency_ms.p50:,.0f}]",
+        "p99 ms": "[??{latency_ms.p99:,.0f}]",
     }
 
 
@@ -179,13 +168,15 @@ def _models_table(
     headings = {"score interval": "95% interval"}
     if found.repeats_as != "mean":
         headings["accuracy"] = found.repeats_as
-    spellings: dict[str, Callable[[ModelStats], str]] = {}
-    for name, spell in _columns(digits).items():
+    spellings: Spellings = {}
+    for name, spelling in _columns(digits).items():
         if name == "accuracy":
             spellings |= {how: _of_series(how, digits) for how in models[0].series}
         if name not in left_out:
-            spellings[headings.get(name, name)] = spell
-    cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
+            spellings[headings.get(name, name)] = spelling
+    cells = {
+        name: [spelled(spelling, model) for model in models] for name, spelling in spellings.items()
+    }
     cells = {name: column for name, column in cells.items() if any(column)}
     repeats = any(model.answers > model.questions for model in models)
     for name in ("n",) if repeats else _REPEATS:
@@ -220,25 +211,7 @@ def _print_csv(found: Stats) -> None:
     click.echo(csv_text(rows, names), nl=False)
 
 
-_RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
-
-
-@command("Compare the models of each evaluation and metric.")
-@shared("paths")
-@option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
-        type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 "
-"and 1")  # fmt: skip
-@shared("filters", "accuracy")
-@flag("--common", "Count only questions that all of these models answered.")
-@shared("group_by", "cluster", "min_coverage")
-@flag(
-    "--no-ranks",
-    "Do not test which models differ: then the summary of a corpus has all the numbers.",
-)
-@shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
-@format_option("text", "json", "csv", "markdown", "latex")
-@flag("--all show_all", "Show all rows, even if they take more than two screens.")
-@shared("tables", "raw_cells", "jobs", "work_dir", "quiet", "no_progress")
+@command()
 def stats(paths: tuple[str, ...], show_all: bool, **options: Any) -> None:
     """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency.
 

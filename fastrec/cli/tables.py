@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -94,6 +93,7 @@ def make_table(
 
 
 Spelling = str | Callable[[Any], str]  # a template of `spell`, or a function of the item
+Spellings = dict[str, Spelling]  # by the names of columns
 
 
 def table_of(
@@ -103,17 +103,12 @@ def table_of(
     hidden: Sequence[str] = (),
 ) -> Table:
     """Make a table with a row for each item, and a column for each spelling."""
-    functions = [
-        partial(spell, spelling) if isinstance(spelling, str) else spelling
-        for spelling in spellings.values()
-    ]
-    rows = [[function(item) for function in functions] for item in items]
+    rows = [[spelled(spelling, item) for spelling in spellings.values()] for item in items]
     return make_table(list(spellings), rows, left, hidden)
 
 
-def or_empty(pattern: str, *values: float | None) -> str:
-    """Format numbers; empty if there is none."""
-    return "" if None in values else pattern.format(*values)
+def spelled(spelling: Spelling, item: object) -> str:
+    return spell(spelling, item) if isinstance(spelling, str) else spelling(item)
 
 
 def print_table(table: Table) -> None:

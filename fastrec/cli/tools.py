@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,15 +14,7 @@ from fastrec.cli.console import (
     say,
     spell,
 )
-from fastrec.cli.options import (
-    Count,
-    command,
-    flag,
-    format_option,
-    option,
-    output_option,
-    shared,
-)
+from fastrec.cli.options import command
 from fastrec.cli.output import print_found
 from fastrec.errors import shown
 
@@ -31,11 +22,7 @@ if TYPE_CHECKING:
     from fastrec.commands.clean import Cleaned
 
 
-@command("Remove kept and interrupted work of normalize.")
-@click.argument("output", type=click.Path())
-@flag("--dry-run", "Show what would be removed, and stop.")
-@format_option("text", "json")
-@shared("work_dir")
+@command()
 def clean(output: str, work_dir: str | None, dry_run: bool) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 
@@ -79,35 +66,7 @@ def _print_cleaned(result: Cleaned, work_dir: str | None) -> None:
         say("nothing to remove: no run left work for {path}{where}", path=path, where=where)
 
 
-_share = partial(option, default=0.0)
-
-
-@command("Make synthetic shards.")
-@option("-n --records N", "Number of lines.", type=Count(min=0), default=10_000)
-@option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
-@output_option("DIR", "Directory to write the shards to; must be empty.")
-@option("--shards N", "Number of files.", default=8)
-@option("--compression zst|gz|none|mixed", "Compression of the files.")
-@option("--mix mixed|single_turn|agentic", "Interaction types of the records.")
-@option("--text evaluation|words", "Questions and answers that can be read, or long random words.")
-@option(
-    "--schema VERSION",
-    "Schema version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of "
-    "them. Records after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all "
-    "recipes.",
-    default="0.2.0",
-)
-@_share("--duplicates SHARE", "Share of lines that repeat a record.")
-@_share(
-    "--conflicts SHARE", "Share of lines with the identity of another record and other content."
-)
-@_share("--unknown-keys SHARE", "Share of records with keys that the schema does not name.")
-@_share("--rejects SHARE", "Share of invalid lines, of every code in turn.")
-@_share("--blanks SHARE", "Share of blank lines.")
-@_share(
-    "--warnings SHARE",
-    "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.",
-)
+@command()
 def generate(output: str, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
@@ -134,9 +93,7 @@ def generate(output: str, **options: Any) -> None:
     print_stderr(spell("{lines:line} in {paths:shard}: {sizes}", shards, sizes=sizes))
 
 
-@command("Print the schema of a record.")
-@click.argument("version", required=False)
-@flag("--list list_versions", "List the versions instead.")
+@command()
 def schema(version: str | None, list_versions: bool) -> None:
     """Print the JSON Schema of a record.
 
@@ -206,8 +163,7 @@ complete -o nosort -F _fastrec_completion_of_names fastrec
 """
 
 
-@command("Print a shell script that completes commands and options.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@command()
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print a script that makes SHELL complete the commands and options of fastrec.
