@@ -50,6 +50,7 @@ from fastrec.harnesses.helm.sample import (
     LogSlice,
     MetricName,
     Perturbation,
+    Ranges,
     Stat,
     canonical,
     key_of,
@@ -71,7 +72,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     by_folder,
 )
-from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell
+from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
 
 __all__ = ["METADATA", "ROLES", "logs_of", "plan", "samples"]
 
@@ -231,7 +232,7 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
 
 
 def plan(log: Log) -> LogPlan:
-    scan = Scan()
+    scan = Scan(FileIndex(), FileIndex())
     paths = log.paths
     _scan_requests(paths["scenario_state"], scan)
     labels = labels_of(scan.perturbations)
@@ -281,9 +282,9 @@ class FileIndex:
         self.sizes.append(size)
         self.samples.append(_NONE if sample is None else sample)
 
-    def ranges(self, slice_of: array[int], slices: int) -> list[list[tuple[int, int]]]:
+    def ranges(self, slice_of: array[int], slices: int) -> list[Ranges]:
         """The byte ranges of each slice; adjacent items share one."""
-        ranges: list[list[tuple[int, int]]] = [[] for _ in range(slices)]
+        ranges: list[Ranges] = [[] for _ in range(slices)]
         before = _NONE
         for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
             number = _NONE if sample == _NONE else slice_of[sample]
@@ -299,7 +300,7 @@ class FileIndex:
 
 def cut(
     samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
-) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+) -> list[tuple[Ranges, Ranges]]:
     """Cut the samples into slices of about `slice_bytes`.
 
     Return the ranges of each in both files.
@@ -329,22 +330,21 @@ _decode_entry = decoder(Entry[CountedStat])
 _decode_envelope = decoder(Envelope)
 
 
-class Scan:
-    def __init__(self) -> None:
-        self.envelope = Envelope()
-        # Numbers of samples in the order in which they come, by the hash of their key.
-        self.samples: dict[int, int] = {}
-        self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
-        self.requests = FileIndex()
-        self.entries = FileIndex()
-        self.started: int | None = None  # when the earliest request was sent
-        self.perturbations: set[str] = set()
+class Scan(msgspec.Struct):
+    requests: FileIndex
+    entries: FileIndex
+    adapter: AdapterSpec | None = None
+    # Numbers of samples in the order in which they come, by the hash of their key.
+    samples: dict[int, int] = {}
+    unmatched: set[int] = set()  # hashes of keys of scores that no request has
+    started: int | None = None  # when the earliest request was sent
+    perturbations: set[str] = set()
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
     with open_plain(path) as source:
-        states = JsonArray(path, source.read, "request_states")
-        for start, size, request in states.items(_decode_request):
+        states = JsonArray(path, source.read, "request_states", _decode_request)
+        for start, size, request in states.items():
             key = key_of(
                 request.instance.id, request.instance.perturbation, request.train_trial_index, path
             )
@@ -355,7 +355,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
-        scan.envelope = _decode_envelope(states.envelope)
+        scan.adapter = _decode_envelope(states.envelope).adapter_spec
     except ValueError as exc:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
@@ -368,7 +368,7 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
-        for start, size, entry in JsonArray(path, source.read, None).items(_decode_entry):
+        for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.get(number)
@@ -404,23 +404,26 @@ _MODEL = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
-    spec = _read(log, "run_spec", RunSpec)
-    scenario = _read(log, "scenario", RunSpec)
-    adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
-    name = spec.name if spec else ""
-    task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
+    spec = _read(log, "run_spec", RunSpec) or RunSpec("")
+    scenario = _read(log, "scenario", RunSpec) or RunSpec("")
+    adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
+    name = spec.name
+    task = _MODEL.sub("", name).rstrip(":,") or scenario.name
     in_name = _MODEL.search(name)
     model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:
             raise LogError(log.path, f"does not say its {what}")
-    metadata = {"scenario": scenario.name if scenario else "", METHOD: adapter.method}
-    metadata["model_deployment"] = adapter.model_deployment
+    metadata = {
+        "scenario": scenario.name,
+        METHOD: adapter.method,
+        "model_deployment": adapter.model_deployment,
+    }
     return RunInfo(
         task=task,
         model=model,
         started="" if scan.started is None else str(scan.started),
-        metadata={key: value for key, value in metadata.items() if value},
+        metadata=spelled(metadata),
     )
 
 

@@ -344,8 +344,8 @@ def _summarized_samples(archive: Archive) -> int | None:
 
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, "samples")
-        items = [(start, size) for start, size, _ in array.items(check_item)]
+        array = JsonArray(path, reader.read, "samples", check_item)
+        items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
     groups = in_groups(items, itemgetter(1), _SLICE_BYTES)
     return _plan(path, header, [LogSlice(items=tuple(group)) for group in groups])

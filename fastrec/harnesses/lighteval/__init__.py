@@ -62,12 +62,9 @@ def plan(log: Log) -> LogPlan:
     if not survey.rows:
         raise LogError(details, "these details have no rows")
     named = parquet.first_task(details)
-    if named:  # until 0.12, the results call it by its suite, too
-        task = next(
-            (name for name in results.tasks if name == named or name.endswith(f"|{named}")), named
-        )
-    else:
-        task = _flat_task(details, results, parquet, is_flat=is_flat)
+    # until 0.12, the results call it by its suite, too
+    same = (name for name in results.tasks if f"|{name}".endswith(f"|{named}"))
+    task = next(same, named) if named else _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(
         results, task, metrics, survey.columns["metrics" if is_flat else "metric"]

@@ -76,7 +76,8 @@ def _number(piece: Slice, line: int) -> str:
 
 def array_items(path: str) -> Iterator[bytes]:
     with open_plain(path) as reader:
-        for *_, item in JsonArray(path, reader.read, None, max_held=_LONGEST).items(_decode_item):
+        array = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST)
+        for *_, item in array.items():
             yield bytes(item)
 
 
@@ -120,13 +121,9 @@ class Results(msgspec.Struct, kw_only=True):
         return list(self.configs or map(_plain_name, self.results))
 
     def figures(self, task: str) -> JsonObject:
-        found = self.results.get(task)
-        if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
-            found = next(
-                (figures for name, figures in self.results.items() if _plain_name(name) == task),
-                None,
-            )
-        return found or {}
+        # version 0.4.0 indented the names of tasks that belong to a group
+        plain = {_plain_name(name): figures for name, figures in reversed(self.results.items())}
+        return self.results.get(task) or plain.get(task) or {}
 
     def settings(self, task: str) -> Fields:
         try:
@@ -307,12 +304,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
     """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
-    same = [
-        run
-        for runs_there in runs.values()
-        for run in runs_there
-        if run.date == date and "." in date
-    ]
+    same = [run for there in runs.values() for run in there if run.date == date and "." in date]
     return same if len(same) == 1 else []
 
 
