@@ -54,6 +54,7 @@ from fastrec.harnesses.helm.sample import (
     Stat,
     canonical,
     key_of,
+    known_metric_id,
     mean_of,
     metric_id,
     samples,
@@ -165,8 +166,8 @@ class RequestKey(LogObject):
     result: _KeyResult | None = None
 
 
-class CountedStat(msgspec.Struct, frozen=True, gc=False):
-    """A metric, and how many values it has; it can be hashed."""
+class CountedStat(LogObject):
+    """A metric, and how many values it has."""
 
     name: MetricName
     count: int | float = 1
@@ -244,7 +245,7 @@ def plan(log: Log) -> LogPlan:
     )
     stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
-    empty = frozenset(name for name, use in uses.items() if not use.values)
+    empty = frozenset(name for name, use in uses.items() if not use.by_trial)
     slices = [
         LogSlice(requests, entries, labels, empty)
         for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
@@ -323,7 +324,6 @@ def cut(
 
 
 _LATEST = 1 << 40  # seconds since 1970
-_MOST_SHAPES = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
 _decode_entry = decoder(Entry[CountedStat])
@@ -361,12 +361,8 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 
 def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
-    """Count how each metric occurs.
-
-    Most entries have the same ones: they are compared and counted as a whole.
-    """
+    """Count how each metric occurs."""
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
-    shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
         for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
@@ -376,31 +372,18 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
             if sample is None:
                 scan.unmatched.add(number)
                 continue
-            shapes[
-                labels.get(key.perturbation, key.perturbation), key.trial, tuple(entry.stats or ())
-            ] += 1
-            if len(shapes) > _MOST_SHAPES:
-                _add_uses(uses, shapes)
-    _add_uses(uses, shapes)
+            label = labels.get(key.perturbation, key.perturbation)
+            for stat in entry.stats or ():
+                use = uses[known_metric_id(stat.name, label)]
+                if stat.count:
+                    use.by_trial[key.trial] += 1
+                    use.weights.add(stat.count)
+                else:
+                    use.empty += 1
     return uses
 
 
-def _add_uses(
-    uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]
-) -> None:
-    for (label, trial, stats), number in shapes.items():
-        for stat in stats:
-            use = uses[metric_id(stat.name, label)]
-            if stat.count:
-                use.values += number
-                use.by_trial[trial] = use.by_trial.get(trial, 0) + number
-                use.weights.add(stat.count)
-            else:
-                use.empty += number
-    shapes.clear()
-
-
-_MODEL = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
+_MODEL = r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)"
 
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
@@ -408,8 +391,8 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
     scenario = _read(log, "scenario", RunSpec) or RunSpec("")
     adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
     name = spec.name
-    task = _MODEL.sub("", name).rstrip(":,") or scenario.name
-    in_name = _MODEL.search(name)
+    task = re.sub(_MODEL, "", name).rstrip(":,") or scenario.name
+    in_name = re.search(_MODEL, name)
     model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:
@@ -441,15 +424,15 @@ _KINDS = {
 
 
 class MetricUse(msgspec.Struct):
-    values: int = 0
     empty: int = 0
-    by_trial: dict[int, int] = {}
+    # how many entries have values, by trial
+    by_trial: Counter[int] = msgspec.field(default_factory=Counter)
     weights: set[int | float] = set()  # numbers of values that entries have
 
     @property
     def obstacle(self) -> str:
         """Why the mean of a run is not the mean over its records, if so."""
-        if not self.values:
+        if not self.by_trial:
             return (
                 f"HELM has no value of it in any of {counted(self.empty, 'instance')}: they "
                 "have no record of it"
@@ -475,7 +458,7 @@ def _compare(
     does not have it.
     """
     aggregates = []
-    not_compared = {name: use.obstacle for name, use in uses.items() if not use.values}
+    not_compared = {name: use.obstacle for name, use in uses.items() if not use.by_trial}
     instances: dict[str, float] = {}
     for stat in stats:
         perturbation = stat.name.perturbation

@@ -18,7 +18,15 @@ from msgspec import UNSET
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
-from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalText,
+    Texts,
+    decoder,
+    number_of,
+    spell,
+    spelled,
+)
 from fastrec.schemas.newest import Input, Output, Performance
 from fastrec.storage import base_name
 from fastrec.storage.base import read_at
@@ -48,8 +56,8 @@ class LogObject(msgspec.Struct, gc=False):
 
 class Media(LogObject):
     content_type: str = ""
-    text: str | None = None
-    location: str | None = None
+    text: OptionalText = None
+    location: OptionalText = None
 
 
 class MediaList(LogObject):
@@ -59,7 +67,7 @@ class MediaList(LogObject):
 class HelmInput(LogObject):
     """A question, or an answer: of a reference."""
 
-    text: str | None = None
+    text: OptionalText = None
     messages: list[JsonObject] | None = None
     multimedia_content: MediaList | None = None
 
@@ -75,8 +83,8 @@ class Instance(LogObject):
     id: str | int | None = None
     input: HelmInput | str = ""
     references: list[Reference] | None = None
-    split: str | None = None
-    sub_split: str | None = None
+    split: OptionalText = None
+    sub_split: OptionalText = None
     perturbation: Perturbation | None = None
     extra_data: Any = None
     contrast_inputs: Any = None
@@ -84,7 +92,7 @@ class Instance(LogObject):
 
 
 class Request(LogObject):
-    prompt: str | None = None
+    prompt: OptionalText = None
     messages: list[JsonObject] | None = None
     multimodal_prompt: MediaList | None = None
 
@@ -94,7 +102,7 @@ class _Token(LogObject):
 
 
 class Completion(LogObject):
-    text: str | None = None
+    text: OptionalText = None
     tokens: list[_Token] | None = None
     logprob: float | None = None
     finish_reason: Any = None
@@ -113,7 +121,7 @@ class RequestState(LogObject):
     instance: Instance
     train_trial_index: int = 0
     reference_index: int | None = None
-    request_mode: str | None = None
+    request_mode: OptionalText = None
     output_mapping: dict[str, str | None] | None = None
     request: Request | None = None
     result: Result | None = None
@@ -127,8 +135,8 @@ class MetricName(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    split: str | None = None
-    sub_split: str | None = None
+    split: OptionalText = None
+    sub_split: OptionalText = None
 
 
 class Stat(LogObject):
@@ -191,7 +199,7 @@ def metric_id(name: MetricName, label: str) -> str:
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
 
 
-_known_metric_id = lru_cache(_MOST_METRICS)(metric_id)  # metrics come again with every sample
+known_metric_id = lru_cache(_MOST_METRICS)(metric_id)  # metrics come again with every sample
 
 
 def _input_of(
@@ -292,7 +300,7 @@ def _scores_of(
         stats = _added(stats)
     label = log_slice.labels.get(perturbation, perturbation)
     for stat in stats:
-        metric = _known_metric_id(stat.name, label)
+        metric = known_metric_id(stat.name, label)
         mean = stat.mean
         if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
             scores[metric] = Score(metric, mean)  # nearly always

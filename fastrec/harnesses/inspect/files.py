@@ -140,9 +140,9 @@ _FIRST = re.compile(
     rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
     re.DOTALL,
 )
-_STATUSES = rb'"(?:started|success|cancelled|error)"'
-_USUAL = re.compile(
-    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
+_USUAL = (
+    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"(?:started|success|cancelled|error)"'
+    rb'\s*,\s*"eval"\s*:\s*\{'
 )
 _TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 _OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
@@ -152,7 +152,7 @@ def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return _DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
+        return _DOCUMENT if re.match(_USUAL, head) or _has_keys(head) else None
     return None
 
 
@@ -223,7 +223,7 @@ _CHUNK = re.compile(
     re.DOTALL,
 )
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
+_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
 
 Buffer = bytes | bytearray | memoryview
 
@@ -421,7 +421,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 def _finite(text: Buffer) -> bytes:
     """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
-    return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
+    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
 
 
 def _parts_of(text: Buffer) -> Parts:

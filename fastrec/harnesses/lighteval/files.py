@@ -35,9 +35,9 @@ _ROLES = (
     (_RESULTS, rb'\s*\{\s*"config_general"\s*:'),
     (_RESULTS, rb"\s*\{", b'"config_general"', rb'(?s)\A(?!.*"lm_eval_version")'),
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
-_NAME_OF_DETAILS = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
-_NOT_PART = re.compile(r"[^0-9A-Za-z]+")
+_DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
+_NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
+_NOT_PART = r"[^0-9A-Za-z]+"
 _NO_DETAILS = "there are no details of this run: lighteval writes them with --save-details"
 _ADVICE = "give the results_<date>.json of its run, too: it names the model"
 
@@ -229,7 +229,7 @@ def date_of(path: str) -> str:
     >>> date_of("results_2026-08-10T17-22-11.385681.json")
     '2026-08-10T17:22:11.385681'
     """
-    found = _DATE.findall(base_name(path))
+    found = re.findall(_DATE, base_name(path))
     return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
 
 
@@ -238,10 +238,10 @@ def named_task(path: str, tasks: Sequence[str]) -> str:
 
     Empty if none does.
     """
-    match = _NAME_OF_DETAILS.fullmatch(base_name(path))
+    match = re.fullmatch(_NAME_OF_DETAILS, base_name(path))
     name = _plain(match[1]) if match else ""
     return next((task for task in tasks if _plain(task) == name), "")
 
 
 def _plain(name: str) -> str:
-    return _NOT_PART.sub("_", name).strip("_")
+    return re.sub(_NOT_PART, "_", name).strip("_")

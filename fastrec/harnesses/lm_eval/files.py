@@ -198,17 +198,15 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
 _SAMPLES = "samples"
 _RESULTS = "results"
 
-_FIRST_KEY = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
-_SAMPLE_KEY = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
-_EARLY_KEY = re.compile(rb'"(?:doc|target)"\s*:')
+_FIRST_KEY = rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]'
+_SAMPLE_KEY = rb'"(?:arguments|resps|filtered_resps)"\s*:'
+_EARLY_KEY = rb'"(?:doc|target)"\s*:'
 _SURE_KEYS = [
     re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")
 ]
-_RESULTS_KEY = re.compile(rb'"results"\s*:\s*\{')
-_METRIC_KEY = re.compile(
-    rb'"[^",\\]+_stderr,[^"\\]*"\s*:'
-)  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:')
+_RESULTS_KEY = rb'"results"\s*:\s*\{'
+_METRIC_KEY = rb'"[^",\\]+_stderr,[^"\\]*"\s*:'  # `acc_stderr,none`: no other harness has such keys
+_OTHER_KEYS = rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
 
 
 class _Top(msgspec.Struct):
@@ -225,10 +223,12 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
-    if _FIRST_KEY.match(head):
+    if re.match(_FIRST_KEY, head):
         is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
         return (
-            _SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+            _SAMPLES
+            if re.search(_SAMPLE_KEY, head) or (is_cut and re.search(_EARLY_KEY, head))
+            else None
         )
     line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
     if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
@@ -237,21 +237,21 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
 
 
 def _has_results(head: bytes) -> bool:
-    if not _RESULTS_KEY.search(head):
+    if not re.search(_RESULTS_KEY, head):
         return False
     try:
         top = _decode_top(head)
     except REFUSALS:  # cut, or with a bare NaN
         is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
-        return bool(_METRIC_KEY.search(head) or (is_first and _OTHER_KEYS.search(head)))
+        return bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
     return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
 
 
 # Pairing samples with the results of their run, and finding the task of each.
 
 _SUFFIX = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
-_DATE = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
-_ODD = re.compile(r"\W")
+_DATE = r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$"
+_ODD = r"\W"
 
 _NO_RESULTS = (
     "there is no results file of the same run beside it, so that the model and the date are "
@@ -348,8 +348,8 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    name = _ODD.sub("_", _DATE.sub("", _stem(path)))
-    plain = {_ODD.sub("_", task): task for task in tasks}
+    name = re.sub(_ODD, "_", re.sub(_DATE, "", _stem(path)))
+    plain = {re.sub(_ODD, "_", task): task for task in tasks}
     if name.startswith("samples_"):
         return plain.get(name.removeprefix("samples_"), "")
     return max(
@@ -396,7 +396,7 @@ def date_in(path: str) -> str:
     >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
     '2024-11-28T01:02:03.456789'
     """
-    found = _DATE.search(_stem(path))
+    found = re.search(_DATE, _stem(path))
     if not found:
         return ""
     day, _, time = found[1].partition("T")
