@@ -202,12 +202,14 @@ def _sample_maker(
         metadata: Texts = {}
         nested = []
         for column, value in cells.items():
+            if column in named or value in EMPTY:
+                continue
             if value.__class__ is dict:
                 nested.append(column)
-            elif value not in EMPTY and (name := name_of(column)) is not None:
+            elif (name := name_of(column)) is not None:
                 metadata[name] = value if value.__class__ is str else spell(value)
         for column in nested:
-            for path, value in leaves(column, cells[column]) if column not in named else ():
+            for path, value in leaves(column, cells[column]):
                 own_name = name_of(path)
                 if own_name is not None and value not in EMPTY:
                     while own_name in metadata:
