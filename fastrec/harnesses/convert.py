@@ -75,9 +75,7 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(
-        self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]
-    ) -> None:
+    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]) -> None:
         """`head` is the part of the run.
 
         `notes` has what metadata say about a metric, such as that it is graded.
@@ -215,6 +213,9 @@ class Converted(msgspec.Struct):
     problem: str = ""
 
 
+_Metric = tuple[int, MetricTotals, float | None]  # position, totals, the score that is correct
+
+
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
@@ -243,8 +244,7 @@ class Converter:
         )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        # position, totals, the score that is correct
-        self._metrics: dict[str, tuple[int, MetricTotals, float | None]] = {}
+        self._metrics: dict[str, _Metric] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
         self.result = Converted(
@@ -342,7 +342,7 @@ class Converter:
             )[:-1]
         return self._heads[names]
 
-    def _new_metric(self, name: str) -> tuple[int, MetricTotals, float | None]:
+    def _new_metric(self, name: str) -> _Metric:
         lower = self._run.lower_is_better
         can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
         scale = self._run.scales.get(name, _BINARY)

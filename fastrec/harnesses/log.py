@@ -199,6 +199,9 @@ class Aggregate(msgspec.Struct, frozen=True):
     reducer: str = ""
 
 
+# Means to compare, and of other figures, why they are not compared.
+Figures = tuple[list[Aggregate], Texts]
+
 _MOST_DIGITS = 9  # of a k that makes sense
 
 

@@ -360,7 +360,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
-def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
+def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
     """Count how each metric occurs."""
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     with open_plain(path) as source:
@@ -447,7 +447,7 @@ class MetricUse(msgspec.Struct):
 def _compare(
     stats: Sequence[AggregateStat],
     uses: Mapping[str, MetricUse],
-    labels: Mapping[str, str],
+    labels: Texts,
     per_request: bool,
 ) -> tuple[list[Aggregate], Texts, int | None]:
     """Tell which aggregates are means over records, and count the instances of all trials.

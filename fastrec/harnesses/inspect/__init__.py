@@ -37,7 +37,7 @@ from fastrec.harnesses.inspect.files import (
 from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, in_groups
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_groups
 from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import (
     JsonObject,
@@ -218,7 +218,7 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     }
 
 
-def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], Texts]:
+def figures_of(header: Header, seen: Seen) -> Figures:
     """The means that the records have to reproduce, and why the other figures are not compared."""
     means: list[Aggregate] = []
     not_compared: Texts = {}

@@ -303,6 +303,9 @@ class LogSlice(msgspec.Struct, frozen=True):
     items: tuple[tuple[int, int], ...] = ()
 
 
+Logged = tuple[LoggedSample, Parts]
+
+
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     path = log.files[0].path
     for sample, parts in logged_samples(path, log_slice):
@@ -312,15 +315,13 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
-def logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
+def logged_samples(path: str, log_slice: LogSlice) -> Iterator[Logged]:
     members = log_slice.members
     items = log_slice.items
     return samples_in_archive(path, members) if members else samples_in_document(path, items)
 
 
-def samples_in_archive(
-    path: str, samples: Iterable[SampleMembers]
-) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[Logged]:
     with opened_archive(path) as archive:
         for members in samples:
             name = members.sample
@@ -337,9 +338,7 @@ def samples_in_archive(
                 raise archive.error(name, f"is not a sample: {exc}") from exc
 
 
-def _chunked(
-    sample: LoggedSample, archive: Archive, members: SampleMembers
-) -> tuple[LoggedSample, Parts]:
+def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> Logged:
     texts = [archive.read(name) for name in members.messages]
     _check_memory(b",".join(texts))
     pool: list[LoggedMessage] = []
@@ -363,9 +362,7 @@ def _chunked(
     return sample, (Attachments(attachments), list)
 
 
-def samples_in_document(
-    path: str, items: Sequence[tuple[int, int]]
-) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[Logged]:
     first = items[0][0]
     end = sum(items[-1])
     with open_plain(path) as reader:

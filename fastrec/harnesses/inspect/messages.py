@@ -14,7 +14,7 @@ What only the interface of a provider needs is left out: signatures, citations, 
 import binascii
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import JsonObject, OptionalText, spell
+from fastrec.harnesses.values import JsonObject, OptionalText, Texts, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
@@ -99,7 +99,7 @@ _FORMATS["mov"] = "video/quicktime"
 class Attachments:
     """The attachments of a sample, which are decoded when the first of them is needed."""
 
-    def __init__(self, load: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, load: Callable[[], Texts]) -> None:
         self._load = cache(load)
 
     def resolve(self, text: str) -> str:

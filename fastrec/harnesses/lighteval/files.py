@@ -62,6 +62,9 @@ class Metric(msgspec.Struct, frozen=True):
     rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
 
 
+Metrics = dict[str, Metric]  # by name
+
+
 class _General(msgspec.Struct):
     model_name: Any = None
     model_config: Any = None
@@ -103,7 +106,7 @@ class Results(msgspec.Struct):
                 return config
         return {}
 
-    def metrics_of(self, task: str) -> dict[str, Metric]:
+    def metrics_of(self, task: str) -> Metrics:
         config = self.config_of(task)
         listed = config.get("metrics", config.get("metric"))
         return {metric.name: metric for item in as_list(listed) for metric in _metrics(item)}

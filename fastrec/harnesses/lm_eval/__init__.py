@@ -27,8 +27,8 @@ from fastrec.harnesses.lm_eval.files import (
     task_hash,
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import Fields, JsonObject, Texts, as_object, decoder, number_of, spell
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import Fields, JsonObject, as_object, decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
@@ -175,7 +175,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     return count * filters, []
 
 
-def _aggregates_of(figures: JsonObject, settings: Fields) -> tuple[list[Aggregate], Texts]:
+def _aggregates_of(figures: JsonObject, settings: Fields) -> Figures:
     means = []
     others = {}
     for metric, name in metric_keys(figures):

@@ -27,7 +27,16 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, Fields, JsonObject, as_object, decoder, spell
+from fastrec.harnesses.values import (
+    BOM,
+    REFUSALS,
+    Fields,
+    JsonObject,
+    Texts,
+    as_object,
+    decoder,
+    spell,
+)
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import parent_of
@@ -373,7 +382,7 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
     return only[0] if metrics & keys else None
 
 
-def _hashes_of(results: Results) -> Mapping[str, str]:
+def _hashes_of(results: Results) -> Texts:
     stated = as_object(results.task_hashes)
     return {task: text for task, text in stated.items() if isinstance(text, str)}
 

@@ -10,7 +10,7 @@ settings of a generation             generation        all responses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -404,7 +404,7 @@ class _ScoreReader:
     filter, and the filters have an order.
     """
 
-    def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
+    def __init__(self, setup: TaskSetup, attributes: Texts) -> None:
         self._setup = setup
         self._attributes = attributes
         self._seen: dict[int | str, int] = {}
