@@ -70,20 +70,16 @@ class Choices(msgspec.Struct, gc=False):
             return None
         if rule == "none":
             return index_of_greatest(likelihoods)
-        if rule == "pmi":
-            if len(self.unconditional) != count:
-                return None
-            return index_of_greatest(
-                [a - b for a, b in zip(likelihoods, self.unconditional, strict=True)]
-            )
-        sizes = self._sizes(rule)
-        if rule in ("delimited", "bytes"):  # lm-eval divides with numpy, also by zero
-            return index_of_greatest(
-                [a / size if size else -inf for a, size in zip(likelihoods, sizes, strict=True)]
-            )
-        if len(sizes) != count or not all(sizes):
+        sizes = self.unconditional if rule == "pmi" else self._sizes(rule)
+        if len(sizes) != count:
             return None
-        return index_of_greatest([a / size for a, size in zip(likelihoods, sizes, strict=True)])
+        pairs = zip(likelihoods, sizes, strict=True)
+        if rule == "pmi":
+            return index_of_greatest([a - b for a, b in pairs])
+        # lm-eval divides with numpy, also by zero
+        if rule not in ("delimited", "bytes") and not all(sizes):
+            return None
+        return index_of_greatest([a / size if size else -inf for a, size in pairs])
 
     def _sizes(self, rule: Rule) -> Sequence[int]:
         if rule == "delimited":

@@ -57,8 +57,8 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     evaluation: bytes
     error: bytes = b""
     # replaces the part that the records of the sample share; so does `metadata`
-    answer: bytes | None = None
-    metadata: bytes | None = None
+    answer: bytes = b""
+    metadata: bytes = b""
 
 
 class Bundle(msgspec.Struct, array_like=True, gc=False):
@@ -75,43 +75,34 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(
-        self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]
-    ) -> None:
+    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Texts]) -> None:
         """`head` is the part of the run.
 
         `notes` has what metadata say about a metric, such as that it is graded.
         """
         encode = msgspec.json.encode
+        self._head = head
         self._names = [
             b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics
         ]
-        self._heads_by_run = {b"": [head + name for name in self._names]}
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
         self._ends = [(b"," + note if note else b"") + b"}}\n" for note in said]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
         """The lines of a bundle with their newlines, in parts: joined, they are the text."""
-        heads = self._heads_by_run.get(bundle.head)
-        ends = self._ends
-        if heads is None:
-            heads = self._heads_by_run[bundle.head] = [bundle.head + name for name in self._names]
-        usual = bundle.question + bundle.answer
-        after = bundle.measured + bundle.metadata
+        head = bundle.head or self._head
         parts: list[bytes] = []
         for score in bundle.scores:
-            number = score.metric
-            if not score.error and score.answer is None and score.metadata is None:  # nearly always
-                parts += (heads[number], usual, score.evaluation, after, ends[number])
-                continue
             parts += (
-                heads[number],
-                usual if score.answer is None else bundle.question + score.answer,
+                head,
+                self._names[score.metric],
+                bundle.question,
+                score.answer or bundle.answer,
                 score.evaluation,
                 bundle.measured,
                 score.error,
-                bundle.metadata if score.metadata is None else score.metadata,
-                ends[number],
+                score.metadata or bundle.metadata,
+                self._ends[score.metric],
             )
         return parts
 
@@ -222,6 +213,9 @@ class Converted(msgspec.Struct):
     problem: str = ""
 
 
+_Metric = tuple[int, MetricTotals, float | None]  # position, totals, the score that is correct
+
+
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
@@ -250,9 +244,7 @@ class Converter:
         )
         self._encode = msgspec.json.Encoder().encode
         self._heads: dict[tuple[str, str], bytes] = {}
-        # position, totals, the score that is correct
-        self._metrics: dict[str, tuple[int, MetricTotals, float | None]] = {}
-        self._wanted: dict[str, bool] = {}
+        self._metrics: dict[str, _Metric] = {}
         self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
         self.result = Converted(
@@ -306,14 +298,7 @@ class Converter:
             own_details = details[len(self._no_metadata) :]
             row = question + answer + bundled[0].evaluation + own_details
             self.result.row_sums[head] += ONE_ROW + xxh3_64_intdigest(row)
-        return Bundle(
-            question,
-            answer,
-            measured,
-            details,
-            bundled,
-            head,
-        )
+        return Bundle(question, answer, measured, details, bundled, head)
 
     def _bundled(self, score: Score, error: str, ends: Sequence[bytes]) -> BundledScore:
         """Encode and count a score.
@@ -357,7 +342,7 @@ class Converter:
             )[:-1]
         return self._heads[names]
 
-    def _new_metric(self, name: str) -> tuple[int, MetricTotals, float | None]:
+    def _new_metric(self, name: str) -> _Metric:
         lower = self._run.lower_is_better
         can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
         scale = self._run.scales.get(name, _BINARY)
@@ -399,11 +384,8 @@ class Converter:
 
     def _is_wanted(self, metric: str) -> bool:
         """Tell whether a metric, or its name without the variant, matches a pattern."""
-        wanted = self._wanted.get(metric)
-        if wanted is None:
-            names = (metric, metric.partition(":")[0])
-            wanted = any(matches_any(name, self._patterns) for name in names)
-            self._wanted[metric] = wanted
+        names = (metric, metric.partition(":")[0])
+        wanted = any(matches_any(name, self._patterns) for name in names)
         if not wanted:
             self.result.metrics_left_out[metric] += 1
         return wanted

@@ -41,11 +41,11 @@ ROLES = (
     ),
 )
 
-_RESULTS = re.compile(r"[._]?eval_results\.json(?:\.\w+)?$")
-_PASS_AT_K = re.compile(r"[._]?pass_at_k\.json(?:\.\w+)?$")
+_RESULTS = r"[._]?eval_results\.json(?:\.\w+)?$"
+_STATED = r"[._]?pass_at_k\.json(?:\.\w+)?$"
 # What the harnesses add to the name of the model.
-_SETTINGS = re.compile(r"(?:_[a-z]+)?_temp_[\d.]+.*$|--bigcodebench-.*$")
-_VARIANT = re.compile(r"--(bigcodebench-[a-z-]+?)--")  # such as bigcodebench-hard-instruct
+_SETTINGS = r"(?:_[a-z]+)?_temp_[\d.]+.*$|--bigcodebench-.*$"
+_VARIANT = r"--(bigcodebench-[a-z-]+?)--"  # such as bigcodebench-hard-instruct
 _STATUSES = ("base_status", "plus_status", "status")
 _FIELDS = ("base_fail_tests", "plus_fail_tests", "details")
 _PASS = ("pass", "success")  # EvalPlus 0.1 wrote `success`
@@ -54,11 +54,11 @@ _document = partial(read_object, what="result of EvalPlus or BigCodeBench")
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    stated = {_PASS_AT_K.sub("", file.path): (file,) for file in files if file.role == "pass_at_k"}
+    stated = {re.sub(_STATED, "", file.path): (file,) for file in files if file.role == "pass_at_k"}
     grouped = Grouped()
     for file in files:
         if file.role == "results":
-            beside = stated.get(_RESULTS.sub("", file.path), ())
+            beside = stated.get(re.sub(_RESULTS, "", file.path), ())
             grouped.logs.append(Log("evalplus", file.path, (file, *beside)))
     return grouped
 
@@ -71,9 +71,9 @@ def read(log: Log) -> Reading:
     if not task_id:
         raise LogError(log.path, "has no results of tasks (eval)")
     directory, name = parent_and_name(log.path)
-    stem = _RESULTS.sub("", name) or base_name(directory)
-    model = beside.text("model") or _SETTINGS.sub("", stem)
-    variant = _VARIANT.search(stem)
+    stem = re.sub(_RESULTS, "", name) or base_name(directory)
+    model = beside.text("model") or re.sub(_SETTINGS, "", stem)
+    variant = re.search(_VARIANT, stem)
     benchmark = task_id.partition("/")[0] if "/" in task_id else "bigcodebench"
     figures = pass_at_k("pass", beside)
     for metric, stated in as_object(document["pass_at_k"]).items():

@@ -12,7 +12,8 @@ right. Where no such place is right, strings and brackets are followed, which is
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from stringzilla import find
@@ -20,8 +21,8 @@ from stringzilla import find
 from fastrec.errors import LogError
 from fastrec.harnesses.values import BOM
 
-_T = TypeVar("_T")
-Item = tuple[int, int, _T]  # start, size and value of an item
+Item = tuple[int, int, Any]  # its start, its size and its value
+Walk = Generator[Item, None, int]  # yields items, and returns the offset after them
 
 _FAR_BYTES = 16 << 20  # text to look ahead for the end of an item
 _KEY_BYTES = 200  # where the first key of an item must end to be part of the border
@@ -36,6 +37,7 @@ _FIRST_KEY = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
 _BRACKET = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
 
 
+@dataclass
 class JsonArray:
     """Walks the array under a top-level key, or a document that is an array: then the key is None.
 
@@ -48,56 +50,35 @@ class JsonArray:
     is looked at.
     """
 
-    def __init__(
-        self,
-        path: str,
-        read: Callable[[int], bytes],
-        key: str | None,
-        *,
-        block_bytes: int = 1 << 20,
-        max_held: int = 512 << 20,
-    ) -> None:
-        """`read` returns up to so many bytes, none at the end.
+    path: str
+    read: Callable[[int], bytes]  # returns up to so many bytes, none at the end
+    key: str | None
+    decode: Callable[[memoryview], Any]  # raises ValueError if an item is not what it should be
+    block_bytes: int = 1 << 20
+    max_held: int = 512 << 20  # a value of more bytes is refused
+    # After the walk: the document with an empty array, or as it is if it has no such array.
+    envelope: bytes = b""
+    _base: int = 0
+    _data: bytes = b""
+    _is_whole: bool = False  # whether the end of the document was read
+    _copied: int = 0  # offset up to which the envelope is complete
+    # from the last byte of an item to the first of the next, or further; empty if unknown
+    _border: bytes = b""
 
-        A value of more than `max_held` bytes is refused.
-        """
-        # After the walk: the document with an empty array, or as it is if it has no such array.
-        self.envelope = b""
-        self._path = path
-        self._read = read
-        self._key = key
-        self._block_bytes = block_bytes
-        self._max_held = max_held
-        self._base = 0
-        self._data = b""
-        self._is_whole = False  # whether the end of the document was read
-        self._copied = 0  # offset up to which the envelope is complete
-        # from the last byte of an item to the first of the next, or further; empty if unknown
-        self._border = b""
-
-    def items(self, decode: Callable[[memoryview], _T]) -> Iterator[Item[_T]]:
-        """Go through the document.
-
-        `decode` raises ValueError if an item is not what it should be.
-        """
+    def items(self) -> Iterator[Item]:
+        """Go through the document."""
         self._need(0, len(BOM))
         at = self._skip(len(BOM) if self._data.startswith(BOM) else 0)
-        if self._key is None:
-            if self._byte(at) != b"[":
-                raise LogError(self._path, "is not a JSON array")
-            end = yield from self._array(at + 1, decode)
-        else:
-            if self._byte(at) != b"{":
-                raise LogError(self._path, "is not a JSON object")
-            end = yield from self._object(at + 1, decode)
+        if self._byte(at) != (b"[" if self.key is None else b"{"):
+            kind = "array" if self.key is None else "object"
+            raise LogError(self.path, f"is not a JSON {kind}")
+        end = yield from self._array(at + 1) if self.key is None else self._object(at + 1)
         at = self._skip(end)
         if self._byte(at):
-            raise LogError(self._path, f"has more text after its end, at byte {at:,}")
+            raise LogError(self.path, f"has more text after its end, at byte {at:,}")
         self.envelope += self._between(self._copied, at)
 
-    def _object(
-        self, at: int, decode: Callable[[memoryview], _T]
-    ) -> Generator[Item[_T], None, int]:
+    def _object(self, at: int) -> Walk:
         """Go through the members of the top-level object, after its bracket.
 
         Return the offset after it.
@@ -112,10 +93,10 @@ class JsonArray:
             self._expect(at, b":", "a colon")
             at = self._skip(at + 1)
             if is_wanted and found:
-                raise LogError(self._path, f"has the key {self._key!r} twice")
+                raise LogError(self.path, f"has the key {self.key!r} twice")
             found = found or is_wanted
             if is_wanted and self._byte(at) == b"[":
-                at = yield from self._array(at + 1, decode)
+                at = yield from self._array(at + 1)
             else:
                 at = self._value_end(at)
             at = self._skip(at)
@@ -128,11 +109,11 @@ class JsonArray:
 
     def _is_key(self, start: int, end: int) -> bool:
         try:
-            return bool(msgspec.json.decode(self._between(start, end)) == self._key)
+            return bool(msgspec.json.decode(self._between(start, end)) == self.key)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
 
-    def _array(self, at: int, decode: Callable[[memoryview], _T]) -> Generator[Item[_T], None, int]:
+    def _array(self, at: int) -> Walk:
         """Go through the items of the array, after its bracket; return the offset after it."""
         self.envelope += self._between(self._copied, at)
         start = self._skip(at)
@@ -143,7 +124,7 @@ class JsonArray:
         while True:
             self._data = self._data[start - self._base :]
             self._base = start
-            found = self._items_from(start, decode)
+            found = self._items_from(start)
             yield from found
             at = self._skip(found[-1][0] + found[-1][1])
             if self._byte(at) == b"]":
@@ -168,19 +149,19 @@ class JsonArray:
             found = _FIRST_KEY.match(self._between(second, second + _KEY_BYTES))
             self._border = self._border[:-1] + found[0] if found else b""
 
-    def _items_from(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
+    def _items_from(self, start: int) -> list[Item]:
         """Decode the items that are held, by search, or else one by following brackets."""
-        if self._border and (found := self._items_by_search(start, decode)):
+        if self._border and (found := self._items_by_search(start)):
             return found
         end = self._value_end(start)
         try:
-            return [(start, end - start, decode(memoryview(self._data)[: end - start]))]
+            return [(start, end - start, self.decode(memoryview(self._data)[: end - start]))]
         except ValueError as exc:
-            raise LogError(self._path, f"has an unexpected item at byte {start:,}: {exc}") from exc
+            raise LogError(self.path, f"has an unexpected item at byte {start:,}: {exc}") from exc
 
-    def _items_by_search(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
+    def _items_by_search(self, start: int) -> list[Item]:
         border = self._border
-        size = self._block_bytes
+        size = self.block_bytes
         self._need(start, size)
         while find(self._data, border) < 0 and not self._is_whole and size < _FAR_BYTES:
             size *= 4
@@ -189,10 +170,10 @@ class JsonArray:
         view = memoryview(self._data)
         at = 0
         to_next = border.index(b"{") - 1  # from the end of an item to the start of the next
-        found: list[Item[_T]] = []
+        found: list[Item] = []
         while end := find(data, border, at) + 1:
             try:
-                value = decode(view[at:end])
+                value = self.decode(view[at:end])
             except ValueError:
                 break
             found.append((start + at, end - at, value))
@@ -204,14 +185,14 @@ class JsonArray:
         missing = start + size - self._base - len(self._data)
         if missing <= 0 or self._is_whole:
             return
-        if len(self._data) + missing > self._max_held:
+        if len(self._data) + missing > self.max_held:
             raise LogError(
-                self._path,
-                f"has a value of more than {self._max_held >> 20} MB at byte {self._base:,}",
+                self.path,
+                f"has a value of more than {self.max_held >> 20} MB at byte {self._base:,}",
             )
         parts = [self._data]
         while missing > 0:
-            block = self._read(max(missing, self._block_bytes))
+            block = self.read(max(missing, self.block_bytes))
             if not block:
                 self._is_whole = True
                 break
@@ -243,10 +224,10 @@ class JsonArray:
     def _missing(self, at: int, name: str) -> LogError:
         if not self._byte(at):
             return self._cut_off()
-        return LogError(self._path, f"is not JSON: {name} is missing at byte {at:,}")
+        return LogError(self.path, f"is not JSON: {name} is missing at byte {at:,}")
 
     def _cut_off(self) -> LogError:
-        return LogError(self._path, f"is cut off: it ends at byte {self._base + len(self._data):,}")
+        return LogError(self.path, f"is cut off: it ends at byte {self._base + len(self._data):,}")
 
     def _skip(self, at: int, pattern: re.Pattern[bytes] = _SPACE) -> int:
         """The offset after whitespace, or after another run of bytes."""

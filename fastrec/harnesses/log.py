@@ -42,7 +42,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.values import JsonObject, Texts, as_object, number_of
+from fastrec.harnesses.values import JsonObject, OptionalInt, Texts, as_object, number_of
 from fastrec.schemas.newest import (
     AnswerAttribution,
     Input,
@@ -194,10 +194,13 @@ class Aggregate(msgspec.Struct, frozen=True):
     metric: str  # the `evaluation_result_id` of the records that it is the mean of
     name: str  # what the log calls it
     value: float
-    samples: int | None = None  # the number of scores that it is the mean of, if the log says it
+    samples: OptionalInt = None  # the number of scores that it is the mean of, if the log says it
     # What makes one score of those of several epochs (`REDUCERS`); empty if it is a mean of all.
     reducer: str = ""
 
+
+# Means to compare, and of other figures, why they are not compared.
+Figures = tuple[list[Aggregate], Texts]
 
 _MOST_DIGITS = 9  # of a k that makes sense
 
@@ -222,7 +225,7 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     aggregates: Sequence[Aggregate] = ()
     # aggregates that are not means of scores, each with the reason
     not_compared: Texts = {}
-    expected_samples: int | None = None
+    expected_samples: OptionalInt = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
     # Columns that a table lacks, each with what to say if all tables lack it.
@@ -254,8 +257,8 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     messages: list[Message] | None = None  # the whole transcript otherwise
     interaction_type: str = "single_turn"
     answers: list[AnswerAttribution] = []
-    num_turns: int | None = None
-    tool_calls: int | None = None
+    num_turns: OptionalInt = None
+    tool_calls: OptionalInt = None
     token_usage: TokenUsage | None = None
     performance: Performance | None = None
     error: str = ""  # what went wrong with the sample itself; it is the error of all its records

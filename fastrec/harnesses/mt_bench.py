@@ -10,6 +10,7 @@ Each turn is a sample. The second one is a conversation: its question alone is `
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
@@ -144,10 +145,10 @@ def _sample_of(path: str, row: Fields, question: Fields, answer: Fields) -> Samp
         sample.output = Output(raw=said)
         return sample
     sample.interaction_type = "multi_turn"
-    sample.messages = []
-    for question_text, answer_text in zip(asked, said, strict=True):
-        for role, text in (("user", question_text), ("assistant", answer_text)):
-            message = Message(turn_idx=len(sample.messages), role=role, content=text)
-            sample.messages.append(message)
-    sample.num_turns = len(sample.messages)
+    texts = [text for pair in zip(asked, said, strict=True) for text in pair]
+    sample.messages = [
+        Message(turn_idx=index, role=role, content=text)
+        for index, (role, text) in enumerate(zip(cycle(("user", "assistant")), texts, strict=False))
+    ]
+    sample.num_turns = len(texts)
     return sample

@@ -14,6 +14,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses.files import read_rows
 from fastrec.harnesses.log import (
     Aggregate,
+    Figures,
     Log,
     LogPlan,
     Reading,
@@ -27,7 +28,6 @@ from fastrec.harnesses.prompts import prompt_of
 from fastrec.harnesses.values import (
     Fields,
     JsonObject,
-    Texts,
     as_list,
     as_object,
     number_of,
@@ -70,7 +70,7 @@ def read(log: Log) -> Reading:
     return plan, with_every_metric(_samples(rows))
 
 
-def _figures(report: JsonObject, rows: Sequence[Fields]) -> tuple[list[Aggregate], Texts]:
+def _figures(report: JsonObject, rows: Sequence[Fields]) -> Figures:
     metrics = {score.metric for sample in _samples(rows) for score in sample.scores}
     means = []
     not_compared = {}

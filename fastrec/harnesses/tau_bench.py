@@ -16,7 +16,7 @@ METADATA = ("trial",)
 ROLES = (("trials", rb'\s*\[\s*\{\s*"task_id"\s*:', b'"reward"', b'"traj"'),)
 
 # What tau-bench calls its files, and what its published files are called.
-_NAME = re.compile(
+_NAME = (
     r"(?:(?:tool-calling|act|react|few-shot)-(?=.*_range_))?(.+?)"
     r"(?:-[\d.]+_range_.*|-airline|-retail)?\.json(?:\.\w+)?"
 )
@@ -29,7 +29,7 @@ def read(log: Log) -> Reading:
     first = next((as_object(chat[0]) for chat in chats if chat), Fields())
     domain = _POLICY.match(spell(first["content"]))
     name = base_name(log.path)
-    named = _NAME.fullmatch(name)
+    named = re.fullmatch(_NAME, name)
     # a trial that crashed does not have its task
     tasks = {spell(row["task_id"]): task for row in rows if (task := as_object(row["info.task"]))}
     trials = (_sample_of(row, tasks.get(spell(row["task_id"]), Fields())) for row in rows)

@@ -41,8 +41,8 @@ ROLES = (
     ("results", _START, b'"results"', b'"trial_name"', b'"is_resolved"'),
     ("trial", _START, b'"trial_name"', b'"task_id"', b'"is_resolved"'),
 )
-_FOLDER = re.compile(r"/\d{8}_([^/_]+)_([^/]+)/")
-_ATTEMPT = re.compile(r"\.(\d+)-of-\d+\.")
+_FOLDER = r"/\d{8}_([^/_]+)_([^/]+)/"
+_ATTEMPT = r"\.(\d+)-of-\d+\."
 _NO_FAILURE = (None, "unset", "none")
 
 _document = partial(read_object, what="result of Terminal-Bench")
@@ -73,7 +73,7 @@ def _rows(log: Log) -> list[Fields]:
 def read(log: Log) -> Reading:
     last = log.files[-1]
     about = _document(last.path) if last.role == "metadata" else Fields()
-    folders = _FOLDER.findall(f"{log.path}/")
+    folders = re.findall(_FOLDER, f"{log.path}/")
     in_path = folders[-1] if folders else (None, None)
     agent = about["agent_name"] or in_path[0]
     model = about["model_name"] or in_path[1]
@@ -106,7 +106,7 @@ def _figures(log: Log, count: int) -> list[Aggregate]:
 
 def _sample_of(row: Fields) -> Sample:
     verdict = row["is_resolved"]
-    attempt = _ATTEMPT.search(spell(row["trial_name"]))
+    attempt = re.search(_ATTEMPT, spell(row["trial_name"]))
     stopped = row["failure_mode"]
     sample = trial_of(
         row["task_id"],

@@ -17,6 +17,8 @@ REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BOM = b"\xef\xbb\xbf"
 
 JsonObject = dict[str, Any]
+OptionalText = str | None
+OptionalInt = int | None
 Texts = dict[str, str]  # by name, as in metadata
 
 _T = TypeVar("_T")

@@ -65,7 +65,7 @@ layouts = st.sampled_from(
 
 
 def array_of(document: bytes, key: str | None, **sizes: int) -> JsonArray:
-    return JsonArray("log.json", io.BytesIO(document).read, key, **sizes)
+    return JsonArray("log.json", io.BytesIO(document).read, key, decode, **sizes)
 
 
 def decode(text: memoryview) -> object:
@@ -82,7 +82,7 @@ def read(document: bytes, key: str | None, block_bytes: int = 7) -> tuple[list[o
     found = []
     for read_bytes in (block_bytes, 64):
         array = array_of(document, key, block_bytes=read_bytes)
-        items = list(array.items(decode))
+        items = list(array.items())
         cuts = [document[start : start + size] for start, size, _ in items]
         values = [value for _, _, value in items]
         assert repr([json.loads(cut) for cut in cuts]) == repr(values)
@@ -264,7 +264,7 @@ def test_items_may_be_long():
         document = json.dumps({"k": items}, **layout).encode()
         assert read(document, "k")[0] == items
         with pytest.raises(LogError, match="has a value of more than 0 MB at byte"):
-            list(array_of(document, "k", block_bytes=7, max_held=1500).items(decode))
+            list(array_of(document, "k", block_bytes=7, max_held=1500).items())
 
 
 def test_a_file_is_scanned(tmp_path: Path):
@@ -272,8 +272,8 @@ def test_a_file_is_scanned(tmp_path: Path):
     path = tmp_path / "log.json"
     path.write_text(json.dumps({"status": "success", "samples": items}, indent=2))
     with storage_of(str(path)).open_reader(str(path)) as reader:
-        array = JsonArray(str(path), reader.read, "samples", block_bytes=200)
-        found = list(array.items(decode))
+        array = JsonArray(str(path), reader.read, "samples", decode, block_bytes=200)
+        found = list(array.items())
     assert json.loads(array.envelope) == {"status": "success", "samples": []}
     data = path.read_bytes()
     assert [json.loads(data[start : start + size]) for start, size, _ in found] == items
@@ -284,7 +284,7 @@ def test_memory_is_bounded_by_a_block():
     item = json.dumps({"a": "x" * 100}).encode()
     held = 0
     array = array_of(b"[" + b", ".join([item] * 2000) + b"]", None, block_bytes=1000)
-    for _ in array.items(decode):
+    for _ in array.items():
         held = max(held, len(array._data))
     assert held < 2 * 1000
-    assert array._max_held == 512 << 20
+    assert array.max_held == 512 << 20

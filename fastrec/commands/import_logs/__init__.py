@@ -17,7 +17,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import groupby
+from itertools import chain, groupby
 from math import isclose
 from operator import itemgetter
 from typing import Any
@@ -199,7 +199,7 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in in_groups(
             read_bundles(file), lambda bundle: bundle.line_size * len(bundle.scores), _BLOCK
         ):
-            yield b"".join(part for bundle in bundles for part in maker.lines(bundle))
+            yield b"".join(chain.from_iterable(map(maker.lines, bundles)))
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:

@@ -130,7 +130,7 @@ class Import(Tabular, kw_only=True):
 
 _WORK = ".import-"
 _SHARD = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)}|table)-[0-9a-f]{{16}}\.jsonl\.zst")
-_OWN = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
+_OWN = rf"{re.escape(_WORK)}.*|{_SHARD.pattern}"  # of an import that was killed
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def _check(directory: str) -> None:
             raise UsageError(
                 f"{shown(account)} is not the account of an import: name a new directory"
             ) from exc
-    elif any(not _OWN.fullmatch(base_name(path)) for path in storage.files_in(directory)):
+    elif any(not re.fullmatch(_OWN, base_name(path)) for path in storage.files_in(directory)):
         raise UsageError(
             f"{shown(directory)} has files that no import has written: name a new directory"
         )

@@ -50,9 +50,11 @@ from fastrec.harnesses.helm.sample import (
     LogSlice,
     MetricName,
     Perturbation,
+    Ranges,
     Stat,
     canonical,
     key_of,
+    known_metric_id,
     mean_of,
     metric_id,
     samples,
@@ -71,7 +73,7 @@ from fastrec.harnesses.log import (
     RunInfo,
     by_folder,
 )
-from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell
+from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
 
 __all__ = ["METADATA", "ROLES", "logs_of", "plan", "samples"]
 
@@ -164,8 +166,8 @@ class RequestKey(LogObject):
     result: _KeyResult | None = None
 
 
-class CountedStat(msgspec.Struct, frozen=True, gc=False):
-    """A metric, and how many values it has; it can be hashed."""
+class CountedStat(LogObject):
+    """A metric, and how many values it has."""
 
     name: MetricName
     count: int | float = 1
@@ -231,7 +233,7 @@ def labels_of(perturbations: Iterable[str]) -> Texts:
 
 
 def plan(log: Log) -> LogPlan:
-    scan = Scan()
+    scan = Scan(FileIndex(), FileIndex())
     paths = log.paths
     _scan_requests(paths["scenario_state"], scan)
     labels = labels_of(scan.perturbations)
@@ -243,7 +245,7 @@ def plan(log: Log) -> LogPlan:
     )
     stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
-    empty = frozenset(name for name, use in uses.items() if not use.values)
+    empty = frozenset(name for name, use in uses.items() if not use.by_trial)
     slices = [
         LogSlice(requests, entries, labels, empty)
         for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
@@ -281,9 +283,9 @@ class FileIndex:
         self.sizes.append(size)
         self.samples.append(_NONE if sample is None else sample)
 
-    def ranges(self, slice_of: array[int], slices: int) -> list[list[tuple[int, int]]]:
+    def ranges(self, slice_of: array[int], slices: int) -> list[Ranges]:
         """The byte ranges of each slice; adjacent items share one."""
-        ranges: list[list[tuple[int, int]]] = [[] for _ in range(slices)]
+        ranges: list[Ranges] = [[] for _ in range(slices)]
         before = _NONE
         for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
             number = _NONE if sample == _NONE else slice_of[sample]
@@ -299,7 +301,7 @@ class FileIndex:
 
 def cut(
     samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
-) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+) -> list[tuple[Ranges, Ranges]]:
     """Cut the samples into slices of about `slice_bytes`.
 
     Return the ranges of each in both files.
@@ -322,29 +324,27 @@ def cut(
 
 
 _LATEST = 1 << 40  # seconds since 1970
-_MOST_SHAPES = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
 _decode_entry = decoder(Entry[CountedStat])
 _decode_envelope = decoder(Envelope)
 
 
-class Scan:
-    def __init__(self) -> None:
-        self.envelope = Envelope()
-        # Numbers of samples in the order in which they come, by the hash of their key.
-        self.samples: dict[int, int] = {}
-        self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
-        self.requests = FileIndex()
-        self.entries = FileIndex()
-        self.started: int | None = None  # when the earliest request was sent
-        self.perturbations: set[str] = set()
+class Scan(msgspec.Struct):
+    requests: FileIndex
+    entries: FileIndex
+    adapter: AdapterSpec | None = None
+    # Numbers of samples in the order in which they come, by the hash of their key.
+    samples: dict[int, int] = {}
+    unmatched: set[int] = set()  # hashes of keys of scores that no request has
+    started: int | None = None  # when the earliest request was sent
+    perturbations: set[str] = set()
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
     with open_plain(path) as source:
-        states = JsonArray(path, source.read, "request_states")
-        for start, size, request in states.items(_decode_request):
+        states = JsonArray(path, source.read, "request_states", _decode_request)
+        for start, size, request in states.items():
             key = key_of(
                 request.instance.id, request.instance.perturbation, request.train_trial_index, path
             )
@@ -355,20 +355,16 @@ def _scan_requests(path: str, scan: Scan) -> None:
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
-        scan.envelope = _decode_envelope(states.envelope)
+        scan.adapter = _decode_envelope(states.envelope).adapter_spec
     except ValueError as exc:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
-def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
-    """Count how each metric occurs.
-
-    Most entries have the same ones: they are compared and counted as a whole.
-    """
+def _scan_entries(path: str, scan: Scan, labels: Texts) -> dict[str, MetricUse]:
+    """Count how each metric occurs."""
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
-    shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
-        for start, size, entry in JsonArray(path, source.read, None).items(_decode_entry):
+        for start, size, entry in JsonArray(path, source.read, None, _decode_entry).items():
             key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.get(number)
@@ -376,51 +372,41 @@ def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str,
             if sample is None:
                 scan.unmatched.add(number)
                 continue
-            shapes[
-                labels.get(key.perturbation, key.perturbation), key.trial, tuple(entry.stats or ())
-            ] += 1
-            if len(shapes) > _MOST_SHAPES:
-                _add_uses(uses, shapes)
-    _add_uses(uses, shapes)
+            label = labels.get(key.perturbation, key.perturbation)
+            for stat in entry.stats or ():
+                use = uses[known_metric_id(stat.name, label)]
+                if stat.count:
+                    use.by_trial[key.trial] += 1
+                    use.weights.add(stat.count)
+                else:
+                    use.empty += 1
     return uses
 
 
-def _add_uses(
-    uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]
-) -> None:
-    for (label, trial, stats), number in shapes.items():
-        for stat in stats:
-            use = uses[metric_id(stat.name, label)]
-            if stat.count:
-                use.values += number
-                use.by_trial[trial] = use.by_trial.get(trial, 0) + number
-                use.weights.add(stat.count)
-            else:
-                use.empty += number
-    shapes.clear()
-
-
-_MODEL = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
+_MODEL = r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)"
 
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
-    spec = _read(log, "run_spec", RunSpec)
-    scenario = _read(log, "scenario", RunSpec)
-    adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
-    name = spec.name if spec else ""
-    task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
-    in_name = _MODEL.search(name)
+    spec = _read(log, "run_spec", RunSpec) or RunSpec("")
+    scenario = _read(log, "scenario", RunSpec) or RunSpec("")
+    adapter = scan.adapter or spec.adapter_spec or AdapterSpec()
+    name = spec.name
+    task = re.sub(_MODEL, "", name).rstrip(":,") or scenario.name
+    in_name = re.search(_MODEL, name)
     model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
     for what, value in (("task", task), ("model", model)):
         if not value:
             raise LogError(log.path, f"does not say its {what}")
-    metadata = {"scenario": scenario.name if scenario else "", METHOD: adapter.method}
-    metadata["model_deployment"] = adapter.model_deployment
+    metadata = {
+        "scenario": scenario.name,
+        METHOD: adapter.method,
+        "model_deployment": adapter.model_deployment,
+    }
     return RunInfo(
         task=task,
         model=model,
         started="" if scan.started is None else str(scan.started),
-        metadata={key: value for key, value in metadata.items() if value},
+        metadata=spelled(metadata),
     )
 
 
@@ -438,15 +424,15 @@ _KINDS = {
 
 
 class MetricUse(msgspec.Struct):
-    values: int = 0
     empty: int = 0
-    by_trial: dict[int, int] = {}
+    # how many entries have values, by trial
+    by_trial: Counter[int] = msgspec.field(default_factory=Counter)
     weights: set[int | float] = set()  # numbers of values that entries have
 
     @property
     def obstacle(self) -> str:
         """Why the mean of a run is not the mean over its records, if so."""
-        if not self.values:
+        if not self.by_trial:
             return (
                 f"HELM has no value of it in any of {counted(self.empty, 'instance')}: they "
                 "have no record of it"
@@ -461,7 +447,7 @@ class MetricUse(msgspec.Struct):
 def _compare(
     stats: Sequence[AggregateStat],
     uses: Mapping[str, MetricUse],
-    labels: Mapping[str, str],
+    labels: Texts,
     per_request: bool,
 ) -> tuple[list[Aggregate], Texts, int | None]:
     """Tell which aggregates are means over records, and count the instances of all trials.
@@ -472,7 +458,7 @@ def _compare(
     does not have it.
     """
     aggregates = []
-    not_compared = {name: use.obstacle for name, use in uses.items() if not use.values}
+    not_compared = {name: use.obstacle for name, use in uses.items() if not use.by_trial}
     instances: dict[str, float] = {}
     for stat in stats:
         perturbation = stat.name.perturbation

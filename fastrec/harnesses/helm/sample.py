@@ -7,7 +7,9 @@ any other                    all completions of all requests      none
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -16,7 +18,15 @@ from msgspec import UNSET
 from fastrec.errors import LogError
 from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted, tokens_of
-from fastrec.harnesses.values import JsonObject, Texts, decoder, number_of, spell, spelled
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalText,
+    Texts,
+    decoder,
+    number_of,
+    spell,
+    spelled,
+)
 from fastrec.schemas.newest import Input, Output, Performance
 from fastrec.storage import base_name
 from fastrec.storage.base import read_at
@@ -26,6 +36,8 @@ from fastrec.storage.base import read_at
 # of instances.
 
 _T = TypeVar("_T")
+
+_MOST_METRICS = 10_000  # whose ids are remembered
 
 FOREIGN = "is not as HELM writes it"
 
@@ -44,8 +56,8 @@ class LogObject(msgspec.Struct, gc=False):
 
 class Media(LogObject):
     content_type: str = ""
-    text: str | None = None
-    location: str | None = None
+    text: OptionalText = None
+    location: OptionalText = None
 
 
 class MediaList(LogObject):
@@ -55,7 +67,7 @@ class MediaList(LogObject):
 class HelmInput(LogObject):
     """A question, or an answer: of a reference."""
 
-    text: str | None = None
+    text: OptionalText = None
     messages: list[JsonObject] | None = None
     multimedia_content: MediaList | None = None
 
@@ -71,8 +83,8 @@ class Instance(LogObject):
     id: str | int | None = None
     input: HelmInput | str = ""
     references: list[Reference] | None = None
-    split: str | None = None
-    sub_split: str | None = None
+    split: OptionalText = None
+    sub_split: OptionalText = None
     perturbation: Perturbation | None = None
     extra_data: Any = None
     contrast_inputs: Any = None
@@ -80,7 +92,7 @@ class Instance(LogObject):
 
 
 class Request(LogObject):
-    prompt: str | None = None
+    prompt: OptionalText = None
     messages: list[JsonObject] | None = None
     multimodal_prompt: MediaList | None = None
 
@@ -90,7 +102,7 @@ class _Token(LogObject):
 
 
 class Completion(LogObject):
-    text: str | None = None
+    text: OptionalText = None
     tokens: list[_Token] | None = None
     logprob: float | None = None
     finish_reason: Any = None
@@ -109,7 +121,7 @@ class RequestState(LogObject):
     instance: Instance
     train_trial_index: int = 0
     reference_index: int | None = None
-    request_mode: str | None = None
+    request_mode: OptionalText = None
     output_mapping: dict[str, str | None] | None = None
     request: Request | None = None
     result: Result | None = None
@@ -123,8 +135,8 @@ class MetricName(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    split: str | None = None
-    sub_split: str | None = None
+    split: OptionalText = None
+    sub_split: OptionalText = None
 
 
 class Stat(LogObject):
@@ -146,11 +158,12 @@ class Entry(LogObject, Generic[_T]):
     stats: list[_T] | None = None
 
 
-class LogSlice(msgspec.Struct, frozen=True):
-    """A slice: byte ranges of whole items, as pairs of start and end."""
+Ranges = list[tuple[int, int]]  # of the bytes of whole items: start and end
 
-    requests: list[tuple[int, int]]
-    entries: list[tuple[int, int]]
+
+class LogSlice(msgspec.Struct, frozen=True):
+    requests: Ranges
+    entries: Ranges
     # what to call each perturbation of the run, by its canonical description
     labels: Texts
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
@@ -186,6 +199,9 @@ def metric_id(name: MetricName, label: str) -> str:
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
 
 
+known_metric_id = lru_cache(_MOST_METRICS)(metric_id)  # metrics come again with every sample
+
+
 def _input_of(
     instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]
 ) -> Input:
@@ -193,10 +209,8 @@ def _input_of(
     question = _question(instance.input)
     prompt = _prompt(requests[0].request)
     if len(requests) > 1:
-        prompts = list(
-            dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request)))
-        )
-        prompt = prompts[0] if len(prompts) == 1 else spell(prompts) if prompts else ""
+        prompts = list(dict.fromkeys(filter(None, (_prompt(state.request) for state in requests))))
+        prompt = spell(prompts) if len(prompts) > 1 else "".join(prompts)
     is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
     return Input(
         raw=question or prompt,
@@ -241,8 +255,7 @@ def _content(content: Any) -> str:
 
 
 def _prompt(request: Request | None) -> str:
-    if request is None:
-        return ""
+    request = request or Request()
     if request.prompt:
         return request.prompt
     if request.messages:
@@ -252,10 +265,8 @@ def _prompt(request: Request | None) -> str:
 
 def _media_text(media: MediaList | None) -> str:
     """Return texts as they are, and a placeholder for each file: its type and name."""
-    if media is None:
-        return ""
     parts = []
-    for item in media.media_objects:
+    for item in media.media_objects if media else ():
         name = base_name(item.location) if item.location else "unnamed"
         parts.append(item.text if item.text is not None else f"[{item.content_type}: {name}]")
     return "\n".join(parts)
@@ -273,13 +284,10 @@ def _scores_of(
     entries: Sequence[Entry[Stat]],
     perturbation: str,
     log_slice: LogSlice,
-    names: dict[tuple[MetricName, str], str],
     *,
     adds_up: bool,
 ) -> _SampleScores:
     """Read the scores of a sample.
-
-    `names` keeps the names of metrics, which come again with every sample.
 
     Several metric objects of HELM may state the same metric: equal values count once, different
     ones are an error. Only in language modeling, entries are about different requests of one
@@ -290,12 +298,9 @@ def _scores_of(
     stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
     if adds_up and len(entries) > 1:
         stats = _added(stats)
+    label = log_slice.labels.get(perturbation, perturbation)
     for stat in stats:
-        name = stat.name
-        key = (name, perturbation)
-        metric = names.get(key)
-        if metric is None:
-            metric = names[key] = metric_id(name, log_slice.labels.get(perturbation, perturbation))
+        metric = known_metric_id(stat.name, label)
         mean = stat.mean
         if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
             scores[metric] = Score(metric, mean)  # nearly always
@@ -303,8 +308,9 @@ def _scores_of(
             score = _score(metric, stat)
             earlier = scores.get(metric)
             scores[metric] = score if earlier is None else _combined(earlier, score)
-        if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-            totals[name.name] = total
+        name = stat.name.name
+        if name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+            totals[name] = total
     return list(scores.values()), totals
 
 
@@ -361,7 +367,8 @@ def _sample_of(
     shown = [state for state in requests if state.request_mode != "calibration"] or requests
     instance = shown[0].instance
     texts, right = _references_of(instance)
-    completions = _completions_of(shown)
+    results = [state.result for state in shown if state.result]
+    completions = [one for result in results for one in result.completions or ()]
     output = _output_of(completions)
     is_separate = method.startswith("multiple_choice_separate")
     if is_separate:
@@ -399,13 +406,8 @@ def _sample_of(
     )
 
 
-def _completions_of(requests: Iterable[RequestState]) -> list[Completion]:
-    results = [state.result for state in requests if state.result]
-    return [completion for result in results for completion in result.completions or ()]
-
-
 def _output_of(completions: Sequence[Completion]) -> Output:
-    thinking = [completion.thinking for completion in completions if completion.thinking]
+    thinking = [completion.thinking or HelmInput() for completion in completions]
     thoughts = [thought.text for thought in thinking if thought.text]
     return Output(raw=[*map(_text, completions)], reasoning_trace=thoughts or UNSET)
 
@@ -494,43 +496,36 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         )
         requests.setdefault(key, []).append(request)
     method = run.metadata.get(METHOD, "")
-    names: dict[tuple[MetricName, str], str] = {}
     unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, its_requests in requests.items():
         adds_up = method == LANGUAGE_MODELING
-        found = _scores_of(
-            entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up
-        )
+        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, adds_up=adds_up)
         if key not in entries:
-            metrics = unscored.get(
-                (
-                    key.perturbation,
-                    its_requests[0].instance.split,
-                    its_requests[0].instance.sub_split,
-                ),
-                (),
-            )
-            found[0].extend(Score(metric, None, NOT_SCORED) for metric in metrics)
+            instance = its_requests[0].instance
+            kind = (key.perturbation, instance.split, instance.sub_split)
+            found[0].extend(Score(metric, None, NOT_SCORED) for metric in unscored.get(kind, ()))
         yield _sample_of(key, its_requests, found, method, log_slice.labels)
+
+
+# A perturbation, a split and a part of it.
+_Kind = tuple[str, str | None, str | None]
 
 
 def _metrics_by_kind(
     entries: dict[Key, list[Entry[Stat]]], log_slice: LogSlice
-) -> dict[tuple[str, str | None, str | None], list[str]]:
-    """The metrics of the samples of each perturbation, split and part of a split."""
-    found: dict[tuple[str, str | None, str | None], dict[str, None]] = {}
+) -> dict[_Kind, dict[str, None]]:
+    """The metrics of the samples of each kind, in order."""
+    found: defaultdict[_Kind, dict[str, None]] = defaultdict(dict)
     for key, its_entries in entries.items():
         label = log_slice.labels.get(key.perturbation, key.perturbation)
-        for name in {stat.name: None for entry in its_entries for stat in entry.stats or ()}:
-            metrics = found.setdefault((key.perturbation, name.split, name.sub_split), {})
-            metrics[metric_id(name, label)] = None
-    return {
-        kind: [metric for metric in metrics if metric not in log_slice.empty_metrics]
-        for kind, metrics in found.items()
-    }
+        for stat in (stat for entry in its_entries for stat in entry.stats or ()):
+            metric = metric_id(stat.name, label)
+            if metric not in log_slice.empty_metrics:
+                found[key.perturbation, stat.name.split, stat.name.sub_split][metric] = None
+    return found
 
 
-def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
+def _read(path: str, ranges: Ranges, decode: Any) -> Iterator[Any]:
     with open_plain(path) as source:
         for start, end in ranges:
             text = read_at(source, end - start, start)

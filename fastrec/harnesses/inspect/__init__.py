@@ -37,9 +37,17 @@ from fastrec.harnesses.inspect.files import (
 from fastrec.harnesses.inspect.messages import Failure, LogObject
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, in_groups
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, in_groups
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import JsonObject, Texts, as_list, as_object, decoder
+from fastrec.harnesses.values import (
+    JsonObject,
+    OptionalInt,
+    OptionalText,
+    Texts,
+    as_list,
+    as_object,
+    decoder,
+)
 
 __all__ = ["METADATA", "plan", "role_of", "samples"]
 
@@ -52,11 +60,11 @@ METADATA = (
 
 
 class Named(LogObject):
-    name: str | None = None
+    name: OptionalText = None
 
 
 class Config(LogObject):
-    epochs: int | None = None
+    epochs: OptionalInt = None
 
 
 class ScorerSpec(LogObject):
@@ -68,8 +76,8 @@ class Spec(LogObject):
     task: str
     model: str
     created: str
-    run_id: str | None = None
-    eval_id: str | None = None
+    run_id: OptionalText = None
+    eval_id: OptionalText = None
     dataset: Named | None = None
     config: Config | None = None
     packages: JsonObject | None = None
@@ -78,7 +86,7 @@ class Spec(LogObject):
 
 class Metric(LogObject):
     name: str = ""
-    group: str | None = None  # the metric that has several values, of which this is one
+    group: OptionalText = None  # the metric that has several values, of which this is one
     value: Any = None
 
 
@@ -87,16 +95,16 @@ class Entry(LogObject):
 
     name: str = ""
     scorer: str = ""
-    reducer: str | None = None
-    unscored_samples: int | None = None
-    scored_samples: int | None = None
+    reducer: OptionalText = None
+    unscored_samples: OptionalInt = None
+    scored_samples: OptionalInt = None
     metrics: dict[str, Metric] = {}
 
 
 class Results(LogObject):
-    total_samples: int | None = None
-    completed_samples: int | None = None
-    logged_samples: int | None = None
+    total_samples: OptionalInt = None
+    completed_samples: OptionalInt = None
+    logged_samples: OptionalInt = None
     early_stopping: Any = None
     scores: list[Entry] | None = None
     scorer: Named | None = None  # instead of `scores`, with `metrics`, in logs of 2024
@@ -210,7 +218,7 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     }
 
 
-def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], Texts]:
+def figures_of(header: Header, seen: Seen) -> Figures:
     """The means that the records have to reproduce, and why the other figures are not compared."""
     means: list[Aggregate] = []
     not_compared: Texts = {}
@@ -231,12 +239,9 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], Texts]:
                 not_compared[label] = reason
             else:
                 count = entry.scored_samples if epochs == 1 else None
-                reducer = (
-                    ""
-                    if entry.reducer in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL)
-                    else entry.reducer
-                )
-                means.append(Aggregate(metric, label, float(figure.value), count, reducer or ""))
+                same = _SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL
+                reducer = "" if entry.reducer in same else entry.reducer or ""
+                means.append(Aggregate(metric, label, float(figure.value), count, reducer))
     return means, not_compared
 
 
@@ -344,8 +349,8 @@ def _summarized_samples(archive: Archive) -> int | None:
 
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
-        array = JsonArray(path, reader.read, "samples")
-        items = [(start, size) for start, size, _ in array.items(check_item)]
+        array = JsonArray(path, reader.read, "samples", check_item)
+        items = [(start, size) for start, size, _ in array.items()]
     header = _decoded(path, "it", array.envelope)
     groups = in_groups(items, itemgetter(1), _SLICE_BYTES)
     return _plan(path, header, [LogSlice(items=tuple(group)) for group in groups])

@@ -140,9 +140,9 @@ _FIRST = re.compile(
     rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
     re.DOTALL,
 )
-_STATUSES = rb'"(?:started|success|cancelled|error)"'
-_USUAL = re.compile(
-    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
+_USUAL = (
+    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"(?:started|success|cancelled|error)"'
+    rb'\s*,\s*"eval"\s*:\s*\{'
 )
 _TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
 _OTHERS = (b"version", b"status", b"plan", b"results", b"stats")
@@ -152,7 +152,7 @@ def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return _DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
+        return _DOCUMENT if re.match(_USUAL, head) or _has_keys(head) else None
     return None
 
 
@@ -223,7 +223,7 @@ _CHUNK = re.compile(
     re.DOTALL,
 )
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
+_NOT_FINITE = rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])'
 
 Buffer = bytes | bytearray | memoryview
 
@@ -303,6 +303,9 @@ class LogSlice(msgspec.Struct, frozen=True):
     items: tuple[tuple[int, int], ...] = ()
 
 
+Logged = tuple[LoggedSample, Parts]
+
+
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     path = log.files[0].path
     for sample, parts in logged_samples(path, log_slice):
@@ -312,15 +315,13 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
-def logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
+def logged_samples(path: str, log_slice: LogSlice) -> Iterator[Logged]:
     members = log_slice.members
     items = log_slice.items
     return samples_in_archive(path, members) if members else samples_in_document(path, items)
 
 
-def samples_in_archive(
-    path: str, samples: Iterable[SampleMembers]
-) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[Logged]:
     with opened_archive(path) as archive:
         for members in samples:
             name = members.sample
@@ -337,9 +338,7 @@ def samples_in_archive(
                 raise archive.error(name, f"is not a sample: {exc}") from exc
 
 
-def _chunked(
-    sample: LoggedSample, archive: Archive, members: SampleMembers
-) -> tuple[LoggedSample, Parts]:
+def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> Logged:
     texts = [archive.read(name) for name in members.messages]
     _check_memory(b",".join(texts))
     pool: list[LoggedMessage] = []
@@ -363,9 +362,7 @@ def _chunked(
     return sample, (Attachments(attachments), list)
 
 
-def samples_in_document(
-    path: str, items: Sequence[tuple[int, int]]
-) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[Logged]:
     first = items[0][0]
     end = sum(items[-1])
     with open_plain(path) as reader:
@@ -421,7 +418,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 def _finite(text: Buffer) -> bytes:
     """Put quotes around NaN and Infinity, so that msgspec decodes them: `json` is much slower."""
-    return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
+    return re.sub(_NOT_FINITE, rb'"\1"\2"', bytes(text))
 
 
 def _parts_of(text: Buffer) -> Parts:

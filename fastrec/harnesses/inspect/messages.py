@@ -14,7 +14,7 @@ What only the interface of a provider needs is left out: signatures, citations, 
 import binascii
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.transcripts import arguments_in, arguments_of
-from fastrec.harnesses.values import JsonObject, spell
+from fastrec.harnesses.values import JsonObject, OptionalText, Texts, spell
 from fastrec.schemas.newest import Message, ToolCall
 
 # The decoder skips fields of a log that no Struct names, above all `events`, which are most of the
@@ -43,40 +43,40 @@ class Part(LogObject):
     """A part of the content of a message: the union of all types that Inspect has."""
 
     type: str = "text"
-    text: str | None = None
-    reasoning: str | None = None
-    summary: str | None = None
+    text: OptionalText = None
+    reasoning: OptionalText = None
+    summary: OptionalText = None
     redacted: bool | None = None
-    image: str | None = None
-    audio: str | None = None
-    video: str | None = None
-    document: str | None = None
-    mime_type: str | None = None
-    format: str | None = None
-    filename: str | None = None
+    image: OptionalText = None
+    audio: OptionalText = None
+    video: OptionalText = None
+    document: OptionalText = None
+    mime_type: OptionalText = None
+    format: OptionalText = None
+    filename: OptionalText = None
     data: Any = None
-    id: str | None = None
-    name: str | None = None
+    id: OptionalText = None
+    name: OptionalText = None
     arguments: Any = None
     result: Any = None
     error: Any = None
 
 
 class Call(LogObject):
-    id: str | None = None
-    function: str | None = None
+    id: OptionalText = None
+    function: OptionalText = None
     arguments: Any = None
-    parse_error: str | None = None
+    parse_error: OptionalText = None
 
 
 class LoggedMessage(LogObject):
     role: str
     content: str | list[str | Part] | None = None
-    reasoning: str | None = None  # in logs of early 2025; later it is a part of the content
+    reasoning: OptionalText = None  # in logs of early 2025; later it is a part of the content
     tool_calls: list[Call] | None = None
     tool_call_id: str | list[str] | None = None
     error: Failure | None = None
-    tool_error: str | None = None  # instead of `error`, in logs of 2024
+    tool_error: OptionalText = None  # instead of `error`, in logs of 2024
 
 
 # Inspect takes long texts and data URLs out of a sample: `attachment://HASH` refers to the sample's
@@ -84,8 +84,8 @@ class LoggedMessage(LogObject):
 # text itself. An image, sound, video or document is named by its media type and the SHA-256 of its
 # bytes.
 
-_WHOLE = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
-_INSIDE = re.compile(r"attachment://([0-9a-f]{32})")
+_WHOLE = r"(?:attachment|tc)://(\w+)"  # "tc" until 2024-10
+_INSIDE = r"attachment://([0-9a-f]{32})"
 _MAX_URL = 2000  # what is longer is data, not the URL or path of it
 _FORMATS = {
     "wav": "audio/wav",
@@ -99,16 +99,16 @@ _FORMATS["mov"] = "video/quicktime"
 class Attachments:
     """The attachments of a sample, which are decoded when the first of them is needed."""
 
-    def __init__(self, load: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, load: Callable[[], Texts]) -> None:
         self._load = cache(load)
 
     def resolve(self, text: str) -> str:
         """A text with its references replaced by what they refer to; unknown ones stay."""
         if "://" not in text:
             return text
-        if found := _WHOLE.fullmatch(text):
+        if found := re.fullmatch(_WHOLE, text):
             return self._load().get(found[1], text)
-        return _INSIDE.sub(lambda found: self._load().get(found[1], found[0]), text)
+        return re.sub(_INSIDE, lambda found: self._load().get(found[1], found[0]), text)
 
     def resolve_all(self, value: Any) -> Any:
         if isinstance(value, str):

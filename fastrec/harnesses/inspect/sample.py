@@ -26,7 +26,7 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import JsonObject, Texts, number_in, spell
+from fastrec.harnesses.values import JsonObject, OptionalInt, OptionalText, Texts, number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING = msgspec.Raw(b"")
@@ -38,24 +38,24 @@ SKIPPED = (
 
 
 class Usage(LogObject):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    input_tokens_cache_write: int | None = None
-    input_tokens_cache_read: int | None = None
-    reasoning_tokens: int | None = None
+    input_tokens: OptionalInt = None
+    output_tokens: OptionalInt = None
+    total_tokens: OptionalInt = None
+    input_tokens_cache_write: OptionalInt = None
+    input_tokens_cache_read: OptionalInt = None
+    reasoning_tokens: OptionalInt = None
 
 
 class Choice(LogObject):
     message: LoggedMessage
-    stop_reason: str | None = None
+    stop_reason: OptionalText = None
 
 
 class ModelOutput(LogObject):
     choices: list[Choice] = []
-    completion: str | None = None
+    completion: OptionalText = None
     usage: Usage | None = None
-    error: str | None = None
+    error: OptionalText = None
 
 
 class SampleScore(LogObject):
@@ -84,7 +84,7 @@ class LoggedSample(LogObject):
     model_usage: dict[str, Usage] | None = None
     total_time: float | None = None
     working_time: float | None = None
-    uuid: str | None = None
+    uuid: OptionalText = None
     error: Failure | None = None
     error_retries: list[Failure] | None = None
     invalidation: Any = None

@@ -14,7 +14,7 @@ import xxhash
 from fastrec.errors import LogError
 from fastrec.harnesses.lighteval.files import (
     LAYOUTS,
-    Metric,
+    Metrics,
     Results,
     date_of,
     logs_of,
@@ -23,7 +23,7 @@ from fastrec.harnesses.lighteval.files import (
     role_of,
 )
 from fastrec.harnesses.lighteval.sample import columns_of, samples_in
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import Texts, number_of
 from fastrec.sources.formats import parquet_module
 
@@ -41,7 +41,7 @@ class LogSlice(msgspec.Struct, frozen=True):
     before: int  # rows in all row groups before
     is_flat: bool  # whether the layout is that up to 0.10
     task: str  # as the rows name it; empty if they do not
-    metrics: dict[str, Metric]
+    metrics: Metrics
     columns: list[str]  # columns to read, as `doc.query`
     unread: list[str]  # columns with values that are not read
 
@@ -62,12 +62,9 @@ def plan(log: Log) -> LogPlan:
     if not survey.rows:
         raise LogError(details, "these details have no rows")
     named = parquet.first_task(details)
-    if named:  # until 0.12, the results call it by its suite, too
-        task = next(
-            (name for name in results.tasks if name == named or name.endswith(f"|{named}")), named
-        )
-    else:
-        task = _flat_task(details, results, parquet, is_flat=is_flat)
+    # until 0.12, the results call it by its suite, too
+    same = (name for name in results.tasks if f"|{name}".endswith(f"|{named}"))
+    task = next(same, named) if named else _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(
         results, task, metrics, survey.columns["metrics" if is_flat else "metric"]
@@ -145,9 +142,7 @@ def _metadata(results: Results, task: str) -> Texts:
     return metadata
 
 
-def _aggregates(
-    results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
-) -> tuple[list[Aggregate], Texts]:
+def _aggregates(results: Results, task: str, metrics: Metrics, scored: list[str]) -> Figures:
     aggregates = []
     not_compared = {}
     stated = results.results.get(task) or {}

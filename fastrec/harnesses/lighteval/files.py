@@ -10,7 +10,6 @@ then the task, which the rows of details name since 0.11; then which results are
 tree.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,9 +19,10 @@ import msgspec
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.choices import Rule
 from fastrec.harnesses.files import read_document
-from fastrec.harnesses.log import OTHER, BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import OTHER, BadLog, FoundFile, Grouped, Log, role_by_patterns
 from fastrec.harnesses.values import JsonObject, as_list, as_object, decoder
 from fastrec.sources.formats import PARQUET_MAGIC, parquet_module
+from fastrec.storage import base_name
 
 _DETAILS = "details"
 _RESULTS = "results"
@@ -31,10 +31,13 @@ LAYOUTS = (
     frozenset({"doc", "model_response", "metric"}),
     frozenset({"example", "metrics", "predictions"}),
 )
-_FIRST_KEY = re.compile(rb'\s*\{\s*"config_general"\s*:')
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
-_NAME_OF_DETAILS = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
-_NOT_PART = re.compile(r"[^0-9A-Za-z]+")
+_ROLES = (
+    (_RESULTS, rb'\s*\{\s*"config_general"\s*:'),
+    (_RESULTS, rb"\s*\{", b'"config_general"', rb'(?s)\A(?!.*"lm_eval_version")'),
+)
+_DATE = r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?"
+_NAME_OF_DETAILS = r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet"
+_NOT_PART = r"[^0-9A-Za-z]+"
 _NO_DETAILS = "there are no details of this run: lighteval writes them with --save-details"
 _ADVICE = "give the results_<date>.json of its run, too: it names the model"
 
@@ -48,14 +51,7 @@ def role_of(head: bytes, path: str) -> str | None:
         if any(layout <= columns for layout in LAYOUTS):
             return _DETAILS
         return OTHER if {"config_general", "results"} <= columns else None
-    if _FIRST_KEY.match(head):
-        return _RESULTS
-    has_keys = (
-        head.lstrip()[:1] == b"{"
-        and b'"config_general"' in head
-        and b'"lm_eval_version"' not in head
-    )
-    return _RESULTS if has_keys else None
+    return role_by_patterns(_ROLES, head)
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -64,6 +60,9 @@ class Metric(msgspec.Struct, frozen=True):
     aggregation: str = ""  # how the scores are aggregated; empty if the document does not say it
     lower_is_better: bool = False
     rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
+
+
+Metrics = dict[str, Metric]  # by name
 
 
 class _General(msgspec.Struct):
@@ -107,7 +106,7 @@ class Results(msgspec.Struct):
                 return config
         return {}
 
-    def metrics_of(self, task: str) -> dict[str, Metric]:
+    def metrics_of(self, task: str) -> Metrics:
         config = self.config_of(task)
         listed = config.get("metrics", config.get("metric"))
         return {metric.name: metric for item in as_list(listed) for metric in _metrics(item)}
@@ -132,10 +131,10 @@ def _metrics(config: Any) -> Iterator[Metric]:
         return
     rule = rule_of(str(config.get("sample_level_fn", "")))
     for name in as_list(config.get("metric_name")):
-        better = config.get("higher_is_better")
-        aggregation = config.get("corpus_level_fn")
-        better = better.get(name) if isinstance(better, dict) else better
-        aggregation = aggregation.get(name) if isinstance(aggregation, dict) else aggregation
+        better, aggregation = (
+            given.get(name) if isinstance(given, dict) else given
+            for given in (config.get("higher_is_better"), config.get("corpus_level_fn"))
+        )
         yield Metric(
             name=str(name),
             category=str(config.get("category") or ""),
@@ -206,18 +205,14 @@ def _find(path: str, runs: Sequence[_Run]) -> _Run:
     nearest = max(_shared(path, run.file.path) for run in found)
     found = [run for run in found if _shared(path, run.file.path) == nearest]
     if any(run.results != found[0].results for run in found):
-        names = " and ".join(os.path.basename(run.file.path) for run in found[:2])  # noqa: PTH119
+        names = " and ".join(base_name(run.file.path) for run in found[:2])
         raise LogError(path, f"{names} could both be its results: import each run by itself")
     return found[0]
 
 
 def _has(results: Results, task: str) -> bool:
     """Tell whether results have a task; details whose task is not known may be of any."""
-    return (
-        not task
-        or task in results.results
-        or any(name.endswith(f"|{task}") for name in results.results)
-    )
+    return not task or any(f"|{name}".endswith(f"|{task}") for name in results.results)
 
 
 def _shared(path: str, other: str) -> int:
@@ -237,7 +232,7 @@ def date_of(path: str) -> str:
     >>> date_of("results_2026-08-10T17-22-11.385681.json")
     '2026-08-10T17:22:11.385681'
     """
-    found = _DATE.findall(os.path.basename(path))  # noqa: PTH119
+    found = re.findall(_DATE, base_name(path))
     return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
 
 
@@ -246,10 +241,10 @@ def named_task(path: str, tasks: Sequence[str]) -> str:
 
     Empty if none does.
     """
-    match = _NAME_OF_DETAILS.fullmatch(os.path.basename(path))  # noqa: PTH119
+    match = re.fullmatch(_NAME_OF_DETAILS, base_name(path))
     name = _plain(match[1]) if match else ""
     return next((task for task in tasks if _plain(task) == name), "")
 
 
 def _plain(name: str) -> str:
-    return _NOT_PART.sub("_", name).strip("_")
+    return re.sub(_NOT_PART, "_", name).strip("_")

@@ -13,14 +13,14 @@ of a Python value, such as `[(-1.5, False)]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
-from fastrec.harnesses.lighteval.files import Metric
+from fastrec.harnesses.lighteval.files import Metric, Metrics
 from fastrec.harnesses.log import Sample, Score, extracted, tokens_of
 from fastrec.harnesses.values import (
     JsonObject,
@@ -90,7 +90,7 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def samples_in(
-    rows: Table, before: int, about: Mapping[str, Metric], *, is_flat: bool
+    rows: Table, before: int, about: Metrics, *, is_flat: bool
 ) -> Iterator[tuple[str, Sample]]:
     """Turn rows into samples, each with its task; `about` is what the results say of metrics."""
     for task, row in (_flat_rows if is_flat else _nested_rows)(rows, before):
@@ -226,9 +226,7 @@ _RULES_BY_NAME: tuple[tuple[str, tuple[Rule, ...]], ...] = (
 )
 
 
-def _scores_of(
-    name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]
-) -> Iterator[Score]:
+def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Metrics) -> Iterator[Score]:
     metric = metrics.get(name)
     category = metric.category if metric is not None else ""
     if value is None and category and category.startswith("GENERATIVE") != (choices is None):
@@ -299,7 +297,7 @@ class _Row(msgspec.Struct, kw_only=True):
     fields: JsonObject
 
 
-def _sample_of(row: _Row, about: Mapping[str, Metric]) -> Sample:
+def _sample_of(row: _Row, about: Metrics) -> Sample:
     correct = [
         index
         for index in as_list(row.gold_index)

@@ -27,8 +27,8 @@ from fastrec.harnesses.lm_eval.files import (
     task_hash,
 )
 from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import Fields, JsonObject, Texts, as_object, decoder, number_of, spell
+from fastrec.harnesses.log import Aggregate, Figures, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import Fields, JsonObject, as_object, decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["METADATA", "logs_of", "plan", "role_of", "samples"]
@@ -57,7 +57,7 @@ _REGISTRY = {
 _LOWER = frozenset(
     {"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
 )
-_FUNCTION = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
+_FUNCTION = r"\s*(?:@.*\n\s*)*def (\w+)\("
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     return count * filters, []
 
 
-def _aggregates_of(figures: JsonObject, settings: Fields) -> tuple[list[Aggregate], Texts]:
+def _aggregates_of(figures: JsonObject, settings: Fields) -> Figures:
     means = []
     others = {}
     for metric, name in metric_keys(figures):
@@ -214,26 +214,20 @@ def _metric_list(settings: Fields) -> dict[str, Fields]:
     for entry in settings.objects("metric_list"):
         name = entry["metric"]
         if isinstance(name, str):
-            source = _FUNCTION.match(name)
+            source = re.match(_FUNCTION, name)
             metrics[source[1] if source else name] = entry
     return metrics
 
 
 def _lower_is_better(figures: JsonObject, settings: Fields, higher: Any) -> frozenset[str]:
     listed = _metric_list(settings)
-    better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
-    better |= {
-        name: entry["higher_is_better"]
-        for name, entry in listed.items()
-        if "higher_is_better" in entry
-    }
+    pairs = metric_keys(figures)
+    better = {metric: metric not in _LOWER for metric, _ in pairs}
+    stated = {name: entry["higher_is_better"] for name, entry in listed.items()}
+    better |= {name: value for name, value in stated.items() if value is not None}
     better |= as_object(higher)
-    found = {
-        metric_id(metric, name)
-        for metric, name in metric_keys(figures)
-        if better.get(metric) is False
-    }
-    return frozenset(found | {metric for metric, value in better.items() if value is False})
+    lower = {metric for metric, value in better.items() if value is False}
+    return frozenset(lower | {metric_id(*pair) for pair in pairs if pair[0] in lower})
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs

@@ -27,7 +27,16 @@ from fastrec.harnesses.files import open_plain
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.recognise import head_of
-from fastrec.harnesses.values import BOM, REFUSALS, Fields, JsonObject, as_object, decoder, spell
+from fastrec.harnesses.values import (
+    BOM,
+    REFUSALS,
+    Fields,
+    JsonObject,
+    Texts,
+    as_object,
+    decoder,
+    spell,
+)
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import parent_of
@@ -76,7 +85,8 @@ def _number(piece: Slice, line: int) -> str:
 
 def array_items(path: str) -> Iterator[bytes]:
     with open_plain(path) as reader:
-        for *_, item in JsonArray(path, reader.read, None, max_held=_LONGEST).items(_decode_item):
+        array = JsonArray(path, reader.read, None, _decode_item, max_held=_LONGEST)
+        for *_, item in array.items():
             yield bytes(item)
 
 
@@ -120,13 +130,9 @@ class Results(msgspec.Struct, kw_only=True):
         return list(self.configs or map(_plain_name, self.results))
 
     def figures(self, task: str) -> JsonObject:
-        found = self.results.get(task)
-        if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
-            found = next(
-                (figures for name, figures in self.results.items() if _plain_name(name) == task),
-                None,
-            )
-        return found or {}
+        # version 0.4.0 indented the names of tasks that belong to a group
+        plain = {_plain_name(name): figures for name, figures in reversed(self.results.items())}
+        return self.results.get(task) or plain.get(task) or {}
 
     def settings(self, task: str) -> Fields:
         try:
@@ -201,17 +207,15 @@ def metric_keys(figures: JsonObject) -> list[tuple[str, str]]:
 _SAMPLES = "samples"
 _RESULTS = "results"
 
-_FIRST_KEY = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
-_SAMPLE_KEY = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
-_EARLY_KEY = re.compile(rb'"(?:doc|target)"\s*:')
+_FIRST_KEY = rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]'
+_SAMPLE_KEY = rb'"(?:arguments|resps|filtered_resps)"\s*:'
+_EARLY_KEY = rb'"(?:doc|target)"\s*:'
 _SURE_KEYS = [
     re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")
 ]
-_RESULTS_KEY = re.compile(rb'"results"\s*:\s*\{')
-_METRIC_KEY = re.compile(
-    rb'"[^",\\]+_stderr,[^"\\]*"\s*:'
-)  # `acc_stderr,none`: no other harness has such keys
-_OTHER_KEYS = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:')
+_RESULTS_KEY = rb'"results"\s*:\s*\{'
+_METRIC_KEY = rb'"[^",\\]+_stderr,[^"\\]*"\s*:'  # `acc_stderr,none`: no other harness has such keys
+_OTHER_KEYS = rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:'
 
 
 class _Top(msgspec.Struct):
@@ -228,10 +232,12 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
-    if _FIRST_KEY.match(head):
+    if re.match(_FIRST_KEY, head):
         is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
         return (
-            _SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+            _SAMPLES
+            if re.search(_SAMPLE_KEY, head) or (is_cut and re.search(_EARLY_KEY, head))
+            else None
         )
     line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
     if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
@@ -240,21 +246,21 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
 
 
 def _has_results(head: bytes) -> bool:
-    if not _RESULTS_KEY.search(head):
+    if not re.search(_RESULTS_KEY, head):
         return False
     try:
         top = _decode_top(head)
     except REFUSALS:  # cut, or with a bare NaN
         is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
-        return bool(_METRIC_KEY.search(head) or (is_first and _OTHER_KEYS.search(head)))
+        return bool(re.search(_METRIC_KEY, head) or (is_first and re.search(_OTHER_KEYS, head)))
     return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
 
 
 # Pairing samples with the results of their run, and finding the task of each.
 
 _SUFFIX = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
-_DATE = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
-_ODD = re.compile(r"\W")
+_DATE = r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$"
+_ODD = r"\W"
 
 _NO_RESULTS = (
     "there is no results file of the same run beside it, so that the model and the date are "
@@ -307,12 +313,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
     """The results of the same microsecond in another directory, as on the Hub."""
     date = date_in(file.path)
-    same = [
-        run
-        for runs_there in runs.values()
-        for run in runs_there
-        if run.date == date and "." in date
-    ]
+    same = [run for there in runs.values() for run in there if run.date == date and "." in date]
     return same if len(same) == 1 else []
 
 
@@ -356,8 +357,8 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    name = _ODD.sub("_", _DATE.sub("", _stem(path)))
-    plain = {_ODD.sub("_", task): task for task in tasks}
+    name = re.sub(_ODD, "_", re.sub(_DATE, "", _stem(path)))
+    plain = {re.sub(_ODD, "_", task): task for task in tasks}
     if name.startswith("samples_"):
         return plain.get(name.removeprefix("samples_"), "")
     return max(
@@ -381,7 +382,7 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
     return only[0] if metrics & keys else None
 
 
-def _hashes_of(results: Results) -> Mapping[str, str]:
+def _hashes_of(results: Results) -> Texts:
     stated = as_object(results.task_hashes)
     return {task: text for task, text in stated.items() if isinstance(text, str)}
 
@@ -404,7 +405,7 @@ def date_in(path: str) -> str:
     >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
     '2024-11-28T01:02:03.456789'
     """
-    found = _DATE.search(_stem(path))
+    found = re.search(_DATE, _stem(path))
     if not found:
         return ""
     day, _, time = found[1].partition("T")

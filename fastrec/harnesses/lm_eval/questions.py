@@ -186,13 +186,14 @@ def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list
 
 
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_VALUE = re.compile(
-    r"""\s*([A-Za-z_]\w*)((?:\.(?!strip\()\w+|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*)(\.strip\(\)|\s*\|\s*trim)?\s*"""
+_VALUE = (
+    r"""\s*([A-Za-z_]\w*)((?:\.(?!strip\()\w+|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*)"""
+    r"""(\.strip\(\)|\s*\|\s*trim)?\s*"""
 )
-_STEP = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
+_STEP = r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]"""
 
 # What may be the name of a key of a document, and is no template and no function.
-KEY = re.compile(r"(?!def )[^{}\n]{1,100}")
+KEY = r"(?!def )[^{}\n]{1,100}"
 
 
 class _Insert(msgspec.Struct, frozen=True):
@@ -207,7 +208,7 @@ class Question:
     def __init__(self, source: str) -> None:
         self._parts: list[str | _Insert] = []
         if "{{" not in source:
-            if KEY.fullmatch(source):
+            if re.fullmatch(KEY, source):
                 self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
             self._parts = _parse(source)
@@ -243,10 +244,10 @@ def _parse(source: str) -> list[str | _Insert]:
         if number % 2 == 0:
             parts.append(text)
             continue
-        expression = _VALUE.fullmatch(text)
+        expression = re.fullmatch(_VALUE, text)
         if expression is None:
             return []
         key, path, strip = expression.groups()
-        steps = [int(at) if at else name or quoted for name, at, quoted in _STEP.findall(path)]
+        steps = [int(at) if at else name or quoted for name, at, quoted in re.findall(_STEP, path)]
         parts.append(_Insert(key, tuple(steps), is_stripped=bool(strip)))
     return parts

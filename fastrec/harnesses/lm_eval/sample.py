@@ -10,7 +10,7 @@ settings of a generation             generation        all responses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -84,7 +84,7 @@ _KEYS: list[tuple[str, Any] | tuple[str, Any, Any]] = [
     ("prompt_hash", msgspec.Raw, _NO_TEXT),
     ("target_hash", msgspec.Raw, _NO_TEXT),
 ]
-_ODD = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
+_ODD = r'["\\\x00-\x1f]'  # what a field of a Struct cannot have in its name
 _KNOWN = frozenset(key[0] for key in _KEYS)
 
 
@@ -109,7 +109,9 @@ class RowReader:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
         rename = {
-            attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)
+            attribute: name
+            for name, attribute in self.attributes.items()
+            if not re.search(_ODD, name)
         }
         kind = msgspec.defstruct(
             "Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False
@@ -136,7 +138,7 @@ class RowReader:
                 raise ValueError("it is not an object")  # noqa: TRY004 - a damaged text
             self._add(value)
             value = {
-                self.attributes[key] if _ODD.search(key) else key: item
+                self.attributes[key] if re.search(_ODD, key) else key: item
                 for key, item in value.items()
             }
             return self._decode(encode(plain(value)))
@@ -165,7 +167,7 @@ class SampleMaker:
     def __init__(self, setup: TaskSetup) -> None:
         self._setup = setup
         self._question = Question(setup.question)
-        self._target_key = setup.target if KEY.fullmatch(setup.target) else ""
+        self._target_key = setup.target if re.fullmatch(KEY, setup.target) else ""
         self._target_is_template = "{{" in setup.target
         self.reader = RowReader(setup.metrics)
         self._scores = _ScoreReader(setup, self.reader.attributes)
@@ -402,7 +404,7 @@ class _ScoreReader:
     filter, and the filters have an order.
     """
 
-    def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
+    def __init__(self, setup: TaskSetup, attributes: Texts) -> None:
         self._setup = setup
         self._attributes = attributes
         self._seen: dict[int | str, int] = {}

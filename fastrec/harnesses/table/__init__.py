@@ -44,7 +44,7 @@ __all__ = ["TableColumns", "columns_from", "plan", "samples"]
 
 _T = TypeVar("_T")
 
-_MOST_LAYOUTS = 1_000  # sets of columns of a row that are remembered
+_MOST_COLUMNS = 10_000  # whose names in metadata are remembered
 METADATA = ("min_score", "max_score", "question_by")
 
 _FIRST_ROWS = 100  # that tell the columns
@@ -132,7 +132,7 @@ def _namer(columns: TableColumns, taken: Iterable[str]) -> Callable[[str], str |
     chosen = chosen_names(columns.metadata)
     own = own_names("table").union(taken)
 
-    @lru_cache(_MOST_LAYOUTS)
+    @lru_cache(_MOST_COLUMNS)
     def name_of(path: str) -> str | None:
         name = path.removeprefix(_OBJECT)
         if path in named:
@@ -167,6 +167,7 @@ def _sample_maker(
         lambda evaluation, model: RunInfo(task=evaluation, model=model, started=run.started)
     )
     by_id = columns.by_id
+    named = frozenset(columns.named)
 
     def reader(read: Callable[[Any, str], _T], column: str) -> Callable[[JsonObject], _T]:
         get = getter(column, constants)
@@ -181,11 +182,6 @@ def _sample_maker(
     choices_of = reader(_texts, columns.choices_column)
     errors_of = reader(_texts, columns.error_column)
     scorers = [_scorer(columns, column, constants) for column in columns.metrics]
-
-    @lru_cache(_MOST_LAYOUTS)
-    def others_of(layout: tuple[str, ...]) -> list[tuple[str, str | None]]:
-        """The columns of a row that may become metadata, with their names there."""
-        return [(column, name_of(column)) for column in layout if column not in columns.named]
 
     def sample_of(cells: JsonObject) -> Sample:
         evaluation = columns.evaluation or evaluation_of(cells)
@@ -205,14 +201,15 @@ def _sample_maker(
             error = " ".join(texts)
         metadata: Texts = {}
         nested = []
-        for column, name in others_of(tuple(cells)):
-            value = cells[column]
+        for column, value in cells.items():
+            if column in named or value in EMPTY:
+                continue
             if value.__class__ is dict:
-                nested.append((column, value))
-            elif name is not None and value not in EMPTY:
+                nested.append(column)
+            elif (name := name_of(column)) is not None:
                 metadata[name] = value if value.__class__ is str else spell(value)
-        for column, cell in nested:
-            for path, value in leaves(column, cell):
+        for column in nested:
+            for path, value in leaves(column, cells[column]):
                 own_name = name_of(path)
                 if own_name is not None and value not in EMPTY:
                     while own_name in metadata:

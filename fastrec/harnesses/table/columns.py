@@ -11,7 +11,7 @@ A column is a path into a row: `metadata.task` is the key `task` of the object `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -123,7 +123,7 @@ class TableColumns(
         found = _pattern_of(self.from_path).search(path)
         return found.groupdict() if found else None
 
-    def run_in(self, in_path: Mapping[str, str]) -> str:
+    def run_in(self, in_path: Texts) -> str:
         """The name of the run of a file; empty if neither an option nor its path says it."""
         has_parts = not in_path.keys().isdisjoint(_RUN_PARTS)
         names = [name for name in in_path if name not in (*_SERVED, *_RUN_PARTS)]

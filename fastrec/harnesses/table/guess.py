@@ -37,7 +37,7 @@ _FIRST_ROWS = 100
 _MOST_PLACES = 5  # that are tried
 _DEEPEST = 3  # where the rows of a document are looked for
 _FEW_ROWS = 10  # whose models may all differ
-_EXTENSION = re.compile(r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$")
+_EXTENSION = r"(?:\.(?:csv|tsv|ssv|jsonl?|parquet))?(?:\.(?:zst|gz|bz2|xz))?$"
 
 # The names that are known, the best first. Only columns whose first values are of the right kind
 # are taken. The first four are looked for at the top of a row, the others also in objects.
@@ -207,7 +207,7 @@ def _complete(options: Texts, tables: Sequence[_Seen], paths: Sequence[str]) -> 
         yield "{evaluation}: models are in several folders, so these are taken for evaluations"
     else:
         name = paths[0].rstrip("/").rpartition("/")[2]
-        options["evaluation"] = _EXTENSION.sub("", name).strip(".*") or "table"
+        options["evaluation"] = re.sub(_EXTENSION, "", name).strip(".*") or "table"
         yield "--evaluation: no column has it; this is the name of the input"
     if "input_column" not in options:
         options["question_by"] = "id"
@@ -249,7 +249,7 @@ def _pattern(paths: Sequence[str]) -> str:
     ('{model}/*/t.csv', '{model}/{trial}/t.csv')
     """
     parts = [path.split("/") for path in paths]
-    stems = [_EXTENSION.sub("", names[-1]) for names in parts]
+    stems = [re.sub(_EXTENSION, "", names[-1]) for names in parts]
     extension = parts[0][-1][len(stems[0]) :]
     if len({*stems}) > 1:
         start = _common(stems)

@@ -73,7 +73,7 @@ def open_table(path: str, columns: TableColumns, piece: Piece | None = None) -> 
         return _document(path, columns)
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
-        items = JsonArray(path, lambda _: next(blocks, b""), None).items(_json_row)
+        items = JsonArray(path, lambda _: next(blocks, b""), None, _json_row).items()
         rows = ((number, cells) for number, (_, _, cells) in enumerate(items, 1))
         return Table("row", rows, {})
     if head[:1] == b"{":
