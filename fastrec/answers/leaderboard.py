@@ -29,15 +29,15 @@ import numpy as np
 
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.codes import count_of
-from fastrec.answers.question_table import QuestionTable, query_of
+from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.records import ANSWERS
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.table import Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, first_ten, joined, table, tag
 from fastrec.limits import current_limits
-from fastrec.notebook import Tabular
+from fastrec.notebook import Rows, Tabular
 from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
 from fastrec.statistics.exact import exact_mean, to_double
 from fastrec.statistics.p_values import Array, Bools
@@ -135,7 +135,7 @@ class Leaderboard(Tabular, kw_only=True):
     # whole.
     damaged: list[str] = []
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """A row for each model, with a column for each number."""
         rows = []
         for model in self.models:
@@ -318,7 +318,6 @@ def _cell_texts(
 class _Column(NamedTuple):
     """An evaluation with its primary metric, and which models answered how many questions."""
 
-    query: Query
     scope: Scope
     models: Sequence[str]
     means: dict[str, float]  # of each model: those of the summary, as in all commands
@@ -328,7 +327,7 @@ class _Column(NamedTuple):
 
     def blocks(self, index: QuestionTable, models: Sequence[str]) -> Iterator[tuple[Array, Any]]:
         """Yield the values of some models, questions × models, and the clusters of questions."""
-        return value_blocks(index, self.query, models, graded=self.scope.graded)
+        return value_blocks(index, self.scope, models, graded=self.scope.graded)
 
 
 def make_leaderboard(
@@ -352,16 +351,14 @@ def make_leaderboard(
         UsageError: An argument is wrong, or there are too many evaluations and models.
     """
     chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
-    queries = {(scope.evaluation_name, scope.metric): query for scope, query in chosen}
-    scopes = choose_primary([scope for scope, _ in chosen], primary)
+    pairs = choose_primary(chosen, primary)
+    scopes = [scope for scope, _ in pairs]
     known = sorted(name_of(scope.evaluation_name) for scope in scopes)
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(
             f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}"
         )
-    models_of = [
-        queries[scope.evaluation_name, scope.metric].models or scope.models for scope in scopes
-    ]
+    models_of = [query.models or scope.models for scope, query in pairs]
     number = _most_columns(len(scopes), len({*chain(*models_of)}), most)
     largest = sorted(range(len(scopes)), key=lambda at: -scopes[at].questions)[:number]
     metric_numbers = metrics_of(scope for scope, _ in chosen)
@@ -443,12 +440,11 @@ def _look(
 
     The means are those of the summary, unless they are beyond the range of doubles.
     """
-    query = query_of(scope)
     means = {
         model.model_id: model.mean_score if scope.graded else model.accuracy
-        for model in index.summary_of(query).by_model
+        for model in index.summary_of(scope).by_model
     }
-    table = index.table(query)
+    table = index.table(scope)
     cells = table.cells
     is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
     values = (cells.score if scope.graded else cells.share)[is_answer]
@@ -458,7 +454,6 @@ def _look(
     }
     least = min_coverage * scope.questions
     return _Column(
-        query,
         scope,
         models,
         {model: mean for model, mean in means.items() if mean is not None},
@@ -627,7 +622,7 @@ def _draw_models(
 ) -> tuple[Array, PairSums | None]:
     """The means of some models, followed by those in each draw; and the sums of all pairs."""
     scope = column.scope
-    rows = min(int(index.table(column.query).clusters.max()) + 1, BUNDLES)
+    rows = min(int(index.table(scope).clusters.max()) + 1, BUNDLES)
     sums = np.zeros((rows, len(models)))
     counts = np.zeros((rows, len(models)))
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,9 +281,13 @@ class RecordsOfScopes:
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
-        self._kept: OrderedDict[range, Records] = OrderedDict()
-        self._tables: dict[int, ScopeRecords] = {}
         self._lock = threading.RLock()
+
+        @lru_cache(_KEPT)
+        def load(run: range) -> tuple[Records, dict[int, ScopeRecords]]:
+            return Records(selection, run), {}
+
+        self._load = load
 
     @cached_property
     def runs(self) -> list[range]:
@@ -301,23 +305,16 @@ class RecordsOfScopes:
     def load(self, run: range) -> Records:
         """The records of some scopes that are loaded together."""
         with self._lock:
-            if run not in self._kept:
-                self._kept[run] = Records(self._selection, run)
-                while len(self._kept) > _KEPT:
-                    gone, _ = self._kept.popitem(last=False)
-                    for scope in gone:
-                        self._tables.pop(scope, None)
-            self._kept.move_to_end(run)
-            return self._kept[run]
+            return self._load(run)[0]
 
     def of(self, scope: int) -> ScopeRecords:
         """The records of a scope."""
         with self._lock:
-            at = bisect_right([run.start for run in self.runs], scope) - 1
-            records = self.load(self.runs[at])
-            if scope not in self._tables:
-                self._tables[scope] = records.of_scope(scope)
-            return self._tables[scope]
+            run = self.runs[bisect_right(self.runs, scope, key=attrgetter("start")) - 1]
+            records, tables = self._load(run)
+            if scope not in tables:
+                tables[scope] = records.of_scope(scope)
+            return tables[scope]
 
 
 def records_by_scope(selection: Selection) -> list[int]:

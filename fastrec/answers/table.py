@@ -57,13 +57,16 @@ Place = Literal["both", "input", "answers"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
+Names = tuple[str, ...]
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with one of its metrics."""
 
     evaluation_name: str
     metric: str | None  # the `evaluation_result_id`; None for records without one
     questions: int
-    models: tuple[str, ...]  # the models that have records, in order of their ids
+    models: Names  # the models that have records, in order of their ids
     # Whether scores are other than 0 and 1. Then the mean score stands for the share of right
     # answers.
     graded: bool
@@ -80,10 +83,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     # Only these models count, and only questions that they have records of; all if there are
     # none.
-    models: tuple[str, ...] = ()
+    models: Names = ()
     which: Which = "all"
-    right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
-    wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
+    right: Names = ()  # models that must have the question right: all of their answers
+    wrong: Names = ()  # models that must have the question wrong: all of their answers
     missing: str = ""  # a model that must have no record with the `sample_id` of the question
     # Questions that have a record with one of these outcomes, of a model that counts.
     outcomes: tuple[OutcomeFilter, ...] = ()
@@ -93,11 +96,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     # case.
     text: str = ""
     place: Place = "both"  # where this text must be
-    sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
-    hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
+    sample_ids: Names = ()  # patterns of `sample_id`; one of its records is enough
+    hashes: Names = ()  # patterns of `sample_hash`
     # Conditions on fields that records match. Only these records are selected, so a query only
     # names them.
-    where: tuple[str, ...] = ()
+    where: Names = ()
     sort: Sort = "order"
 
 
@@ -165,7 +168,7 @@ class PhraseModel(msgspec.Struct, kw_only=True):
     """The share of answers with the text."""
 
 
-class Page(msgspec.Struct, kw_only=True):
+class Page(msgspec.Struct):
     total: int  # how many questions the query chooses
     rows: list[QuestionRow]
     # How many answers of each model have the text of the query, if it looks for one in answers.

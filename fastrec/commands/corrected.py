@@ -24,7 +24,7 @@ from fastrec.answers.transcript import decoded
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.normalize.corrections import GivenFile, Labeller, count_unfilled, new_verdict
-from fastrec.notebook import Tabular, flat
+from fastrec.notebook import Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.sorting.keys import METRIC
@@ -77,10 +77,6 @@ class Corrections(Tabular, kw_only=True):
     """Lines of the file without a verdict."""
     proposed: int = 0
     """Lines that were written to be filled in."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation, metric and model."""
-        return [flat(model, {}) for model in self.models]
 
 
 def corrected(

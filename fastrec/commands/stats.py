@@ -27,7 +27,6 @@ from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_cluster_errors, add_ranks
 from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
-from fastrec.answers.table import Query
 from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
@@ -256,8 +255,7 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     """
     names = [model.model_id for model in chosen.models]
     answering = [model.model_id for model in chosen.models if errors_as_wrong or model.answers]
-    evaluation = chosen.evaluation
-    table = index.table(Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric))
+    table = index.table(chosen.evaluation)
     cells = table.cells
     has_say = table.are_models(answering or names)
     is_answered = (cells.flags & ANSWERS > 0) | errors_as_wrong

@@ -349,11 +349,11 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    first, second = Selection(old), Selection(new)
+    first, second = (Selection(corpus, jobs=jobs) for corpus in (old, new))
     check_known_fields([first, second], wanted, cluster=cluster)
-    before = read_corpus(first, wanted, jobs=jobs, allow_empty=True, cluster=cluster)
+    before = read_corpus(first, wanted, allow_empty=True, cluster=cluster)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(second, wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = read_corpus(second, wanted, allow_empty=bool(before.models))
     corpora = before, after
     scored = frozenset() if accuracy else before.graded | after.graded
     plan = make_plan(

@@ -75,15 +75,15 @@ class Plan(msgspec.Struct):
 
 
 def read_corpus(
-    whole: Selection, filters: Filters, *, jobs: int, allow_empty: bool, cluster: str | None = None
+    whole: Selection, filters: Filters, *, allow_empty: bool, cluster: str | None = None
 ) -> ComparedCorpus:
     """Read the documents of a corpus, and select its matching records.
 
     Unless `allow_empty`, there must be some. With `cluster`, find the clusters of questions.
     """
-    selection = whole.filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    selection = whole.filtered(filters, allow_empty=allow_empty)
     if cluster and selection.scopes:
-        selection.set_clusters(cluster, jobs=jobs)
+        selection.set_clusters(cluster)
     parts = []
     for number, part in enumerate(selection.parts):
         chosen = None
