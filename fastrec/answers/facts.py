@@ -84,7 +84,7 @@ def _spread(values: Sequence[float]) -> float:
 def spread_range(table: ScopeRecords) -> float:
     """The range of the mean scores of models on questions, which the disagreement is a share of."""
     cells = table.cells
-    scores = cells.score[cells.flags & ANSWERS > 0]
+    scores = cells.score[cells.is_answered]
     if not scores.size or scores.min() == scores.max():
         return 1.0
     with np.errstate(over="ignore"):
@@ -97,9 +97,8 @@ def mean_lengths(table: ScopeRecords, models: Array) -> Array:
     NaN without answers.
     """
     cells = table.cells
-    is_answer = table.flag & ANSWERS > 0
-    place = cells.place[is_answer]
-    lengths = table.gather("response_characters")[is_answer]
+    place = cells.place[table.is_answer]
+    lengths = table.gather("response_characters")[table.is_answer]
     counts = count_of(place, len(cells.question))
     wanted = (counts > 0) & models[cells.model]
     means = np.bincount(place, lengths, len(counts))[wanted] / counts[wanted]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastrec.answers.codes import Array
 from fastrec.answers.near_duplicates import near_duplicates
-from fastrec.answers.records import ANSWERS, ScopeRecords
+from fastrec.answers.records import ScopeRecords
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import transcript_of
 from fastrec.errors import UsageError
@@ -161,7 +161,7 @@ def _scores(table: ScopeRecords, models: tuple[str, ...], *, graded: bool) -> Ar
             "are too many: choose models with --model"
         )
     cells = table.cells
-    answered = cells.flags & ANSWERS > 0
+    answered = cells.is_answered
     scores = np.full((len(table.models), table.questions), np.nan)
     values = cells.score if graded else cells.share
     scores[cells.model[answered], cells.question[answered]] = values[answered]

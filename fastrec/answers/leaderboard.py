@@ -30,7 +30,7 @@ import numpy as np
 from fastrec.answers.choosing import choose_primary, choose_scopes
 from fastrec.answers.codes import count_of
 from fastrec.answers.question_table import QuestionTable
-from fastrec.answers.records import ANSWERS
+from fastrec.answers.ranks import set_ranks
 from fastrec.answers.table import Scope
 from fastrec.answers.values import value_blocks
 from fastrec.errors import UsageError, counted, listed
@@ -446,7 +446,7 @@ def _look(
     }
     table = index.table(scope)
     cells = table.cells
-    is_answer = (cells.flags & ANSWERS > 0) & table.are_models(models)[cells.model]
+    is_answer = cells.is_answered & table.are_models(models)[cells.model]
     values = (cells.score if scope.graded else cells.share)[is_answer]
     numbers = count_of(cells.model[is_answer], len(table.models)).tolist()
     answered = {
@@ -611,10 +611,7 @@ def _rank_cells(index: QuestionTable, column: _Column, cells: dict[str, BoardCel
 
 
 def _set_ranks(column: _Column, cells: dict[str, BoardCell], sums: PairSums) -> None:
-    ranges = rank_ranges(significant(sums, lower=column.scope.lower_is_better))
-    for model, (best, worst) in zip(column.enough, ranges, strict=True):
-        cells[model].rank_best = best
-        cells[model].rank_worst = worst
+    set_ranks(map(cells.__getitem__, column.enough), sums, lower=column.scope.lower_is_better)
 
 
 def _draw_models(

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from fastrec.answers.codes import Array, count_of, is_there
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
-from fastrec.answers.finding import find_questions, shortest_prefixes
+from fastrec.answers.finding import find_questions
 from fastrec.answers.items import EvaluationItems, analyse_items
 from fastrec.answers.reading import (
     IN_ANSWER,
@@ -51,11 +51,9 @@ from fastrec.answers.table import (
 )
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
-from fastrec.corpus.sources import has_sources
 from fastrec.filters import matches_any
 from fastrec.judge.parse import spell
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.summary.document import EvaluationSummary, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.where import text_of, without_group
@@ -184,7 +182,7 @@ class QuestionTable:
             chosen &= _has_sample_id(table, query.sample_ids)
         if query.hashes:
             hashes = map(table.hash_of, range(table.questions))
-            chosen &= np.array([matches_any(each, query.hashes) for each in hashes], dtype=np.bool_)
+            chosen &= _matching(hashes, query.hashes)
         order = self._order(query, facts)
         return order[chosen[order]]
 
@@ -409,10 +407,6 @@ class QuestionTable:
         found = [self._rows(query, [question])[0] for _, query, question in rows[:limit]]
         return self._add_texts(found)
 
-    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
-        """The shortest beginning of each `sample_hash` that `find`s no other hash."""
-        return shortest_prefixes(self.selection, hashes, shortest)
-
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name.
 
@@ -531,9 +525,13 @@ class QuestionTable:
         """The numbers of the records of the questions and models of a query, in order."""
         if self.scope(query) is None:
             return np.array([], dtype=np.int64)
+        return np.sort(self.table(query).number[self.chosen(query)])
+
+    def chosen(self, query: Query) -> Array:
+        """By record of a scope: whether a query chooses its question and its model."""
         table = self.table(query)
         is_chosen = np.isin(table.question, self.ids(query))
-        return np.sort(table.number[is_chosen & table.are_models(query.models)[table.model]])
+        return is_chosen & table.are_models(query.models)[table.model]
 
     def answers(
         self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None
@@ -547,14 +545,8 @@ class QuestionTable:
         """
         table = self.table(row)
         is_chosen = (table.question == row.number) & table.are_models(models)[table.model]
-        return read_answers(
-            self.selection,
-            np.sort(table.number[is_chosen]),
-            schema=CORPUS_LABELS[self.manifest.schema],
-            sample_hash=row.sample_hash,
-            has_sources=has_sources(self.manifest),
-            most=most,
-        )
+        numbers = np.sort(table.number[is_chosen])
+        return read_answers(self.selection, numbers, row.sample_hash, most)
 
     @cached_property
     def fields(self) -> list[tuple[str, str]]:
@@ -589,10 +581,13 @@ def _has_only(table: ScopeRecords, model: str, flag: int) -> Array:
     return is_there(cells.question[is_own & (cells.flags & ANSWERS == flag)], table.questions)
 
 
+def _matching(names: Iterable[str], patterns: Sequence[str]) -> Array:
+    return np.array([matches_any(name, patterns) for name in names], dtype=np.bool_)
+
+
 def _has_sample_id(table: ScopeRecords, patterns: Sequence[str]) -> Array:
     """Whether each question has a record whose `sample_id` matches."""
-    ids = map(str, table.records.sample_ids)
-    is_match = np.array([matches_any(sample_id, patterns) for sample_id in ids], dtype=np.bool_)
+    is_match = _matching(map(str, table.records.sample_ids), patterns)
     of_record = is_match[table.records.sample_id[table.place]]
     return is_there(table.question[of_record], table.questions)
 

@@ -4,7 +4,8 @@ Rank ranges come from tests (`statistics.ranks`). If questions come in clusters,
 intervals are over these (`statistics.clusters`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
 from fastrec.statistics.clusters import cluster_errors
 from fastrec.statistics.intervals import score_interval, wilson_interval
-from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
+from fastrec.statistics.ranks import PairSums, pair_sums, rank_ranges, significant
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats
 
 
@@ -29,10 +30,15 @@ def add_ranks(
         names = [model.model_id for model in ranked[:most]]
         graded = one.by == "score"
         sums = pair_sums(value_blocks(index, one, names, graded=graded, common=common), len(names))
-        ranges = rank_ranges(significant(sums, lower=graded and one.lower_is_better))
-        for model, (best, worst) in zip(ranked, ranges, strict=False):
-            model.rank_best = best
-            model.rank_worst = worst
+        set_ranks(ranked[:most], sums, lower=graded and one.lower_is_better)
+
+
+def set_ranks(models: Iterable[Any], sums: PairSums, *, lower: bool) -> None:
+    """Set the rank ranges of models, given the sums of their pairs."""
+    ranges = rank_ranges(significant(sums, lower=lower))
+    for model, (best, worst) in zip(models, ranges, strict=True):
+        model.rank_best = best
+        model.rank_worst = worst
 
 
 def add_cluster_errors(

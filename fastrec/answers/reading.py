@@ -29,10 +29,11 @@ from fastrec.corpus.scan import (
     skim_lines,
     with_progress,
 )
-from fastrec.corpus.sources import Source, read_sources
+from fastrec.corpus.sources import Source, has_sources, read_sources
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.view import REFUSALS, view, view_decoder
 from fastrec.sorting.keys import METRIC
@@ -58,13 +59,7 @@ class Answer(msgspec.Struct, kw_only=True):
 
 
 def read_answers(
-    selection: Selection,
-    numbers: Array,
-    *,
-    schema: Schema,
-    sample_hash: str,
-    has_sources: bool,
-    most: int | None = None,
+    selection: Selection, numbers: Array, sample_hash: str, most: int | None
 ) -> list[Answer]:
     """Read some records of a question, given their numbers in ascending order.
 
@@ -77,6 +72,7 @@ def read_answers(
             "--model, "
             f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
         )
+    schema = CORPUS_LABELS[selection.manifest.schema]
     decode = msgspec.json.Decoder(schema.record).decode
     answers: list[Answer] = []
     try:
@@ -89,7 +85,7 @@ def read_answers(
     except REFUSALS as exc:
         path = selection.part_of(int(numbers[len(answers)])).path
         raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
-    if has_sources:
+    if has_sources(selection.manifest):
         for answer, source in zip(answers, _sources(selection, numbers), strict=True):
             answer.source = source
     return answers

@@ -168,6 +168,10 @@ class Cells(NamedTuple):
     records: Array  # how many there are
     place: Array  # By record: the position of its cell.
 
+    @property
+    def is_answered(self) -> Array:
+        return self.flags & ANSWERS > 0
+
 
 class ScopeRecords:
     """The records of a scope, in the order of the corpus."""
@@ -191,6 +195,11 @@ class ScopeRecords:
         order, ranks = order_of([name.encode(errors="surrogatepass") for name in names])
         self.models = tuple(names[at] for at in order)
         self.model = ranks[places]
+
+    @property
+    def is_answer(self) -> Array:
+        """Whether each record is an answer."""
+        return np.asarray(self.flag & ANSWERS > 0)
 
     def hash_of(self, question: int) -> str:
         place = self.place.start + int(self.first[question])
@@ -243,7 +252,7 @@ class ScopeRecords:
     def cells(self) -> Cells:
         first, place = distinct_of(self.question, self.model)
         count = len(first)
-        is_answer = self.flag & ANSWERS > 0
+        is_answer = self.is_answer
         flags = np.zeros(count, dtype=np.uint8)
         np.bitwise_or.at(flags, place, self.flag)
         answers = count_of(place[is_answer], count)

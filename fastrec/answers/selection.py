@@ -325,12 +325,10 @@ class Selection:
             for fields in known
         ]
         masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        to_read = [
-            mask if some else np.zeros_like(mask) for mask, some in zip(masks, unread, strict=True)
-        ]
+        to_read = [mask & bool(some) for mask, some in zip(masks, unread, strict=True)]
         read = self._read(to_read, _NO_FILTERS, unread)
         for part, fields in enumerate(known):
-            if unread[part] and to_read[part].any():
+            if to_read[part].any():
                 _, found = next(read)
                 texts = iter([_spread(masks[part], *field) for field in found.fields])
                 fields = [next(texts) if field is None else field for field in fields]

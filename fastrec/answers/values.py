@@ -13,7 +13,7 @@ import numpy as np
 
 from fastrec.answers.codes import Array, count_of, ranks_of
 from fastrec.answers.question_table import QuestionTable, query_of
-from fastrec.answers.records import ANSWERS, RIGHT, ScopeRecords
+from fastrec.answers.records import RIGHT, ScopeRecords
 from fastrec.answers.table import Query
 from fastrec.answers.trials import read_trials
 from fastrec.errors import NoMatchError, counted
@@ -61,7 +61,7 @@ def value_rows(
     row_of[ids] = np.arange(len(ids))
     rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
     is_chosen = (row_of[cells.question] >= 0) & (columns[cells.model] >= 0)
-    is_answer = (cells.flags & ANSWERS > 0) | repeats.errors_as_wrong
+    is_answer = cells.is_answered | repeats.errors_as_wrong
     single = is_chosen & is_answer & (cells.records == 1) & (repeats.k == 1)
     for row, column, value in zip(
         row_of[cells.question[single]].tolist(),
@@ -92,7 +92,7 @@ def value_blocks(
     table = index.table(scope)
     cells = table.cells
     columns = _columns_of(table, models)
-    is_chosen = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
+    is_chosen = (columns[cells.model] >= 0) & cells.is_answered
     by_cluster = np.argsort(table.clusters, kind="stable")
     clusters = table.clusters[by_cluster]
     row_of = ranks_of(by_cluster)
@@ -119,10 +119,8 @@ def trials_of(index: QuestionTable, query: Query) -> dict[str, _Trials]:
     if index.scope(query) is None:
         return {}
     table = index.table(query)
-    ids = index.ids(query)
-    is_chosen = np.isin(table.question, ids) & table.are_models(query.models)[table.model]
-    found: dict[str, _Trials] = {table.names[number]: {} for number in ids.tolist()}
-    trials = read_trials(table, np.flatnonzero(is_chosen))
+    found: dict[str, _Trials] = {table.names[number]: {} for number in index.ids(query).tolist()}
+    trials = read_trials(table, np.flatnonzero(index.chosen(query)))
     for (number, model), own in trials.items():
         found[table.names[number]][model] = own
     return found
@@ -167,7 +165,7 @@ def _split_name(index: QuestionTable, query: Query, name: str) -> str:
 
 def _answer_counts(table: ScopeRecords, repeats: RepeatsAs) -> dict[str, tuple[int, int]]:
     """How many answers each model gave to questions that count, and how many are right."""
-    is_answer = (table.flag & ANSWERS > 0) | repeats.errors_as_wrong
+    is_answer = table.is_answer | repeats.errors_as_wrong
     answers = count_of(table.cells.place[is_answer], len(table.cells.question))
     counts = is_answer & (answers[table.cells.place] >= repeats.k)
     is_right = counts & (table.flag == RIGHT)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.codes import Array, count_of, is_there
-from fastrec.answers.records import ANSWERS, ScopeRecords
+from fastrec.answers.records import ScopeRecords
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Scope
 from fastrec.answers.transcript import decoded
@@ -126,7 +126,7 @@ def corrected(
     unlabelled: list[Array] = []
     for scope, query in scopes:
         table = index.table(query)
-        is_wanted = np.isin(table.number, index.numbers_of(query)) & (table.flag & ANSWERS > 0)
+        is_wanted = index.chosen(query) & table.is_answer
         if labeller:
             labelled = _find_labelled(
                 table, is_wanted, labeller, used, "score" if scope.graded else "is_correct"

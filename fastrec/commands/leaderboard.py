@@ -9,7 +9,6 @@ from typing import Unpack
 from fastrec.answers.choosing import open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.selection import parse_groups
-from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.parameters import CORES, AnyPath
@@ -60,7 +59,6 @@ def leaderboard(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    check_jobs(jobs)
     if weight_by not in (None, "questions"):
         raise UsageError(f"weight_by must be questions, not {weight_by!r}")
     if weight_by and weights is not None:

@@ -13,6 +13,7 @@ from fastrec.answers.choosing import (
     open_scopes,
     other_metrics,
 )
+from fastrec.answers.finding import shortest_prefixes
 from fastrec.answers.items import FLAGS
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.table import (
@@ -196,7 +197,7 @@ def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[Evaluation
     """The first questions of each scope, with unique beginnings of their hashes."""
     pages = index.pages([query for _, query in scopes], limit)
     hashes = [row.sample_hash for page in pages for row in page.rows]
-    prefixes = index.prefixes_of(hashes, _SHORTEST)
+    prefixes = shortest_prefixes(index.selection, hashes, _SHORTEST)
     tables = []
     for (scope, query), page in zip(scopes, pages, strict=True):
         rows = [filled(Question, row, prefix=prefixes[row.sample_hash]) for row in page.rows]

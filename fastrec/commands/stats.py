@@ -25,7 +25,6 @@ from fastrec.answers.codes import count_of
 from fastrec.answers.counts import count_run
 from fastrec.answers.question_table import QuestionTable
 from fastrec.answers.ranks import add_cluster_errors, add_ranks
-from fastrec.answers.records import ANSWERS
 from fastrec.answers.selection import parse_groups
 from fastrec.answers.values import reduce_repeats
 from fastrec.corpus.manifest import MANIFEST
@@ -258,7 +257,7 @@ def _only_common(chosen: Chosen, index: QuestionTable, *, errors_as_wrong: bool)
     table = index.table(chosen.evaluation)
     cells = table.cells
     has_say = table.are_models(answering or names)
-    is_answered = (cells.flags & ANSWERS > 0) | errors_as_wrong
+    is_answered = cells.is_answered | errors_as_wrong
     answers = count_of(cells.question[has_say[cells.model] & is_answered], table.questions)
     is_common = answers == has_say.sum()
     is_chosen = np.zeros(len(table.records.number), dtype=np.bool_)
