@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, did_you_mean, need
+from fastrec.parameters import Notice
 
 _KEY = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
 _CONDITION = re.compile(
@@ -167,11 +168,6 @@ def _turns(record: Record) -> list[Mapping[str, Any]] | None:
     return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else None
 
 
-def _count_turns(record: Record) -> int:
-    turns = _turns(record)
-    return 1 if turns is None else len(turns)
-
-
 # What became of an answer, by correct + 2 · error.
 OUTCOMES = ("wrong", "right", "error", "error")
 
@@ -185,7 +181,7 @@ _COMPUTED: dict[FieldPath, Callable[[Record], Iterable[Any]]] = {
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
     ("outcome",): lambda record: [_outcome(record)],
-    ("turns",): lambda record: [_count_turns(record)],
+    ("turns",): lambda record: [1 if (turns := _turns(record)) is None else len(turns)],
     ("tool_calls",): lambda record: [
         sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())
     ],
@@ -363,7 +359,7 @@ def largest_groups(
     grouped: Iterable[_Item],
     groups: Sequence[GroupBy],
     size: Callable[[_Item], int],
-    notice: Callable[[str], None],
+    notice: Notice,
     *,
     scope_of: Callable[[_Item], tuple[str, str | None]] = attrgetter("evaluation_name", "metric"),
 ) -> list[_Item]:

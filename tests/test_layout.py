@@ -205,7 +205,7 @@ EDGES = {
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
     "filters": {"errors", "parameters", "where"},
-    "where": {"errors"},
+    "where": {"errors", "parameters"},
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),

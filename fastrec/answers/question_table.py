@@ -181,8 +181,7 @@ class QuestionTable:
         if query.sample_ids:
             chosen &= _has_sample_id(table, query.sample_ids)
         if query.hashes:
-            hashes = map(table.hash_of, range(table.questions))
-            chosen &= _matching(hashes, query.hashes)
+            chosen &= _matching(table.hashes(), query.hashes)
         order = self._order(query, facts)
         return order[chosen[order]]
 
@@ -191,7 +190,9 @@ class QuestionTable:
         if query.which == "metrics-differ":
             is_kind = self._metrics_differ(query)
         elif query.which in ITEM_FLAGS:
-            is_kind = self._has_flag(query, ITEM_FLAGS[query.which])
+            flagged = self.flagged(query, [ITEM_FLAGS[query.which]])
+            hashes = self.table(query).hashes()
+            is_kind = np.array([name in flagged for name in hashes], dtype=np.bool_)
         else:
             answers = facts.kinds & ANSWERS
             is_kind = {
@@ -210,11 +211,13 @@ class QuestionTable:
         table = self.table(query)
         return analyse_items(table, self._scope(query), query.models, subset=subset, seed=seed)
 
-    def _has_flag(self, query: Query, flag: str) -> Array:
-        flagged = {item.sample_hash for item in self.items(query).questions if flag in item.flags}
-        table = self.table(query)
-        hashes = map(table.hash_of, range(table.questions))
-        return np.array([name in flagged for name in hashes], dtype=np.bool_)
+    def flagged(self, query: Query, flags: Sequence[str]) -> dict[str, list[str]]:
+        """The flags of the questions that have one of some flags, by `sample_hash`."""
+        return {
+            item.sample_hash: item.flags
+            for item in self.items(query).questions
+            if not set(flags).isdisjoint(item.flags)
+        }
 
     def _order(self, query: Query, facts: Facts) -> Array:
         """The questions of a scope in the order of a query; those without a value come last."""

@@ -14,7 +14,8 @@ from fastrec.answers.values import value_blocks
 from fastrec.limits import current_limits
 from fastrec.statistics.clusters import cluster_errors
 from fastrec.statistics.intervals import score_interval, wilson_interval
-from fastrec.statistics.ranks import PairSums, pair_sums, rank_ranges, significant
+from fastrec.statistics.p_values import Bools
+from fastrec.statistics.ranks import pair_sums, rank_ranges, significant
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats
 
 
@@ -30,13 +31,12 @@ def add_ranks(
         names = [model.model_id for model in ranked[:most]]
         graded = one.by == "score"
         sums = pair_sums(value_blocks(index, one, names, graded=graded, common=common), len(names))
-        set_ranks(ranked[:most], sums, lower=graded and one.lower_is_better)
+        set_ranks(ranked[:most], significant(sums, lower=graded and one.lower_is_better))
 
 
-def set_ranks(models: Iterable[Any], sums: PairSums, *, lower: bool) -> None:
-    """Set the rank ranges of models, given the sums of their pairs."""
-    ranges = rank_ranges(significant(sums, lower=lower))
-    for model, (best, worst) in zip(models, ranges, strict=True):
+def set_ranks(models: Iterable[Any], better: Bools) -> None:
+    """Set the rank ranges of models, given which are significantly better than which."""
+    for model, (best, worst) in zip(models, rank_ranges(better), strict=True):
         model.rank_best = best
         model.rank_worst = worst
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -204,6 +204,10 @@ class ScopeRecords:
     def hash_of(self, question: int) -> str:
         place = self.place.start + int(self.first[question])
         return str(self.records.hashes[int(self.records.hash[place])])
+
+    def hashes(self) -> Iterator[str]:
+        """Yield the hash of each question."""
+        return map(self.hash_of, range(self.questions))
 
     def are_models(self, models: Collection[str]) -> Array:
         """Whether each model of the scope is one of some models; without any, all are."""

@@ -1,7 +1,7 @@
 """`fastrec compare`: two models on the questions that both have answered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Literal, Unpack
@@ -23,7 +23,7 @@ from fastrec.answers.values import judged_pairs, value_rows
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.notebook import Rows, Tabular, flat
-from fastrec.parameters import CORES, AnyPath
+from fastrec.parameters import CORES, AnyPath, Notice
 from fastrec.progress import Progress
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.agreement import kappa_interval
@@ -212,7 +212,7 @@ def compare(
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Comparison:
     """Compare two models on each evaluation and metric.

@@ -10,9 +10,10 @@ from typing import Unpack
 
 from fastrec.answers.choosing import open_scopes
 from fastrec.answers.items import EvaluationItems
+from fastrec.answers.table import question_rows
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, make_filters
-from fastrec.notebook import Rows, Tabular, flat
+from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.statistics.items import FEWEST_MODELS
@@ -26,11 +27,7 @@ class Items(Tabular, kw_only=True):
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return [
-            flat(question, {"evaluation_name": scope.evaluation_name, "metric": scope.metric})
-            for scope in self.evaluations
-            for question in scope.questions
-        ]
+        return question_rows(self.evaluations)
 
 
 def items(

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -11,7 +11,7 @@ from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.selection import parse_groups
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.parameters import CORES, AnyPath
+from fastrec.parameters import CORES, AnyPath, Notice
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
@@ -29,7 +29,7 @@ def leaderboard(
     lower_is_better: Strings = (),
     jobs: int = CORES,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Leaderboard:
     """Compare all models on the primary metrics of all evaluations.

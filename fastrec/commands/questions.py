@@ -21,15 +21,15 @@ from fastrec.answers.table import (
     SORTS,
     PhraseModel,
     Place,
-    Query,
     Question,
     Scope,
     Sort,
     Which,
+    question_rows,
 )
 from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
-from fastrec.notebook import Rows, Tabular, flat
+from fastrec.notebook import Rows, Tabular
 from fastrec.parameters import CORES, AnyPath
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
@@ -64,11 +64,7 @@ class Questions(Tabular):
 
     def rows(self) -> Rows:
         """A row for each question of each evaluation and metric."""
-        return [
-            flat(question, {"evaluation_name": one.evaluation_name, "metric": one.metric})
-            for one in self.evaluations
-            for question in one.questions
-        ]
+        return question_rows(self.evaluations)
 
 
 def questions(
@@ -155,14 +151,15 @@ def questions(
         index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
     lacking = "" if missing is None else choose_model(missing, index.models)
     found = []
-    flagged = _flagged(index, scopes, flags)
+    flagged = {scope: index.flagged(query, flags) for scope, query in scopes if flags}
     asked: dict[str, Any] = {"which": which, "text": text, "place": in_, "sort": sort}
     for scope, query in scopes:
         models = {"right": _models_of(scope, of_right), "wrong": _models_of(scope, of_wrong)}
         if None not in models.values():
             query = msgspec.structs.replace(query, **asked, **models, missing=lacking)
             if flags:
-                query = msgspec.structs.replace(query, hashes=_hashes(query, flagged[scope]))
+                hashes = tuple(name for name in flagged[scope] if matches_any(name, query.hashes))
+                query = msgspec.structs.replace(query, hashes=hashes or ("none",))
             found.append((scope, query))
     most = sys.maxsize if lacking else limit
     tables = _tables(index, found, most)
@@ -170,27 +167,6 @@ def questions(
         for question in table.questions if flags else ():
             question.flags = flagged[scope][question.sample_hash]
     return Questions(tables, other_metrics(index, scopes, chosen))
-
-
-_Flagged = dict[str, list[str]]  # flags by sample_hash
-
-
-def _flagged(index: QuestionTable, scopes: Chosen, flags: Sequence[str]) -> dict[Scope, _Flagged]:
-    """The questions of each scope that have one of some flags, with all of their flags."""
-    if not flags:
-        return {}
-    flagged = {}
-    for scope, query in scopes:
-        items = index.items(query).questions
-        flagged[scope] = {
-            item.sample_hash: item.flags for item in items if not set(flags).isdisjoint(item.flags)
-        }
-    return flagged
-
-
-def _hashes(query: Query, flagged: _Flagged) -> tuple[str, ...]:
-    """The hashes that a query asks for and that are flagged; one of no question without any."""
-    return tuple(name for name in flagged if matches_any(name, query.hashes)) or ("none",)
 
 
 def _tables(index: QuestionTable, scopes: Chosen, limit: int) -> list[EvaluationQuestions]:

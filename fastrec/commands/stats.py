@@ -13,7 +13,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Unpack
 
@@ -32,7 +32,7 @@ from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choic
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
-from fastrec.parameters import CORES, OUTCOMES, AnyPath, Paths
+from fastrec.parameters import CORES, OUTCOMES, AnyPath, Notice, Paths
 from fastrec.progress import Progress
 from fastrec.sorting.keys import text_of
 from fastrec.sources.inputs import find_shards
@@ -70,7 +70,7 @@ def stats(
     no_ranks: bool = False,
     work_dir: AnyPath | None = None,
     progress: Progress | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Notice | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Stats:
     """Compare the models of each evaluation and metric.
@@ -213,7 +213,7 @@ def _corpus_of(
     jobs: int,
     work_dir: AnyPath | None,
     progress: Progress | None,
-    notice: Callable[[str], None],
+    notice: Notice,
 ) -> AnyPath:
     """A published corpus as it is given; shards are normalized into a temporary one."""
     paths = [os.fspath(name) for name in names]
